@@ -1,0 +1,73 @@
+# The commands of the course; `make` alone lists them. For GNU make 3.81 (macOS) and later, and any POSIX shell.
+
+PYTHON ?= python3
+ARGS ?=
+NOTEBOOKS ?= $(sort $(wildcard notebooks/*.ipynb notebooks/solutions/*.ipynb))
+
+# .venv is complete when INSTALLED is there, and half-made when UNFINISHED is: make or the machine was stopped.
+INSTALLED := .venv/.installed
+UNFINISHED := .venv/.unfinished
+
+# .venv first in PATH: what a notebook or a terminal starts (torchrun, python) is the course's own.
+RUN := PATH="$(CURDIR)/.venv/bin:$$PATH" .venv/bin/python -m
+NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 10))
+
+.PHONY: help lab test bench notebooks clean
+
+help:
+	@echo 'make lab        open the course in JupyterLab (ARGS="--no-browser --port 8899" passes arguments on)'
+	@echo 'make test       run every test, every notebook and every solution'
+	@echo 'make bench      measure start, restart, memory and stop (ARGS= passes arguments on)'
+	@echo 'make notebooks  run every notebook and store its outputs (NOTEBOOKS="notebooks/01*.ipynb" for a few)'
+	@echo 'make clean      remove .venv and all caches'
+	@echo 'The first of them installs the course into .venv; PYTHON=python3.12 says with which Python.'
+
+# By its address the notebook opens, also for whoever copies the printed one from `make lab ARGS=--no-browser`.
+lab: $(INSTALLED)
+	@exec env $(RUN) jupyterlab --LabApp.default_url=/lab/tree/notebooks/00_meet_the_ranks.ipynb $(ARGS)
+
+# All three run, whatever the others say, and each counts.
+test: $(INSTALLED)
+	@failed=0; \
+	$(RUN) ruff check || failed=1; \
+	$(RUN) pytest || failed=1; \
+	$(RUN) pytest --nbval --nbval-current-env -p no:cacheprovider notebooks || failed=1; \
+	exit $$failed
+
+bench: $(INSTALLED)
+	@$(RUN) benchmarks $(ARGS)
+
+# Streams are merged by Exporter.preprocessors: CoalesceStreamsPreprocessor.enabled would merge them before the run.
+notebooks: $(INSTALLED)
+	@$(RUN) nbconvert --to notebook --execute --inplace \
+	  --ExecutePreprocessor.record_timing=False --ExecutePreprocessor.store_widget_state=False \
+	  --Exporter.preprocessors=nbconvert.preprocessors.CoalesceStreamsPreprocessor $(NOTEBOOKS)
+
+clean:
+	rm -rf .venv .pytest_cache .ruff_cache build *.egg-info
+	find . -type d \( -name __pycache__ -o -name .ipynb_checkpoints \) -prune -exec rm -rf {} +
+
+# An environment that is in order is kept and brought up to date; a half-made one is made again from the start.
+# When pip fails by itself it leaves .venv in order, so only an interruption leaves UNFINISHED behind.
+$(INSTALLED): pyproject.toml constraints.txt
+	@trap 'exit 130' INT TERM; \
+	fail() { echo "make: $$*." >&2; exit 1; }; \
+	if test -e $(UNFINISHED) || ! .venv/bin/python -c 'import pip; $(NEW_ENOUGH)' 2>/dev/null; then \
+	  "$(PYTHON)" -c '$(NEW_ENOUGH)' 2>/dev/null || fail '$(NO_PYTHON)'; \
+	  rm -rf .venv; mkdir .venv; touch $(UNFINISHED); \
+	  "$(PYTHON)" -c 'import venv, ensurepip' 2>/dev/null && "$(PYTHON)" -m venv .venv || \
+	    fail '$(NO_VENV)' "$$("$(PYTHON)" -c '$(VENV_PACKAGE)')"; \
+	fi; \
+	echo 'make: installing the course into .venv (once; PyTorch is large, so this takes minutes)'; \
+	rm -f $@; touch $(UNFINISHED); \
+	.venv/bin/python -m pip install -e ".[test]" -c constraints.txt || \
+	  { rm -f $(UNFINISHED); fail '$(NO_INSTALL)'; }; \
+	mv $(UNFINISHED) $@
+
+VENV_PACKAGE = import sys; print("python%d.%d-venv" % sys.version_info[:2])
+NO_PYTHON = the course needs Python 3.10 or newer and "$(PYTHON)" is none; \
+  install one, or name one that you have, as in: make lab PYTHON=python3.12
+NO_VENV = "$(PYTHON)" cannot make a virtual environment; \
+  install its venv module and run the same command again, on Debian and Ubuntu with: apt install
+NO_INSTALL = pip could not install the course (its last lines above say why); \
+  check the network and run the same command again

@@ -1,0 +1,87 @@
+"""Ranks on an ipyparallel cluster that somebody else has started, such as the shared one of a classroom."""
+
+import socket
+
+import ipyparallel as ipp
+
+from helpers.errors import WorldError
+from helpers.rank import join_world
+from helpers.store import Agent, environment
+
+_SECONDS_TO_CONNECT = 5
+_SECONDS_TO_ANSWER = 30
+
+
+class AttachedRanks:
+    """The engines of a running cluster, the one with the lowest id as rank 0, and a client that talks to them.
+
+    It is used like `helpers.engines.LocalRanks`, but ends only what it has started itself. Raises `WorldError` when
+    there is no such cluster, and when `start` finds that it has no engines or has some on another machine.
+    """
+
+    def __init__(self, directory: str, profile: str, cluster_id: str, connection_file: str | None):
+        self.directory = directory
+        self.client = None
+        self.pids = []
+        self._agent = None
+        try:
+            self.client = ipp.Client(
+                connection_file, profile=profile, cluster_id=cluster_id, timeout=_SECONDS_TO_CONNECT
+            )
+        except (OSError, TimeoutError) as error:
+            raise WorldError(
+                "No running ipyparallel cluster was found there. Start one with `ipcluster start -n 4`, or give the "
+                "profile, or the path of the ipcontroller-client.json, of one that runs."
+            ) from error
+        self.engine_ids = sorted(self.client.ids)
+        self.size = len(self.engine_ids)
+
+    def start(self) -> None:
+        """Give the engines torchrun's environment."""
+        if not self.size:
+            raise WorldError("The cluster runs, but has no engines. Start some with `ipcluster engines -n 4`.")
+        elsewhere = set(self.client[self.engine_ids].apply_async(socket.gethostname).get(_SECONDS_TO_ANSWER))
+        elsewhere -= {socket.gethostname()}
+        if elsewhere:
+            raise WorldError(
+                f"Engines of this cluster run on {', '.join(sorted(elsewhere))}. A world has all its ranks on the "
+                "machine of the notebook; for several machines start a script with torchrun."
+            )
+        self._agent = Agent(self.directory)
+        answers = [
+            self.client[engine].apply_async(
+                join_world, rank, environment(rank, self.size, self._agent.port), self.directory
+            )
+            for rank, engine in enumerate(self.engine_ids)
+        ]
+        self.pids = [answer.get(_SECONDS_TO_ANSWER) for answer in answers]
+
+    def restart(self) -> None:
+        """Refuse: the engines are not this world's to end."""
+        raise WorldError(
+            "These ranks belong to a cluster that somebody else has started. Restart its engines where it was started "
+            "(`ipcluster stop`, `ipcluster start`), then attach again."
+        )
+
+    def new_store(self) -> int:
+        """Start a fresh store in place of the old one, and return its port."""
+        agent, self._agent = self._agent, Agent(self.directory)
+        agent.stop()
+        return self._agent.port
+
+    def stop(self) -> None:
+        """Let go of the engines, which keep running."""
+        if self._agent is not None:
+            self._agent.stop()
+        if self.client is not None:
+            self.client.close(linger=0)
+
+    @property
+    def cuda_devices(self) -> int:
+        """How many CUDA devices the ranks see."""
+        return self._agent.cuda_devices
+
+    def deaths(self) -> dict[int, str]:
+        """Return the ranks whose engines the cluster has lost."""
+        alive = set(self.client.ids)
+        return {rank: "its engine is gone" for rank, engine in enumerate(self.engine_ids) if engine not in alive}

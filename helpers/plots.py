@@ -1,0 +1,1 @@
+"""Every figure of the course, in one style, drawn from plain data."""

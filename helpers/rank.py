@@ -1,0 +1,72 @@
+"""What runs in the process of a rank, beside the learner's cells."""
+
+import faulthandler
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+
+
+def log_path(directory: str, rank: int) -> Path:
+    """Return the file that takes what the C++ code of a rank prints."""
+    return Path(directory, f"rank-{rank}.log")
+
+
+def stacks_path(directory: str, rank: int) -> Path:
+    """Return the file to which a rank writes its stacks on SIGUSR1."""
+    return Path(directory, f"rank-{rank}.stacks")
+
+
+def run_rank(rank: int, environment: dict[str, str], directory: str) -> None:
+    """Be one rank: an ipyparallel engine whose id is `rank`, until it is killed or the notebook's process has ended.
+
+    `directory` is the private folder of the world.
+    """
+    os.setsid()  # an Interrupt of the notebook goes to its whole process group
+    threading.Thread(target=_end_with_the_notebook, daemon=True).start()
+    os.environ.update(environment)
+    _redirect_output(log_path(directory, rank))
+    _dump_stacks_on_signal(rank, directory)
+
+    from ipyparallel.engine.app import IPEngine
+
+    # No nanny process beside each engine: the notebook sees a rank die at once through its pipe to it.
+    # No watch over the controller's heartbeat: a rank ends by itself when the notebook has ended.
+    IPEngine.launch_instance(
+        argv=[f"--IPEngine.id={rank}", "--IPEngine.enable_nanny=False", "--IPEngine.max_heartbeat_misses=0"]
+    )
+
+
+def join_world(rank: int, environment: dict[str, str], directory: str) -> int:
+    """Make the engine that calls this, which somebody else has started, a rank; return its process id."""
+    os.environ.update(environment)
+    _dump_stacks_on_signal(rank, directory)
+
+    import torch
+
+    torch.set_num_threads(1)
+    return os.getpid()
+
+
+def _dump_stacks_on_signal(rank, directory):
+    """From now on SIGUSR1 appends the stack of every thread to a file, also while the rank is blocked in C++."""
+    stacks = stacks_path(directory, rank).open("w", buffering=1)
+    stacks.write(f"main thread {threading.main_thread().ident:#x}\n")
+    faulthandler.register(signal.SIGUSR1, file=stacks, all_threads=True)
+
+
+def _end_with_the_notebook():
+    multiprocessing.parent_process().join()
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _redirect_output(path):
+    """Send what this process writes to file descriptors 1 and 2 to a file that only its user can read."""
+    log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    os.close(log)

@@ -1,0 +1,247 @@
+"""A world of ranks: live processes that the notebook starts, talks to, finds when they are stuck, and brings back."""
+
+import atexit
+import os
+import shutil
+import signal
+import tempfile
+import time
+
+from helpers import memory, processes
+from helpers.errors import WorldError
+from helpers.table import table
+
+_SECONDS_AFTER_INTERRUPT = 1.0
+_current = None  # a notebook has one world at a time, the one that `%%px` speaks to
+
+
+class World:
+    """Ranks 0 to `size` - 1, each a live process on this machine, for the `%%px` cells of a notebook.
+
+    Each rank finds in its environment what torchrun would put there, so `dist.init_process_group("gloo")` in a `%%px`
+    cell is the very line of a script. Another `World(...)` in the same notebook stops this one and starts clean ranks.
+
+    Raises `WorldError` when `size` is not a whole number above 0, when that many ranks do not fit into the memory that
+    is free (`force=True` starts them all the same), and when they do not start.
+    """
+
+    def __init__(self, size: int, *, force: bool = False):
+        _require_room(size, force)
+        processes.warm_up()  # torch is imported over there while ipyparallel is imported here
+        from helpers.engines import LocalRanks
+
+        self._begin(lambda directory: LocalRanks(size, directory))
+
+    @classmethod
+    def attach(cls, *, profile: str = "", cluster_id: str = "", connection_file: str | None = None) -> "World":
+        """Return a world of the engines of an ipyparallel cluster that runs on this machine already.
+
+        The cluster is found as ipyparallel finds one: by profile and cluster id, or by the path of its
+        `ipcontroller-client.json`. Its engines, in the order of their ids, become ranks 0, 1, 2 ... `stop` leaves them
+        running.
+
+        Raises `WorldError` when there is no such cluster, when it has no engines or has some on another machine.
+        """
+        processes.warm_up()
+        from helpers.attached import AttachedRanks
+
+        world = cls.__new__(cls)
+        world._begin(lambda directory: AttachedRanks(directory, profile, cluster_id, connection_file))
+        return world
+
+    def _begin(self, make_ranks):
+        global _current
+        if _current is not None:
+            _current.stop()
+        _current = self
+        self.size = 0
+        self._ranks = None
+        self._stopped = False
+        self._directory = tempfile.mkdtemp(prefix="world-")  # only its owner can read it
+        atexit.register(self.stop)
+        try:
+            self._ranks = make_ranks(self._directory)
+            self._ranks.start()
+            self._open()
+        except BaseException:
+            self.stop()
+            raise
+
+    def _open(self):
+        from IPython import get_ipython
+
+        from helpers.magics import RankMagics
+        from helpers.where import Sources
+
+        self.size = self._ranks.size
+        self.sources = Sources()
+        self._tasks = []  # (rank, id of the message, when it was sent)
+        self._stuck = {}  # rank: id of the message that an interrupt did not bring to an end
+        self.view = self._ranks.client[self._ranks.engine_ids]
+        self.view.block = True
+        if shell := get_ipython():
+            shell.register_magics(RankMagics(shell, self))
+
+    @property
+    def pids(self) -> list[int]:
+        """The process id of each rank."""
+        self._require_running()
+        return list(self._ranks.pids)
+
+    def where(self):
+        """Return what each rank is doing: idle or busy, for how long, in which call, on which line of which cell.
+
+        The ranks are asked from outside, so this works while they are stuck. The result is a `Whereabouts`, a list of
+        one `RankState` for each rank that shows as a table.
+        """
+        from helpers.where import whereabouts
+
+        self._require_running()
+        return whereabouts(self.pids, self._directory, self._ranks.deaths(), self._busy(), self.sources)
+
+    def interrupt(self) -> None:
+        """Raise KeyboardInterrupt in every busy rank.
+
+        A rank that is inside a C++ call, such as a collective, hears it only when the call returns.
+        """
+        self._require_running()
+        for rank in self._busy():
+            os.kill(self.pids[rank], signal.SIGINT)
+
+    def restart(self) -> None:
+        """Give working ranks again, whatever has happened: dead or stuck ranks, groups or RPC left half made.
+
+        Every rank is a new process, with the same number as before; its variables are gone. Raises `WorldError` for
+        attached ranks, which are not this world's to end.
+        """
+        self._require_running()
+        self._ranks.restart()
+        self._open()
+
+    def new_store(self) -> None:
+        """Give the ranks a fresh store, which they need to make a process group again after they have left one.
+
+        A store remembers the addresses of the group that has left; torchrun, too, takes a new one for every restart.
+        """
+        self._require_running()
+        port = self._ranks.new_store()
+        self.view.execute(f"__import__('os').environ['MASTER_PORT'] = '{port}'", silent=True)
+
+    def stop(self) -> None:
+        """End the ranks and everything else that was started for them; once stopped, it does nothing."""
+        global _current
+        if self._stopped:
+            return
+        self._stopped = True
+        atexit.unregister(self.stop)
+        if self._ranks is not None:
+            self._ranks.stop()
+        shutil.rmtree(self._directory, ignore_errors=True)
+        if _current is self:
+            _current = None
+
+    def __repr__(self):
+        if self._stopped:
+            return f"World of {self.size} ranks, stopped"
+        rows = [
+            [state.rank, pid, self._device(state.rank), state.state, _memory(pid, state.state)]
+            for state, pid in zip(self.where(), self.pids, strict=True)
+        ]
+        return f"World of {self.size} ranks\n" + table(["rank", "pid", "device", "state", "memory"], rows)
+
+    # What the `%%px` magics need.
+
+    def engine_ids(self, ranks: list[int]) -> list[int]:
+        """Return the ids that ipyparallel knows the ranks by."""
+        unknown = [rank for rank in ranks if rank not in range(self.size)]
+        if unknown:
+            raise WorldError(f"There is no rank {unknown[0]}: the ranks of this world are 0 to {self.size - 1}.")
+        return [self._ranks.engine_ids[rank] for rank in ranks]
+
+    def require_answering(self, engine_ids: list[int]) -> None:
+        """Raise `WorldError` when one of these ranks is dead, or has not answered since an interrupt."""
+        self._require_running()
+        ranks = [self._ranks.engine_ids.index(engine) for engine in engine_ids]
+        deaths = self._ranks.deaths()
+        if dead := [rank for rank in ranks if rank in deaths]:
+            raise WorldError(_say_dead(dead, deaths) + " Call world.restart().")
+        outstanding = self._ranks.client.outstanding
+        self._stuck = {rank: task for rank, task in self._stuck.items() if task in outstanding}
+        if stuck := [rank for rank in ranks if rank in self._stuck]:
+            raise WorldError(
+                f"This cell was not run: {_say_ranks(stuck)} still in the call that the interrupt did not end.\n"
+                f"{self.where()!r}\n"
+                "Run the cell again when the call has come to its timeout, or call world.restart()."
+            )
+
+    def sent(self, engine_ids: list[int], result) -> None:
+        """Note which ranks owe an answer, and since when."""
+        now = time.monotonic()
+        ranks = [self._ranks.engine_ids.index(engine) for engine in engine_ids]
+        self._tasks += [(rank, task, now) for rank, task in zip(ranks, result.msg_ids, strict=True)]
+
+    def interrupted(self, result) -> None:
+        """Interrupt the ranks that have not answered yet; raise `WorldError` with their places if some are stuck."""
+        self.interrupt()
+        result.wait(_SECONDS_AFTER_INTERRUPT)
+        outstanding = self._ranks.client.outstanding
+        self._stuck = {rank: task for rank, task, _ in self._tasks if task in outstanding}
+        if self._stuck:
+            raise WorldError(
+                f"Interrupted, but {_say_ranks(list(self._stuck))} inside a call that an interrupt does not reach.\n"
+                f"{self.where()!r}\n"
+                "Call world.restart() for working ranks, or wait until the call comes to its timeout."
+            )
+
+    def label(self, result) -> None:
+        """Have the output of a result carry the numbers of ranks in place of the ids of engines."""
+        for task in result.metadata:
+            task["engine_id"] = self._ranks.engine_ids.index(task["engine_id"])
+
+    def explain_deaths(self, engine_ids: list[int]) -> None:
+        """Raise `WorldError` when one of these ranks has died."""
+        deaths = self._ranks.deaths()
+        if dead := [rank for rank, engine in enumerate(self._ranks.engine_ids) if engine in engine_ids and rank in deaths]:
+            raise WorldError(_say_dead(dead, deaths) + " world.restart() gives working ranks again.")
+
+    def _busy(self):
+        """Return for each rank that owes an answer the seconds since it was asked."""
+        outstanding = self._ranks.client.outstanding
+        self._tasks = [task for task in self._tasks if task[1] in outstanding]
+        now = time.monotonic()
+        return {rank: now - sent for rank, _, sent in reversed(self._tasks)}
+
+    def _device(self, rank):
+        devices = self._ranks.cuda_devices
+        return f"cuda:{rank % devices}" if devices else "cpu"
+
+    def _require_running(self):
+        if self._stopped:
+            raise WorldError("This world has been stopped. Make a new one: world = World(4).")
+
+
+def _require_room(size, force):
+    if not isinstance(size, int) or isinstance(size, bool) or size < 1:
+        raise WorldError(f"World({size!r}): give the number of ranks as a whole number from 1 up, as in World(4).")
+    per_rank, free = memory.RANK[processes.START_METHOD], memory.free()
+    if size * per_rank > free and not force:
+        raise WorldError(
+            f"World({size}): a rank takes about {per_rank / 2**20:.0f} MiB, so {size} of them take "
+            f"{size * per_rank / 2**30:.1f} GiB, and {free / 2**30:.1f} GiB are free. The largest world that fits has "
+            f"{free // per_rank} ranks. World({size}, force=True) starts this one all the same."
+        )
+
+
+def _memory(pid, state):
+    return "" if state == "dead" else f"{memory.share(pid) / 2**20:.0f} MiB"
+
+
+def _say_ranks(ranks):
+    ranks = sorted(ranks)
+    if len(ranks) == 1:
+        return f"rank {ranks[0]} is"
+    return f"ranks {', '.join(map(str, ranks[:-1]))} and {ranks[-1]} are"
+
+
+def _say_dead(dead, deaths):
+    return " ".join(f"Rank {rank} has died ({deaths[rank]})." for rank in sorted(dead))

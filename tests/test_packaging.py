@@ -1,0 +1,265 @@
+"""The two commands on a fresh machine: one list of dependencies, exact versions, and plain words when it cannot work.
+
+No test here uses the network.
+"""
+
+import importlib.metadata
+import os
+import re
+import shutil
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib  # pytest brings it
+
+ROOT = Path(__file__).resolve().parent.parent
+STAMP = ".venv/.installed"  # make leaves it when .venv is complete
+
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+RUNTIME = [Requirement(line) for line in PYPROJECT["project"]["dependencies"]]
+TEST = [Requirement(line) for line in PYPROJECT["project"]["optional-dependencies"]["test"]]
+
+
+def read_constraints():
+    lines = [line.split("#")[0].strip() for line in (ROOT / "constraints.txt").read_text().splitlines()]
+    pins = [Requirement(line) for line in lines if line]
+    return {canonicalize_name(pin.name): pin for pin in pins}
+
+
+PINS = read_constraints()
+
+
+def installed_version(name):
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def has(pin, version):
+    return version is not None and pin.specifier.contains(version)  # 2.13.0+cpu is 2.13.0 too
+
+
+# ---------------------------------------------------------------- one list
+
+def test_environment_yml_installs_this_checkout_and_lists_nothing_itself():
+    environment = yaml.safe_load((ROOT / "environment.yml").read_text())
+    python, pip, from_pip = environment["dependencies"]
+    assert pip == "pip"
+    assert from_pip == {"pip": ["-c constraints.txt", "-e .[test]"]}
+    assert set(PYPROJECT["project"]["optional-dependencies"]) == {"test"}  # so [test] is all there is
+    name, version = python.split("=")
+    assert name == "python" and version in SpecifierSet(PYPROJECT["project"]["requires-python"])
+
+
+def test_make_installs_the_same_as_environment_yml():
+    installs = re.findall(r"pip install (.*?)(?: \|\||$)", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
+    assert [line.strip(" \\") for line in installs] == ['-e ".[test]" -c constraints.txt']
+
+
+def test_there_is_no_second_list():
+    others = [*ROOT.glob("*requirements*"), *ROOT.glob("setup.*"), *ROOT.glob("Pipfile*"), *ROOT.glob("*.lock")]
+    assert others == []
+
+
+# ---------------------------------------------------------------- exact versions
+
+@pytest.mark.parametrize("requirement", RUNTIME + TEST, ids=str)
+def test_every_dependency_has_an_exact_version_that_pyproject_allows(requirement):
+    pin = PINS.get(canonicalize_name(requirement.name))
+    assert pin is not None, f"constraints.txt has no version of {requirement.name}"
+    (exact,) = pin.specifier
+    assert exact.operator == "==" and "*" not in exact.version
+    assert exact.version in requirement.specifier
+
+
+@pytest.mark.parametrize("requirement", RUNTIME + TEST, ids=str)
+def test_what_is_installed_is_what_pyproject_asks_for(requirement):
+    version = installed_version(requirement.name)
+    assert version is not None, f"{requirement.name} is not installed"
+    assert requirement.specifier.contains(version, prereleases=True)
+
+
+def test_make_installed_the_exact_versions():
+    # Only .venv promises them. Elsewhere (conda, a machine that came with a torch of its own) it is enough that
+    # the bounds of pyproject.toml hold, which the test above looks at.
+    if Path(sys.prefix).resolve() != ROOT / ".venv" or not (ROOT / STAMP).exists():
+        pytest.skip("not in the .venv that make installs, so other versions are allowed")
+    apply = [pin for pin in PINS.values() if pin.marker is None or pin.marker.evaluate()]
+    found = {pin.name: installed_version(pin.name) for pin in apply}
+    assert {str(pin): found[pin.name] for pin in apply if not has(pin, found[pin.name])} == {}
+
+
+def test_a_version_that_needs_a_newer_python_carries_a_marker():
+    # What a version needs is known where that version is installed: in .venv that is all of them.
+    wrong = []
+    for pin in PINS.values():
+        if has(pin, installed_version(pin.name)):
+            needs = SpecifierSet(importlib.metadata.metadata(pin.name)["Requires-Python"] or "")
+            for python in ["3.10", "3.11", "3.12", "3.13", "3.14"]:
+                applies = pin.marker is None or pin.marker.evaluate({"python_version": python})
+                if applies != (f"{python}.0" in needs):
+                    wrong.append(f"{pin} on Python {python}: it needs {needs}")
+    assert wrong == []
+
+
+# ---------------------------------------------------------------- make, in a copy of the tree
+
+@pytest.fixture
+def tree(tmp_path):
+    """A copy of what make needs, with nothing installed."""
+    if not shutil.which("make"):
+        pytest.skip("there is no make on this machine")
+    for name in ["Makefile", "pyproject.toml", "constraints.txt", "LICENSE"]:
+        shutil.copy(ROOT / name, tmp_path)
+    (tmp_path / "helpers").mkdir()
+    (tmp_path / "helpers/__init__.py").touch()
+    return tmp_path
+
+
+def make(tree, *arguments, **environment):
+    # What a make that runs these tests has put into the environment is not for this one.
+    clean = {key: value for key, value in os.environ.items() if not key.startswith("MAKE") and key != "PYTHON"}
+    return subprocess.run(
+        ["make", *arguments], cwd=tree, env=clean | environment, capture_output=True, text=True, timeout=120
+    )
+
+
+def script(path, text):
+    path.write_text(text)
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return path
+
+
+def fake_python(tree, name, first_lines="", refuses="nothing"):
+    """This Python, with something said before each -c, and deaf to one -m."""
+    return script(tree / name, f"""#!/bin/sh
+if [ "$1" = -c ]; then exec "{sys.executable}" -c "{first_lines}
+$2"; fi
+if [ "$2" = "{refuses}" ]; then exit 1; fi
+exec "{sys.executable}" "$@"
+""")
+
+
+def assert_one_sentence(result, *words):
+    """It failed, and the last thing seen, but for make's own `***` line, is one sentence with these words."""
+    assert result.returncode != 0
+    lines = [line for line in result.stderr.splitlines() if "***" not in line]
+    assert [line for line in lines if line.startswith("make: ")] == lines[-1:]
+    for word in words:
+        assert word in lines[-1]
+    assert "Traceback" not in result.stdout + result.stderr
+
+
+@pytest.mark.parametrize("python", ["too-old", "absent"])
+def test_no_python(tree, python):
+    fake_python(tree, "too-old", "import sys; sys.version_info = (3, 9, 18)")
+    result = make(tree, "lab", f"PYTHON=./{python}")
+    assert_one_sentence(result, "needs Python 3.10 or newer", f'"./{python}"', "make lab PYTHON=")
+    assert len(result.stderr.splitlines()) == 2  # the sentence and make's own line
+    assert not (tree / ".venv").exists()
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [{"refuses": "venv"}, {"first_lines": "import sys; sys.modules['ensurepip'] = None"}],
+    ids=["venv fails", "no ensurepip"],  # the second is Debian without python3-venv
+)
+def test_no_venv_module(tree, fault):
+    fake = fake_python(tree, "python", **fault)
+    result = make(tree, "lab", f"PYTHON={fake}")
+    package = f"python3.{sys.version_info.minor}-venv"
+    assert_one_sentence(result, "cannot make a virtual environment", f"apt install {package}.")
+    assert len(result.stderr.splitlines()) == 2
+    assert not (tree / STAMP).exists()
+
+
+def test_no_network_and_what_it_leaves_is_not_taken_for_good(tree):
+    nowhere = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": "", "PIP_CONFIG_FILE": os.devnull}
+    result = make(tree, "test", f"PYTHON={sys.executable}", **nowhere)
+    assert_one_sentence(result, "pip could not install the course", "check the network")
+    assert not (tree / STAMP).exists()
+    assert make(tree, "-q", STAMP).returncode == 1
+
+    # pip ended by itself, so the next call goes on with this .venv: its message is pip's, not one about Python.
+    again = make(tree, "test", "PYTHON=./absent", **nowhere)
+    assert_one_sentence(again, "pip could not install the course")
+
+    # Had it been interrupted instead, .venv would be made again from the start.
+    (tree / ".venv/.unfinished").touch()
+    assert_one_sentence(make(tree, "test", "PYTHON=./absent", **nowhere), "needs Python 3.10")
+
+
+def test_a_second_call_installs_nothing(tree):
+    stamp = tree / STAMP
+    stamp.parent.mkdir()
+    stamp.touch()
+    for name in ["Makefile", "helpers/__init__.py", "LICENSE"]:  # newer than the stamp, and no reason to install
+        os.utime(tree / name, (stamp.stat().st_mtime + 60,) * 2)
+    for target in ["lab", "test", "bench", "notebooks"]:
+        plan = make(tree, "-n", target, "NOTEBOOKS=notebooks/00*.ipynb")
+        assert plan.returncode == 0 and ".venv/bin/python" in plan.stdout
+        assert "pip install" not in plan.stdout
+
+    for name in ["pyproject.toml", "constraints.txt"]:
+        assert make(tree, "-q", STAMP).returncode == 0
+        before = (tree / name).stat()
+        os.utime(tree / name, (stamp.stat().st_mtime + 60,) * 2)
+        assert make(tree, "-q", STAMP).returncode == 1
+        assert "pip install" in make(tree, "-n", "lab").stdout
+        os.utime(tree / name, (before.st_atime, before.st_mtime))
+
+
+@pytest.mark.parametrize("broken", ["nothing", "ruff", "tests", "notebooks"])
+def test_make_test_runs_all_three_and_each_counts(tree, broken):
+    (tree / ".venv/bin").mkdir(parents=True)
+    script(tree / ".venv/bin/python", f"""#!/bin/sh
+case "$*" in
+  "-m ruff check") part=ruff;;
+  "-m pytest") part=tests;;
+  "-m pytest --nbval --nbval-current-env "*" notebooks") part=notebooks;;
+esac
+echo "ran $part"
+[ "$part" != "{broken}" ]
+""")
+    (tree / STAMP).touch()
+    result = make(tree, "test")
+    assert result.stdout.splitlines() == ["ran ruff", "ran tests", "ran notebooks"]
+    assert (result.returncode == 0) == (broken == "nothing")
+
+
+# ---------------------------------------------------------------- CI
+
+@pytest.mark.parametrize("status", [0, 2])
+def test_ci_runs_make_test_and_passes_its_failure_on(tmp_path, status):
+    script(tmp_path / "make", f'#!/bin/sh\necho "make $*, CI=$CI, in $PWD"\nexit {status}\n')
+    script(tmp_path / "chromium", "#!/bin/sh\n")
+    environment = os.environ | {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
+    result = subprocess.run([ROOT / ".ci/run"], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert result.stdout == f"make test, CI=true, in {ROOT}\n"
+    assert result.returncode == status
+
+
+def test_ci_fails_when_chromium_cannot_be_installed(tmp_path):
+    for name in ["bash", "dirname"]:
+        (tmp_path / name).symlink_to(shutil.which(name))
+    script(tmp_path / "apt-get", '#!/bin/sh\necho "apt-get $*"\n[ "$1" = update ]\n')
+    script(tmp_path / "make", "#!/bin/sh\necho must not be reached\n")
+    result = subprocess.run(
+        [shutil.which("bash"), ROOT / ".ci/run"], env={"PATH": str(tmp_path)}, capture_output=True, text=True
+    )
+    assert result.returncode != 0
+    assert result.stdout.splitlines() == [
+        "apt-get update", "apt-get install --yes --no-install-recommends chromium"
+    ]
