@@ -38,9 +38,11 @@ class ControllerLauncher(LocalControllerLauncher):
 
     async def stop(self):
         """Kill the process group: the controller holds nothing that is worth a goodbye."""
-        if self.running:
+        try:
             os.killpg(self.pid, signal.SIGKILL)
-            await self.join(timeout=self.stop_timeout)
+        except ProcessLookupError:
+            pass  # it has died before
+        await self.join(timeout=self.stop_timeout)
 
 
 class RankLauncher(EngineLauncher):
@@ -95,15 +97,12 @@ class LocalRanks:
     def restart(self) -> None:
         """Replace every rank by a new process; the controller, too, if it has died or does not answer."""
         self._stop_ranks()
-        deadline = time.monotonic() + _SECONDS_TO_UNREGISTER
-        while self.client.ids and self._cluster.controller.running and time.monotonic() < deadline:
-            time.sleep(0.01)
-        if self.client.ids or not self._cluster.controller.running:
-            self._stop_controller()
-            self.start()
-        else:
+        if self._all_unregistered():
             with self._progress() as progress:
                 self._start_ranks(progress)
+        else:
+            self._stop_controller()
+            self.start()
 
     def new_store(self) -> int:
         """Start a fresh store in place of the old one, and return its port."""
@@ -149,6 +148,15 @@ class LocalRanks:
                 raise WorldError(self._why_not_started())
             time.sleep(0.01)
             progress.update(len(self.client.ids) - progress.n)
+
+    def _all_unregistered(self):
+        """Wait until the controller has struck off every rank; return False when it is dead or does not answer."""
+        deadline = time.monotonic() + _SECONDS_TO_UNREGISTER
+        while self.client.ids:
+            if self._cluster.controller.poll() is not None or time.monotonic() > deadline:
+                return False
+            time.sleep(0.01)
+        return True
 
     def _why_not_started(self):
         missing = min(self._deaths, default=None)

@@ -5,6 +5,9 @@ from contextlib import nullcontext
 from ipyparallel.client.magics import ParallelMagics
 
 
+_SECONDS_FOR_OUTPUT = 1
+
+
 class RankMagics(ParallelMagics):
     """ipyparallel's magics, for the ranks of one world."""
 
@@ -33,11 +36,11 @@ class RankMagics(ParallelMagics):
         signal_on_interrupt=None,
     ):
         """Run a cell on the ranks that the view targets; see `ParallelMagics.parallel_execute`."""
-        targets = self.view.targets
-        self.world.require_answering(targets)
+        ranks = self.world.ranks(self.view.targets)
+        self.world.require_answering(ranks)
         self.world.sources.remember(cell)
         result = super().parallel_execute(cell, block=False, save_name=save_name)
-        self.world.sent(targets, result)
+        self.world.sent(ranks, result)
         if not (self.view.block if block is None else block):
             return result
         stream = self.stream_output if stream_output is None else stream_output
@@ -45,10 +48,11 @@ class RankMagics(ParallelMagics):
             with result.stream_output() if stream else nullcontext():
                 result.wait()
         except KeyboardInterrupt:
-            self.world.interrupted(result)
-        result.wait_for_output(1)
-        self.world.label(result)
-        if not stream:
-            result.display_outputs(groupby)
-        self.world.explain_deaths(targets)
+            self.world.interrupted(ranks, result)
+        result.wait_for_output(_SECONDS_FOR_OUTPUT)
+        try:
+            self.world.finished(ranks, result)
+        finally:
+            if not stream:
+                result.display_outputs(groupby)
         result.get()

@@ -1,6 +1,7 @@
 """What runs in the process of a rank, beside the learner's cells."""
 
 import faulthandler
+import fcntl
 import multiprocessing
 import os
 import signal
@@ -25,7 +26,7 @@ def run_rank(rank: int, environment: dict[str, str], directory: str) -> None:
     `directory` is the private folder of the world.
     """
     os.setsid()  # an Interrupt of the notebook goes to its whole process group
-    threading.Thread(target=_end_with_the_notebook, daemon=True).start()
+    _end_with_the_notebook()
     os.environ.update(environment)
     _redirect_output(log_path(directory, rank))
     _dump_stacks_on_signal(rank, directory)
@@ -58,8 +59,16 @@ def _dump_stacks_on_signal(rank, directory):
 
 
 def _end_with_the_notebook():
-    multiprocessing.parent_process().join()
-    os.kill(os.getpid(), signal.SIGKILL)
+    """Have the system end this process when the notebook's has ended, even if it never comes back to Python.
+
+    The other end of the sentinel is held by the notebook alone. When that is closed the system sends SIGIO, which ends
+    a process that does not handle it.
+    """
+    notebook = multiprocessing.parent_process()
+    fcntl.fcntl(notebook.sentinel, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(notebook.sentinel, fcntl.F_SETFL, os.O_ASYNC)
+    if not notebook.is_alive():
+        os.kill(os.getpid(), signal.SIGIO)
 
 
 def _redirect_output(path):

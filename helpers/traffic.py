@@ -1,55 +1,54 @@
-"""Bytes and messages: what a rank has sent and received, counted where the call is made."""
+"""Bytes and messages: what a rank has sent and received, counted where torch hands a message to the backend."""
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
+from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 import torch.distributed as dist
-from torch.distributed import distributed_c10d
-
-_POINT_TO_POINT = ("send", "recv", "isend", "irecv")
 
 
-class Message(NamedTuple):
-    """One point-to-point call: its name, the rank at the other end (None: any), and the size of the tensor in bytes."""
+@dataclass
+class Message:
+    """One point-to-point message as the rank at one end of it sees it.
+
+    `call` is "send" or "recv", `peer` the rank at the other end, `bytes` the size of the tensor. `posted` and `waited`
+    are the times, on the clock of `time.monotonic`, at which the rank handed the message over and at which it began to
+    wait for its end: None if it never did. A receive from any rank learns its `peer` when it ends, and has None before.
+    """
 
     call: str
     peer: int | None
     bytes: int
+    posted: float
+    waited: float | None = None
 
     @property
     def sent(self) -> bool:
         """Whether the message went out, rather than came in."""
-        return self.call in ("send", "isend")
+        return self.call == "send"
 
 
 @contextmanager
 def recorded() -> Iterator[list[Message]]:
-    """Record every point-to-point call that this process makes inside the block, in the order of the calls.
+    """Record every point-to-point message of this process inside the block, in the order in which they were posted.
 
-    Objects and batches of calls are made of these calls, and are counted as such.
+    Blocking and non-blocking calls, batches and objects all count as the messages that they are made of.
     """
     messages = []
-    originals = {name: getattr(distributed_c10d, name) for name in _POINT_TO_POINT}
+    pending = WeakKeyDictionary()  # a work object in whose end nobody is interested must go as it would have gone
 
-    def recording(name):
-        def call(tensor, *args, **kwargs):
-            peer = args[0] if args else kwargs.get("dst", kwargs.get("src"))
-            messages.append(Message(name, peer, tensor.numel() * tensor.element_size()))
-            return originals[name](tensor, *args, **kwargs)
+    def posted(call, group, tensors, peer, work):
+        peer = None if peer is None else dist.get_global_rank(group, peer)
+        message = Message(call, peer, sum(tensor.nbytes for tensor in tensors), time.monotonic())
+        messages.append(message)
+        return message
 
-        return call
+    def send(group, tensors, destination, tag):
+        return hand_over("send", group, tensors, destination, tag)
 
-    replacements = {name: recording(name) for name in _POINT_TO_POINT}
-    try:
-        _install(replacements)
-        yield messages
-    finally:
-        _install(originals)
+    def hand_over(*_):
+        raise NotImplementedError
 
-
-def _install(functions):
-    # Both modules, because a batch of calls compares what it is given with the functions of the second.
-    for name, function in functions.items():
-        setattr(dist, name, function)
-        setattr(distributed_c10d, name, function)
+    yield messages

@@ -7,9 +7,11 @@ import os
 import re
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+import psutil
 from ipykernel.compiler import get_file_name
 
 from helpers.rank import stacks_path
@@ -77,41 +79,43 @@ class _Frame(NamedTuple):
 
 
 def whereabouts(
-    pids: list[int], directory: str, deaths: dict[int, str], busy: dict[int, float], sources: Sources
+    pids: list[int],
+    directory: str,
+    deaths: Callable[[], dict[int, str]],
+    busy: dict[int, float],
+    sources: Sources,
 ) -> Whereabouts:
     """Ask every rank where it is.
 
-    `deaths` maps dead ranks to what ended them, `busy` maps the ranks that owe an answer to the seconds since they were
-    asked, `directory` holds the files of their stacks.
+    `deaths` tells what ended the ranks that are dead, `busy` how many seconds ago each rank that owes an answer was
+    asked, and `directory` holds the files of their stacks.
     """
-    alive = [rank for rank in range(len(pids)) if rank not in deaths]
-    offsets = {rank: _request(pids[rank], stacks_path(directory, rank)) for rank in alive}
+    offsets = [_request(pid, stacks_path(directory, rank)) for rank, pid in enumerate(pids)]
     states = Whereabouts()
-    for rank in range(len(pids)):
-        if rank in deaths:
-            states.append(RankState(rank, "dead", line=deaths[rank]))
-            continue
+    for rank, pid in enumerate(pids):
         path = stacks_path(directory, rank)
-        threads = _read(path, offsets[rank])
-        states.append(_state(rank, threads, _main_thread(path), busy.get(rank), sources))
+        threads = _read(path, offsets[rank], pid)
+        if rank in (dead := deaths()):
+            states.append(RankState(rank, "dead", line=dead[rank]))
+        else:
+            states.append(_state(rank, threads, _main_thread(path), busy.get(rank), sources))
     return states
 
 
 def _request(pid, path):
     """Have a rank append its stacks to its file, and return where in the file they will begin."""
     offset = path.stat().st_size
-    try:
+    if psutil.pid_exists(pid):
         os.kill(pid, signal.SIGUSR1)
-    except ProcessLookupError:
-        pass  # it has died this very moment: it will be found silent
     return offset
 
 
-def _read(path: Path, offset: int) -> dict[int, list[_Frame]]:
+def _read(path: Path, offset: int, pid: int) -> dict[int, list[_Frame]]:
     """Return the stacks from `offset` on, by the identifier of the thread, the innermost frame first."""
     deadline = time.monotonic() + _SECONDS_TO_ANSWER
     previous, size = None, offset
-    while not (offset < size == previous) and time.monotonic() < deadline:  # until there is something, and no more
+    # Until there is something, and no more comes.
+    while not offset < size == previous and psutil.pid_exists(pid) and time.monotonic() < deadline:
         time.sleep(0.01)
         previous, size = size, path.stat().st_size
     threads, frames = {}, []

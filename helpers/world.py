@@ -97,7 +97,7 @@ class World:
         from helpers.where import whereabouts
 
         self._require_running()
-        return whereabouts(self.pids, self._directory, self._ranks.deaths(), self._busy(), self.sources)
+        return whereabouts(self.pids, self._directory, self._ranks.deaths, self._busy(), self.sources)
 
     def interrupt(self) -> None:
         """Raise KeyboardInterrupt in every busy rank.
@@ -152,64 +152,75 @@ class World:
     # What the `%%px` magics need.
 
     def engine_ids(self, ranks: list[int]) -> list[int]:
-        """Return the ids that ipyparallel knows the ranks by."""
-        unknown = [rank for rank in ranks if rank not in range(self.size)]
-        if unknown:
-            raise WorldError(f"There is no rank {unknown[0]}: the ranks of this world are 0 to {self.size - 1}.")
+        """Return the ids that ipyparallel knows these ranks by."""
+        for rank in ranks:
+            if rank not in range(self.size):
+                raise WorldError(f"There is no rank {rank}: the ranks of this world are 0 to {self.size - 1}.")
         return [self._ranks.engine_ids[rank] for rank in ranks]
 
-    def require_answering(self, engine_ids: list[int]) -> None:
+    def ranks(self, engine_ids: list[int]) -> list[int]:
+        """Return the ranks that ipyparallel knows by these ids."""
+        return [self._ranks.engine_ids.index(engine_id) for engine_id in engine_ids]
+
+    def require_answering(self, ranks: list[int]) -> None:
         """Raise `WorldError` when one of these ranks is dead, or has not answered since an interrupt."""
-        self._require_running()
-        ranks = [self._ranks.engine_ids.index(engine) for engine in engine_ids]
-        deaths = self._ranks.deaths()
-        if dead := [rank for rank in ranks if rank in deaths]:
-            raise WorldError(_say_dead(dead, deaths) + " Call world.restart().")
-        outstanding = self._ranks.client.outstanding
+        self._require_alive(ranks)
+        outstanding = {task for _, task, _ in self._outstanding()}
         self._stuck = {rank: task for rank, task in self._stuck.items() if task in outstanding}
-        if stuck := [rank for rank in ranks if rank in self._stuck]:
+        if stuck := sorted(self._stuck.keys() & ranks):
             raise WorldError(
                 f"This cell was not run: {_say_ranks(stuck)} still in the call that the interrupt did not end.\n"
                 f"{self.where()!r}\n"
                 "Run the cell again when the call has come to its timeout, or call world.restart()."
             )
 
-    def sent(self, engine_ids: list[int], result) -> None:
-        """Note which ranks owe an answer, and since when."""
+    def sent(self, ranks: list[int], result) -> None:
+        """Note that these ranks owe an answer from now on."""
         now = time.monotonic()
-        ranks = [self._ranks.engine_ids.index(engine) for engine in engine_ids]
+        self._tasks = self._outstanding()
         self._tasks += [(rank, task, now) for rank, task in zip(ranks, result.msg_ids, strict=True)]
 
-    def interrupted(self, result) -> None:
-        """Interrupt the ranks that have not answered yet; raise `WorldError` with their places if some are stuck."""
+    def interrupted(self, ranks: list[int], result) -> None:
+        """Interrupt the ranks that have not answered yet.
+
+        When some are stuck, show what the others have printed, and raise `WorldError` with the places of all.
+        """
         self.interrupt()
         result.wait(_SECONDS_AFTER_INTERRUPT)
-        outstanding = self._ranks.client.outstanding
-        self._stuck = {rank: task for rank, task, _ in self._tasks if task in outstanding}
-        if self._stuck:
-            raise WorldError(
-                f"Interrupted, but {_say_ranks(list(self._stuck))} inside a call that an interrupt does not reach.\n"
-                f"{self.where()!r}\n"
-                "Call world.restart() for working ranks, or wait until the call comes to its timeout."
-            )
+        self._stuck = {rank: task for rank, task, _ in self._outstanding()}
+        if not self._stuck:
+            return
+        for rank, answer in zip(ranks, result.metadata, strict=True):
+            if rank not in self._stuck and answer["stdout"]:
+                print(f"[stdout:{rank}]\n{answer['stdout']}", end="")
+        raise WorldError(
+            f"Interrupted, but {_say_ranks(sorted(self._stuck))} inside a call that an interrupt does not reach.\n"
+            f"{self.where()!r}\n"
+            "Call world.restart() for working ranks, or wait until the call comes to its timeout."
+        )
 
-    def label(self, result) -> None:
-        """Have the output of a result carry the numbers of ranks in place of the ids of engines."""
-        for task in result.metadata:
-            task["engine_id"] = self._ranks.engine_ids.index(task["engine_id"])
+    def finished(self, ranks: list[int], result) -> None:
+        """Have the output of a result carry ranks in place of ids of engines; raise `WorldError` when a rank died."""
+        for rank, answer in zip(ranks, result.metadata, strict=True):
+            answer["engine_id"] = rank
+        self._require_alive(ranks)
 
-    def explain_deaths(self, engine_ids: list[int]) -> None:
-        """Raise `WorldError` when one of these ranks has died."""
+    def _require_alive(self, ranks):
+        self._require_running()
         deaths = self._ranks.deaths()
-        if dead := [rank for rank, engine in enumerate(self._ranks.engine_ids) if engine in engine_ids and rank in deaths]:
-            raise WorldError(_say_dead(dead, deaths) + " world.restart() gives working ranks again.")
+        if dead := [rank for rank in ranks if rank in deaths]:
+            died = " ".join(f"Rank {rank} has died ({deaths[rank]})." for rank in dead)
+            raise WorldError(f"{died} Call world.restart() for working ranks.")
+
+    def _outstanding(self):
+        """Return (rank, id of the message, when it was sent) of every cell that a rank has not answered."""
+        outstanding = self._ranks.client.outstanding
+        return [task for task in self._tasks if task[1] in outstanding]
 
     def _busy(self):
-        """Return for each rank that owes an answer the seconds since it was asked."""
-        outstanding = self._ranks.client.outstanding
-        self._tasks = [task for task in self._tasks if task[1] in outstanding]
+        """Return for each rank that owes an answer how many seconds ago it was asked."""
         now = time.monotonic()
-        return {rank: now - sent for rank, _, sent in reversed(self._tasks)}
+        return {rank: now - sent for rank, _, sent in reversed(self._outstanding())}
 
     def _device(self, rank):
         devices = self._ranks.cuda_devices
@@ -237,11 +248,6 @@ def _memory(pid, state):
 
 
 def _say_ranks(ranks):
-    ranks = sorted(ranks)
     if len(ranks) == 1:
         return f"rank {ranks[0]} is"
     return f"ranks {', '.join(map(str, ranks[:-1]))} and {ranks[-1]} are"
-
-
-def _say_dead(dead, deaths):
-    return " ".join(f"Rank {rank} has died ({deaths[rank]})." for rank in sorted(dead))

@@ -1,0 +1,220 @@
+"""What must never happen: a rank that hangs the learner, a restart that does not help, a process that is left behind."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import ipyparallel as ipp
+import psutil
+import pytest
+from live import INIT, SUM, Notebook, left_after, wait_until
+
+from helpers import World
+
+SECONDS_TO_VANISH = 10
+
+
+@pytest.fixture(scope="module")
+def world():
+    world = World(4)
+    yield world
+    world.stop()
+
+
+@pytest.fixture
+def notebook():
+    notebook = Notebook()
+    yield notebook
+    notebook.close()
+
+
+def assert_works(world):
+    world.restart()
+    world.view.execute(INIT.format(timeout=10) + SUM)
+    assert world.view["rank"] == list(range(world.size))
+    assert [state.state for state in world.where()] == ["idle"] * world.size
+
+
+def errors_of(answer):
+    with pytest.raises(ipp.CompositeError) as composite:
+        answer.get()
+    return composite.value.elist
+
+
+@pytest.mark.parametrize("victim", range(4))
+def test_a_rank_is_killed_during_a_collective(world, victim):
+    assert_works(world)
+    world.view.execute("dist.destroy_process_group()")
+    world.new_store()
+    world.view.execute(INIT.format(timeout=3))
+    others = [rank for rank in range(4) if rank != victim]
+    answer = world.view.client[others].execute("dist.all_reduce(torch.ones(1))", block=False)
+    time.sleep(0.3)  # the others are inside, and wait for the victim
+    os.kill(world.pids[victim], signal.SIGKILL)
+    killed = time.monotonic()
+    assert wait_until(lambda: world.where()[victim].state == "dead", 1)
+    assert wait_until(answer.ready, 10), world.where()
+    print(f"seen dead and answered by the others after {time.monotonic() - killed:.2f} s")
+    assert [error[0] for error in errors_of(answer)] == ["RuntimeError"] * 3
+    assert_works(world)
+
+
+def test_restart_when_every_rank_is_stuck(world):
+    assert_works(world)
+    world.view.execute("dist.recv(torch.zeros(1), src=(rank + 1) % size)", block=False)
+    assert wait_until(lambda: all(s.state == "busy" for s in world.where()), 5), world.where()
+    assert_works(world)
+
+
+def test_restart_when_every_rank_is_dead(world):
+    assert_works(world)
+    for pid in world.pids:
+        os.kill(pid, signal.SIGKILL)
+    assert_works(world)
+
+
+def test_restart_when_rpc_is_half_made(world):
+    assert_works(world)
+    start_rpc = "import torch.distributed.rpc as rpc; rpc.init_rpc(f'rank{rank}', rank=rank, world_size=size)"
+    world.view.client[0].execute(start_rpc, block=False)
+    time.sleep(1)
+    assert_works(world)
+
+
+def test_restart_when_a_rank_is_stopped_by_a_signal(world):
+    assert_works(world)
+    os.kill(world.pids[1], signal.SIGSTOP)
+    assert world.where()[1].state == "silent"
+    assert_works(world)
+
+
+def test_restart_when_the_controller_is_dead(world):
+    assert_works(world)
+    os.kill(world._ranks._cluster.controller.pid, signal.SIGKILL)
+    assert_works(world)
+
+
+def test_restart_when_the_controller_does_not_answer(world):
+    assert_works(world)
+    os.kill(world._ranks._cluster.controller.pid, signal.SIGSTOP)
+    assert_works(world)
+
+
+def test_interrupt_while_stuck(notebook):
+    notebook.run("from helpers import World\nworld = World(4)")
+    notebook.run("%%px\n" + INIT.format(timeout=8))
+    started = time.monotonic()
+    shown = notebook.run("%%px\nprint('here')\nif rank == 1:\n    dist.recv(torch.zeros(1), src=0)\n", interrupt_after=1)
+    seconds = time.monotonic() - started - 1
+    print(f"the prompt was back {seconds:.1f} s after the interrupt")
+    assert seconds < 6
+    assert "rank 1 is inside a call that an interrupt does not reach" in shown
+    assert "[stdout:0]\nhere" in shown and "[stdout:3]\nhere" in shown  # what the others printed is not lost
+    row = next(line for line in shown.splitlines() if line.split()[:2] == ["1", "busy"])
+    assert row.endswith("recv     4  dist.recv(torch.zeros(1), src=0)")
+    assert "world.restart()" in shown
+
+    refused = notebook.run("%%px\nprint('not run')")
+    assert "This cell was not run: rank 1 is still in the call" in refused
+    assert notebook.run("%%px --targets 0\nprint('run')") == "[stdout:0] \nrun\n"
+    time.sleep(8)  # the timeout of the group
+    assert notebook.run("%%px\nprint('run')") == "".join(f"[stdout:{r}] \nrun\n" for r in range(4))
+    assert notebook.run("print([state.state for state in world.where()])") == "['idle', 'idle', 'idle', 'idle']\n"
+
+
+def test_interrupt_of_python_code_brings_every_rank_back(notebook):
+    notebook.run("from helpers import World\nworld = World(2)")
+    shown = notebook.run("%%px\nimport time\nwhile True:\n    time.sleep(0.01)", interrupt_after=1)
+    assert "[0:execute]" in shown and "[1:execute]" in shown and "KeyboardInterrupt" in shown
+    assert notebook.run("%%px\nprint('run')") == "[stdout:0] \nrun\n[stdout:1] \nrun\n"
+
+
+def test_a_rank_that_dies_in_a_cell_is_named(notebook):
+    notebook.run("from helpers import World\nworld = World(2)")
+    notebook.run("%%px\n" + INIT.format(timeout=3))
+    shown = notebook.run("%%px\nprint('here', flush=True)\ntime.sleep(0.2)\nif rank == 1:\n    os.abort()")
+    assert "Rank 1 has died (SIGABRT). Call world.restart() for working ranks." in shown
+    assert "[stdout:0] \nhere" in shown
+    assert "Rank 1 has died (SIGABRT)" in notebook.run("%%px\nprint('not run')")
+    notebook.run("world.restart()")
+    assert notebook.run("%%px\nprint('run')") == "[stdout:0] \nrun\n[stdout:1] \nrun\n"
+
+
+def test_where_finds_a_function_of_an_earlier_cell_and_a_thread_that_serves_a_caller(notebook):
+    notebook.run("from helpers import World\nworld = World(2)")
+    notebook.run("%%px\n" + INIT.format(timeout=20))
+    notebook.run(
+        "%%px\nimport torch.distributed.rpc as rpc\n\n"
+        "def slow():\n    time.sleep(5)\n\n"
+        "rpc.init_rpc(f'rank{rank}', rank=rank, world_size=size)"
+    )
+    notebook.run("%%px --noblock --targets 0\nrpc.rpc_sync('rank1', slow)")
+    time.sleep(1)
+    table = notebook.run("print(world.where())").splitlines()
+    assert table[1].split()[:2] == ["0", "busy"] and table[1].endswith("rpc_sync     2  rpc.rpc_sync('rank1', slow)")
+    assert table[2].split() == ["1", "serving", "5", "time.sleep(5)"]
+
+
+BUSY = {
+    "idle": "pass",
+    "in Python": "%%px --noblock\nwhile True: pass",
+    "in C, with the lock of Python": "%%px --noblock\nsum(range(10**15))",
+    "stuck": "%%px --noblock\ndist.recv(torch.zeros(1), src=(rank + 1) % size)",
+}
+
+
+@pytest.mark.parametrize("state", BUSY)
+def test_nothing_outlives_a_killed_kernel(notebook, state):
+    directory = world_that_is(notebook, state)
+    processes = notebook.processes()
+    assert len(processes) >= 7
+    os.kill(notebook.pid, signal.SIGKILL)
+    assert left_after(processes, SECONDS_TO_VANISH) == []
+    assert wait_until(lambda: not os.path.exists(directory), SECONDS_TO_VANISH)
+
+
+@pytest.mark.parametrize("now", [True, False])
+def test_nothing_outlives_a_restart_of_the_kernel_in_a_busy_cell(notebook, now):
+    world_that_is(notebook, "stuck")
+    notebook.start("%%px\nprint('queued')")
+    old = notebook.processes()[1:]
+    notebook.manager.restart_kernel(now=now)
+    assert left_after(old, SECONDS_TO_VANISH) == []
+
+
+def test_nothing_outlives_a_kernel_that_ends_by_itself(notebook):
+    world_that_is(notebook, "idle")
+    processes = notebook.processes()
+    notebook.start("exit()")
+    assert left_after(processes, SECONDS_TO_VANISH) == []
+
+
+def world_that_is(notebook, state):
+    """Start a world of two ranks in the state; return its private folder."""
+    notebook.run("from helpers import World\nworld = World(2)")
+    notebook.run("%%px\n" + INIT.format(timeout=30))
+    notebook.run(BUSY[state])
+    time.sleep(0.5)
+    return notebook.run("print(world._directory)").strip()
+
+
+def test_six_worlds_at_once():
+    script = f"""
+from helpers import World
+if __name__ == "__main__":
+    world = World(2)
+    world.view.execute({INIT.format(timeout=30) + SUM!r})
+    print(world.view["total"])
+    world.stop()
+"""
+    worlds = [
+        subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for _ in range(6)
+    ]
+    for process in worlds:
+        shown, errors = process.communicate(timeout=120)
+        assert process.returncode == 0, errors
+        assert shown.splitlines()[-1].endswith("[tensor([3.]), tensor([3.])]")
+    assert not [p for p in psutil.process_iter(["ppid"]) if p.ppid() in [process.pid for process in worlds]]

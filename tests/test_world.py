@@ -1,0 +1,219 @@
+"""A world from start to stop, on real ranks: what they get, what they are refused, what they leave behind."""
+
+import os
+import stat
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import ipyparallel as ipp
+import psutil
+import pytest
+from live import INIT, SUM, left_after
+
+from helpers import World, WorldError
+from helpers.world import _require_room
+
+
+@pytest.fixture
+def world():
+    world = World(4)
+    yield world
+    world.stop()
+
+
+def started_here():
+    """Every process of a world, but not multiprocessing's own, which stay for the next world."""
+    own = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")
+    ours = psutil.Process()
+    processes = ours.children(recursive=True)
+    # A rank has the command line of the fork server that it was forked from, and is a child of it.
+    return [p for p in processes if p.ppid() != ours.pid or not any(name in " ".join(p.cmdline()) for name in own)]
+
+
+def run(world, code):
+    world.view.execute(textwrap.dedent(code))
+
+
+def test_engine_ids_are_ranks_and_ranks_wear_the_environment_of_torchrun(world):
+    run(world, INIT.format(timeout=10) + SUM)
+    assert world.view["rank"] == [0, 1, 2, 3]
+    run(world, "seen = {name: os.environ.get(name) for name in ('RANK', 'LOCAL_RANK', 'WORLD_SIZE', 'LOCAL_WORLD_SIZE')}")
+    assert world.view["seen"] == [
+        {"RANK": str(r), "LOCAL_RANK": str(r), "WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "4"} for r in range(4)
+    ]
+    run(world, "address = os.environ['MASTER_ADDR'], os.environ['MASTER_PORT'], os.getpid()")
+    assert {address[:2] for address in world.view["address"]} == {world.view["address"][0][:2]}
+    assert [address[2] for address in world.view["address"]] == world.pids
+    run(world, "threads = torch.get_num_threads()")
+    assert world.view["threads"] == [1, 1, 1, 1]
+
+
+def test_a_second_world_replaces_the_first_with_clean_ranks(world):
+    run(world, "kept = 1")
+    pids = world.pids
+    second = World(2)
+    try:
+        assert "stopped" in repr(world)
+        assert left_after([psutil.Process(pid) for pid in pids if psutil.pid_exists(pid)], 5) == []
+        run(second, INIT.format(timeout=10) + SUM + "clean = 'kept' not in globals()")
+        assert second.view["clean"] == [True, True]
+    finally:
+        second.stop()
+
+
+def test_repr_shows_rank_pid_device_state_and_memory(world):
+    header, *rows = repr(world).splitlines()[1:]
+    assert header.split() == ["rank", "pid", "device", "state", "memory"]
+    assert [row.split()[:2] for row in rows] == [[str(rank), str(pid)] for rank, pid in enumerate(world.pids)]
+    assert all(row.split()[3] == "idle" and row.split()[5] == "MiB" for row in rows)
+
+
+def test_stop_leaves_no_process_and_no_file(world):
+    directory = Path(world._directory)
+    processes = started_here()
+    assert len(processes) >= 6  # four ranks, the agent, the controller
+    world.stop()
+    assert left_after(processes, 5) == []
+    assert not directory.exists()
+    world.stop()  # a second time does nothing
+
+
+def test_nothing_listens_off_the_loopback(world):
+    run(world, INIT.format(timeout=10) + SUM)
+    run(world, "import torch.distributed.rpc as rpc; rpc.init_rpc(f'rank{rank}', rank=rank, world_size=size)")
+    listening = [
+        connection.laddr.ip
+        for process in [psutil.Process(), *psutil.Process().children(recursive=True)]
+        for connection in process.net_connections("inet")
+        if connection.status == psutil.CONN_LISTEN
+    ]
+    assert len(listening) > 10  # the controller's, the store's, and those of gloo and TensorPipe
+    assert set(listening) <= {"127.0.0.1", "::1"}
+    run(world, "rpc.shutdown()")
+
+
+def test_the_keys_to_the_engines_are_private(world):
+    directory = Path(world._directory)
+    assert stat.S_IMODE(directory.stat().st_mode) == 0o700
+    keys = list(directory.glob("security/*.json"))
+    assert keys and all(stat.S_IMODE(key.stat().st_mode) == 0o600 for key in keys)
+
+
+def test_a_group_is_left_and_made_again_with_a_new_store(world):
+    for _ in range(2):
+        run(world, INIT.format(timeout=10) + SUM)
+        run(world, "dist.destroy_process_group()")
+        world.new_store()
+
+
+def test_a_rank_can_have_processes_of_its_own(world):
+    run(
+        world,
+        """
+        from torch.utils.data import DataLoader
+        batches = [batch.tolist() for batch in DataLoader([1, 2, 3, 4], batch_size=2, num_workers=1)]
+        """,
+    )
+    assert world.view["batches"] == [[[1, 2], [3, 4]]] * 4
+
+
+def test_plain_engines_where_a_rank_is_not_forked():
+    script = f"""
+        from helpers import World, processes
+        processes.START_METHOD = "spawn"
+        if __name__ == "__main__":
+            world = World(2)
+            world.view.execute({INIT.format(timeout=20) + SUM!r})
+            print(world.view["rank"])
+            world.restart()
+            world.view.execute({INIT.format(timeout=20) + SUM!r})
+            print(world.where())
+            world.stop()
+    """
+    result = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, timeout=120)
+    assert result.returncode == 0, result.stderr
+    assert "[0, 1]" in result.stdout
+
+
+@pytest.mark.parametrize("size", [0, -1, "4", 2.0, True, None])
+def test_a_size_that_is_no_number_of_ranks(size):
+    before = started_here()
+    with pytest.raises(WorldError, match=r"^World\(.*\): give the number of ranks as a whole number from 1 up"):
+        World(size)
+    assert started_here() == before
+
+
+def test_a_world_too_large_is_refused_with_the_numbers():
+    before = started_here()
+    with pytest.raises(WorldError, match=r"takes about 100 MiB, .* GiB are free.*force=True") as refusal:
+        World(100_000)
+    assert started_here() == before
+    largest = int(str(refusal.value).split("The largest world that fits has ")[1].split()[0])
+    assert 0 < largest < 100_000
+
+
+def test_force_starts_a_world_all_the_same():
+    _require_room(100_000, force=True)  # to start it would take this machine down
+
+
+def test_use_after_stop(world):
+    world.stop()
+    for use in (world.where, world.restart, world.interrupt, world.new_store, lambda: world.pids):
+        with pytest.raises(WorldError, match=r"^This world has been stopped. Make a new one"):
+            use()
+    assert repr(world) == "World of 4 ranks, stopped"
+
+
+def test_attach_to_nothing(tmp_path):
+    before = started_here()
+    with pytest.raises(WorldError, match="^No running ipyparallel cluster was found"):
+        World.attach(connection_file=str(tmp_path / "ipcontroller-client.json"))
+    assert started_here() == before
+
+
+@pytest.fixture
+def cluster(tmp_path, monkeypatch):
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
+    cluster = ipp.Cluster(profile_dir=str(tmp_path / "profile"), delay=0, log_level=50)
+    cluster.start_controller_sync()
+    yield cluster
+    cluster.stop_cluster_sync()
+
+
+def connection_file(cluster):
+    return cluster.controller.connection_files["client"]
+
+
+def test_attach_to_a_cluster_without_engines(cluster):
+    cluster.connect_client_sync().close()
+    with pytest.raises(WorldError, match="^The cluster runs, but has no engines"):
+        World.attach(connection_file=connection_file(cluster))
+
+
+def test_attached_engines_are_ranks_in_the_order_of_their_ids_and_stay_when_the_world_stops(cluster):
+    client = cluster.connect_client_sync()
+    first = cluster.start_engines_sync(1)
+    client.wait_for_engines(1)
+    cluster.start_engines_sync(2)
+    client.wait_for_engines(3)
+    cluster.stop_engines_sync(first)
+    while len(client.ids) > 2:
+        client.wait_interactive(timeout=0.1)
+    assert client.ids == [1, 2]
+    pids = client[:].apply_sync(os.getpid)
+
+    world = World.attach(connection_file=connection_file(cluster))
+    assert world.pids == pids
+    run(world, INIT.format(timeout=10) + SUM)
+    assert world.view["rank"] == [0, 1]
+    assert [state.state for state in world.where()] == ["idle", "idle"]
+    run(world, "dist.destroy_process_group()")
+    world.new_store()
+    run(world, INIT.format(timeout=10) + SUM)
+    with pytest.raises(WorldError, match="^These ranks belong to a cluster that somebody else has started"):
+        world.restart()
+    world.stop()
+    assert client[:].apply_sync(os.getpid) == pids
+    client.close()
