@@ -4,7 +4,6 @@ from contextlib import nullcontext
 
 from ipyparallel.client.magics import ParallelMagics
 
-
 _SECONDS_FOR_OUTPUT = 1
 
 

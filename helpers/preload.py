@@ -12,9 +12,9 @@ del sys.modules["debugpy"]
 
 import sqlite3
 
+import ipyparallel.engine.app
 import IPython.core.completerlib
 import IPython.extensions.storemagic
-import ipyparallel.engine.app
 import torch.distributed.rpc
 import tornado.platform.asyncio
 import tornado.queues

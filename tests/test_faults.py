@@ -1,4 +1,4 @@
-"""What must never happen: a rank that hangs the learner, a restart that does not help, a process that is left behind."""
+"""What must never happen: a rank hangs the learner, a restart does not help, a process is left behind."""
 
 import os
 import signal
@@ -106,7 +106,8 @@ def test_interrupt_while_stuck(notebook):
     notebook.run("from helpers import World\nworld = World(4)")
     notebook.run("%%px\n" + INIT.format(timeout=8))
     started = time.monotonic()
-    shown = notebook.run("%%px\nprint('here')\nif rank == 1:\n    dist.recv(torch.zeros(1), src=0)\n", interrupt_after=1)
+    stuck = "%%px\nprint('here')\nif rank == 1:\n    dist.recv(torch.zeros(1), src=0)\n"
+    shown = notebook.run(stuck, interrupt_after=1)
     seconds = time.monotonic() - started - 1
     print(f"the prompt was back {seconds:.1f} s after the interrupt")
     assert seconds < 6

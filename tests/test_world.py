@@ -39,7 +39,8 @@ def run(world, code):
 def test_engine_ids_are_ranks_and_ranks_wear_the_environment_of_torchrun(world):
     run(world, INIT.format(timeout=10) + SUM)
     assert world.view["rank"] == [0, 1, 2, 3]
-    run(world, "seen = {name: os.environ.get(name) for name in ('RANK', 'LOCAL_RANK', 'WORLD_SIZE', 'LOCAL_WORLD_SIZE')}")
+    names = ["RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"]
+    run(world, f"seen = {{name: os.environ[name] for name in {names}}}")
     assert world.view["seen"] == [
         {"RANK": str(r), "LOCAL_RANK": str(r), "WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "4"} for r in range(4)
     ]
@@ -132,7 +133,8 @@ def test_plain_engines_where_a_rank_is_not_forked():
             print(world.where())
             world.stop()
     """
-    result = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, timeout=120)
+    command = [sys.executable, "-c", textwrap.dedent(script)]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert result.returncode == 0, result.stderr
     assert "[0, 1]" in result.stdout
 
