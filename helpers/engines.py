@@ -58,7 +58,7 @@ class RankLauncher(EngineLauncher):
     def start(self, n):
         """Start `n` ranks."""
         self.processes = [
-            processes.start(run_rank, rank, {**self.get_env(), **environment}, self.profile_dir)
+            processes.start(run_rank, rank, {**os.environ, **self.get_env(), **environment}, self.profile_dir)
             for rank, environment in zip(range(n), self.rank_environments, strict=True)
         ]
         self.notify_start([process.pid for process in self.processes])
@@ -165,7 +165,8 @@ class LocalRanks:
             what = f"Rank {missing} did not start within {_SECONDS_TO_START} s."
         else:
             what = f"Rank {missing} died while it started ({self._deaths[missing]})."
-        tail = log_path(self.directory, missing).read_text(errors="replace").splitlines()[-5:]
+        log = log_path(self.directory, missing)
+        tail = log.read_text(errors="replace").splitlines()[-5:] if log.exists() else []
         return "\n".join([what + " Its log ends with:", *tail])
 
     def _stop_ranks(self):

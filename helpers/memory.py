@@ -20,9 +20,9 @@ def free() -> int:
 
 
 def share(pid: int) -> int:
-    """Return the bytes that a process takes, each page that it shares with others divided among them.
+    """Return the bytes of memory that a process takes, each page that it shares divided among those who share it.
 
-    Where the system does not tell shared pages apart (macOS), the bytes that would be free if the process ended.
+    Only Linux tells shared pages apart; elsewhere they count in full.
     """
-    usage = psutil.Process(pid).memory_full_info()
-    return getattr(usage, "pss", usage.uss)
+    process = psutil.Process(pid)
+    return process.memory_full_info().pss if psutil.LINUX else process.memory_info().rss

@@ -23,20 +23,27 @@ def stacks_path(directory: str, rank: int) -> Path:
 def run_rank(rank: int, environment: dict[str, str], directory: str) -> None:
     """Be one rank: an ipyparallel engine whose id is `rank`, until it is killed or the notebook's process has ended.
 
-    `directory` is the private folder of the world.
+    `environment` takes the place of the one that the rank was forked with; `directory` is the private folder of the
+    world.
     """
     os.setsid()  # an Interrupt of the notebook goes to its whole process group
     _end_with_the_notebook()
+    os.environ.clear()
     os.environ.update(environment)
     _redirect_output(log_path(directory, rank))
     _dump_stacks_on_signal(rank, directory)
 
     from ipyparallel.engine.app import IPEngine
 
-    # No nanny process beside each engine: the notebook sees a rank die at once through its pipe to it.
-    # No watch over the controller's heartbeat: a rank ends by itself when the notebook has ended.
     IPEngine.launch_instance(
-        argv=[f"--IPEngine.id={rank}", "--IPEngine.enable_nanny=False", "--IPEngine.max_heartbeat_misses=0"]
+        argv=[
+            f"--IPEngine.id={rank}",
+            f"--IPEngine.work_dir={os.getcwd()}",  # by itself, the folder in which ipyparallel was imported
+            # No nanny process beside each engine: the notebook sees a rank die at once through its pipe to it.
+            "--IPEngine.enable_nanny=False",
+            # No watch over the controller's heartbeat: a rank ends by itself when the notebook has ended.
+            "--IPEngine.max_heartbeat_misses=0",
+        ]
     )
 
 

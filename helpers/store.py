@@ -7,20 +7,27 @@ import socket
 from datetime import timedelta
 
 from helpers import processes
+from helpers.errors import WorldError
 
 
 class Agent:
     """A process that hosts a TCPStore on the loopback and ends with the notebook.
 
-    It also removes `directory`, the private folder of the world, when the notebook has ended without doing so.
+    It also removes `directory`, the private folder of the world, when the notebook has ended without doing so. Raises
+    `WorldError` when the store does not start.
     """
 
     def __init__(self, directory: str):
         receiver, sender = processes.pipe()
         self._process = processes.start(_host_store, directory, sender)
         sender.close()
-        # The port of the store, and how many CUDA devices there are, which takes torch to find out.
-        self.port, self.cuda_devices = receiver.recv()
+        try:
+            # The port of the store, and how many CUDA devices there are, which takes torch to find out.
+            self.port, self.cuda_devices = receiver.recv()
+        except EOFError:
+            raise WorldError(
+                "The store of the ranks did not start. Does `import torch` work in this notebook?"
+            ) from None
 
     def stop(self) -> None:
         """End the agent, and the store with it."""

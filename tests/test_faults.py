@@ -140,7 +140,9 @@ def test_a_rank_that_dies_in_a_cell_is_named(notebook):
     assert "[stdout:0] \nhere" in shown
     assert "Rank 1 has died (SIGABRT)" in notebook.run("%%px\nprint('not run')")
     notebook.run("world.restart()")
-    assert notebook.run("%%px\nprint('run')") == "[stdout:0] \nrun\n[stdout:1] \nrun\n"
+    for rank in "01":
+        shown = notebook.run(f"%%px --targets {rank}\nimport os\nprint(os.environ['RANK'])")
+        assert shown == f"[stdout:{rank}] \n{rank}\n"
 
 
 def test_where_finds_a_function_of_an_earlier_cell_and_a_thread_that_serves_a_caller(notebook):
@@ -176,13 +178,20 @@ def test_nothing_outlives_a_killed_kernel(notebook, state):
     assert wait_until(lambda: not os.path.exists(directory), SECONDS_TO_VANISH)
 
 
-@pytest.mark.parametrize("now", [True, False])
-def test_nothing_outlives_a_restart_of_the_kernel_in_a_busy_cell(notebook, now):
+ENDS = {
+    "restart": lambda manager: manager.restart_kernel(now=True),
+    "polite restart": lambda manager: manager.restart_kernel(now=False),
+    "shutdown, as nbval does it": lambda manager: manager.shutdown_kernel(now=True),
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_nothing_outlives_the_end_of_a_kernel_in_a_busy_cell(notebook, end):
     world_that_is(notebook, "stuck")
     notebook.start("%%px\nprint('queued')")
-    old = notebook.processes()[1:]
-    notebook.manager.restart_kernel(now=now)
-    assert left_after(old, SECONDS_TO_VANISH) == []
+    started = notebook.processes()[1:]
+    ENDS[end](notebook.manager)
+    assert left_after(started, SECONDS_TO_VANISH) == []
 
 
 def test_nothing_outlives_a_kernel_that_ends_by_itself(notebook):

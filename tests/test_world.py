@@ -51,6 +51,16 @@ def test_engine_ids_are_ranks_and_ranks_wear_the_environment_of_torchrun(world):
     assert world.view["threads"] == [1, 1, 1, 1]
 
 
+def test_ranks_have_the_environment_and_the_folder_of_the_notebook(monkeypatch, tmp_path):
+    World(1).stop()  # the process that ranks are forked from may be older than a change
+    monkeypatch.setenv("SET_IN_THE_NOTEBOOK", "yes")
+    monkeypatch.chdir(tmp_path)
+    world = World(2)
+    run(world, "import os; seen = os.environ.get('SET_IN_THE_NOTEBOOK'), os.getcwd()")
+    assert world.view["seen"] == [("yes", str(tmp_path))] * 2
+    world.stop()
+
+
 def test_a_second_world_replaces_the_first_with_clean_ranks(world):
     run(world, "kept = 1")
     pids = world.pids
