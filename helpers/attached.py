@@ -19,14 +19,19 @@ class AttachedRanks:
     there is no such cluster, and when `start` finds that it has no engines or has some on another machine.
     """
 
-    def __init__(self, directory: str, profile: str, cluster_id: str, connection_file: str | None):
+    def __init__(
+        self, directory: str, profile: str, cluster_id: str, connection_file: str | None
+    ):
         self.directory = directory
         self.client = None
         self.pids = []
         self._agent = None
         try:
             self.client = ipp.Client(
-                connection_file, profile=profile, cluster_id=cluster_id, timeout=_SECONDS_TO_CONNECT
+                connection_file,
+                profile=profile,
+                cluster_id=cluster_id,
+                timeout=_SECONDS_TO_CONNECT,
             )
         except (OSError, TimeoutError) as error:
             raise WorldError(
@@ -39,10 +44,13 @@ class AttachedRanks:
     def start(self) -> None:
         """Give the engines torchrun's environment."""
         if not self.size:
-            raise WorldError("The cluster runs, but has no engines. Start some with `ipcluster engines -n 4`.")
-        elsewhere = set(self.client[self.engine_ids].apply_async(socket.gethostname).get(_SECONDS_TO_ANSWER))
-        elsewhere -= {socket.gethostname()}
-        if elsewhere:
+            raise WorldError(
+                "The cluster runs, but has no engines. Start some with `ipcluster engines -n 4`."
+            )
+        hosts = self._answer(
+            self.client[self.engine_ids].apply_async(socket.gethostname)
+        )
+        if elsewhere := set(hosts) - {socket.gethostname()}:
             raise WorldError(
                 f"Engines of this cluster run on {', '.join(sorted(elsewhere))}. A world has all its ranks on the "
                 "machine of the notebook; for several machines start a script with torchrun."
@@ -50,11 +58,14 @@ class AttachedRanks:
         self._agent = Agent(self.directory)
         answers = [
             self.client[engine].apply_async(
-                join_world, rank, environment(rank, self.size, self._agent.port), self.directory
+                join_world,
+                rank,
+                environment(rank, self.size, self._agent.port),
+                self.directory,
             )
             for rank, engine in enumerate(self.engine_ids)
         ]
-        self.pids = [answer.get(_SECONDS_TO_ANSWER) for answer in answers]
+        self.pids = [self._answer(answer) for answer in answers]
 
     def restart(self) -> None:
         """Refuse: the engines are not this world's to end."""
@@ -84,4 +95,16 @@ class AttachedRanks:
     def deaths(self) -> dict[int, str]:
         """Return the ranks whose engines the cluster has lost."""
         alive = set(self.client.ids)
-        return {rank: "its engine is gone" for rank, engine in enumerate(self.engine_ids) if engine not in alive}
+        return {
+            rank: "its engine is gone"
+            for rank, engine in enumerate(self.engine_ids)
+            if engine not in alive
+        }
+
+    def _answer(self, answer):
+        try:
+            return answer.get(_SECONDS_TO_ANSWER)
+        except TimeoutError:
+            raise WorldError(
+                f"The engines of the cluster have not answered for {_SECONDS_TO_ANSWER} s: somebody else's cell runs there."
+            ) from None

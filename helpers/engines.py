@@ -9,9 +9,10 @@ import socket
 import sys
 import threading
 import time
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 
 import ipyparallel as ipp
+import psutil
 import zmq
 from ipyparallel.cluster.launcher import EngineLauncher, LocalControllerLauncher
 from jupyter_client.session import Session
@@ -34,21 +35,27 @@ class ControllerLauncher(LocalControllerLauncher):
 
     def find_args(self):
         """Return the command line of the controller."""
-        return [sys.executable, "-m", "helpers.controller", str(os.getpid()), *self.controller_args]
+        return [
+            sys.executable,
+            "-m",
+            "helpers.controller",
+            str(os.getpid()),
+            *self.controller_args,
+        ]
 
     async def stop(self):
         """Kill the process group: the controller holds nothing that is worth a goodbye."""
-        try:
+        with suppress(ProcessLookupError):  # it may have died before
             os.killpg(self.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass  # it has died before
         await self.join(timeout=self.stop_timeout)
 
 
 class RankLauncher(EngineLauncher):
     """Starts one process per rank, each an ipyparallel engine whose id is the rank."""
 
-    rank_environments = List(Dict(), help="what each rank has in its environment beside what ipyparallel puts there")
+    rank_environments = List(
+        Dict(), help="what each rank has in its environment beside that of the notebook"
+    )
     processes = List(help="the process of each rank")
 
     def find_args(self):
@@ -58,17 +65,23 @@ class RankLauncher(EngineLauncher):
     def start(self, n):
         """Start `n` ranks."""
         self.processes = [
-            processes.start(run_rank, rank, {**os.environ, **self.get_env(), **environment}, self.profile_dir)
+            processes.start(
+                run_rank,
+                rank,
+                {**os.environ, **self.get_env(), **environment},
+                self.profile_dir,
+            )
             for rank, environment in zip(range(n), self.rank_environments, strict=True)
         ]
+        self._alive = [psutil.Process(process.pid) for process in self.processes]
         self.notify_start([process.pid for process in self.processes])
 
     async def stop(self):
         """Kill every rank: one that is blocked in C++ hears nothing less."""
-        for process in self.processes:
-            process.kill()
-        for process in self.processes:
-            process.join()
+        for process in self._alive:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+        psutil.wait_procs(self._alive, timeout=self.stop_timeout)
         self.notify_stop({"exit_code": 0})
 
 
@@ -82,6 +95,7 @@ class LocalRanks:
         self.size = size
         self.directory = directory
         self.engine_ids = list(range(size))
+        self.pids = []  # of the ranks, in their order
         self.client = None
         self._cluster = None
         self._agent = None
@@ -89,7 +103,10 @@ class LocalRanks:
 
     def start(self) -> None:
         """Start the controller and the ranks, and connect to them."""
-        with _reserved_ports(_PORTS_OF_A_CONTROLLER) as ports, self._progress() as progress:
+        with (
+            _reserved_ports(_PORTS_OF_A_CONTROLLER) as ports,
+            self._progress() as progress,
+        ):
             self._cluster = _cluster(self.directory, ports)
             self._cluster.start_controller_sync()
             self._start_ranks(progress)
@@ -116,11 +133,6 @@ class LocalRanks:
         self._stop_controller()
 
     @property
-    def pids(self) -> list[int]:
-        """The process id of each rank."""
-        return [process.pid for process in self._cluster.engine_set.processes]
-
-    @property
     def cuda_devices(self) -> int:
         """How many CUDA devices the ranks see."""
         return self._agent.cuda_devices
@@ -130,16 +142,29 @@ class LocalRanks:
         return dict(self._deaths)
 
     def _progress(self):
-        return tqdm(total=self.size, desc="starting", unit="rank", leave=False, file=sys.stdout)
+        return tqdm(
+            total=self.size,
+            desc=f"starting {self.size} ranks",
+            unit="rank",
+            leave=False,
+            file=sys.stdout,
+        )
 
     def _start_ranks(self, progress):
         self._agent = Agent(self.directory)
-        environments = [environment(rank, self.size, self._agent.port) for rank in range(self.size)]
+        environments = [
+            environment(rank, self.size, self._agent.port) for rank in range(self.size)
+        ]
         self._cluster.start_engines_sync(self.size, rank_environments=environments)
         engines = self._cluster.engine_set
+        self.pids = [process.pid for process in engines.processes]
         self._deaths = {}
         connection_info = json.loads(engines.environment["IPP_CONNECTION_INFO"])
-        threading.Thread(target=_watch, args=[engines.processes, self._deaths, connection_info], daemon=True).start()
+        threading.Thread(
+            target=_watch,
+            args=[engines.processes, self._deaths, connection_info],
+            daemon=True,
+        ).start()
         if self.client is None:
             self.client = self._cluster.connect_client_sync()
         deadline = time.monotonic() + _SECONDS_TO_START
@@ -151,9 +176,14 @@ class LocalRanks:
 
     def _all_unregistered(self):
         """Wait until the controller has struck off every rank; return False when it is dead or does not answer."""
+        if self.client is None:
+            return False  # an earlier restart has failed
         deadline = time.monotonic() + _SECONDS_TO_UNREGISTER
         while self.client.ids:
-            if self._cluster.controller.poll() is not None or time.monotonic() > deadline:
+            if (
+                self._cluster.controller.poll() is not None
+                or time.monotonic() > deadline
+            ):
                 return False
             time.sleep(0.01)
         return True
@@ -237,12 +267,19 @@ def _watch(ranks, deaths, connection_info):
 
 def _report_death(connection_info, engine_id):
     """Send the controller the message that ipyparallel's nanny process sends when its engine has died."""
-    session = Session(key=connection_info["key"].encode(), signature_scheme=connection_info["signature_scheme"])
+    session = Session(
+        key=connection_info["key"].encode(),
+        signature_scheme=connection_info["signature_scheme"],
+    )
     with zmq.Context.instance().socket(zmq.DEALER) as registrar:
         registrar.linger = 1000
-        registrar.connect(f"{connection_info['interface']}:{connection_info['registration']}")
+        registrar.connect(
+            f"{connection_info['interface']}:{connection_info['registration']}"
+        )
         session.send(registrar, "unregistration_request", content={"id": engine_id})
 
 
 def _cause(exitcode):
-    return signal.Signals(-exitcode).name if exitcode < 0 else f"exit code {exitcode}"
+    if exitcode is not None and exitcode < 0:
+        return signal.Signals(-exitcode).name
+    return f"exit code {exitcode}"

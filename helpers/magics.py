@@ -2,27 +2,46 @@
 
 from contextlib import nullcontext
 
+import ipyparallel as ipp
 from ipyparallel.client.magics import ParallelMagics
 
+from helpers.errors import WorldError
+
 _SECONDS_FOR_OUTPUT = 1
+_SECONDS_AFTER_INTERRUPT = 1
 
 
 class RankMagics(ParallelMagics):
-    """ipyparallel's magics, for the ranks of one world."""
+    """ipyparallel's magics, for the ranks of one world.
+
+    `ranks` are the world's `LocalRanks` or `AttachedRanks`, `cells` keeps what they are sent.
+    """
 
     stream_output = False  # a stream shows output as it arrives, in an order that differs from run to run
     progress_after_seconds = -1
-    signal_on_interrupt = None  # `World.interrupted` sends it
 
-    def __init__(self, shell, world):
+    def __init__(self, shell, world, ranks, cells):
         super().__init__(shell, world.view)
-        self.world = world
+        self._world = world
+        self._ranks = ranks
+        self._cells = cells
+        self._stuck = {}  # rank: the message that an interrupt did not bring to an end
 
     def _eval_target_str(self, ts):
         """Turn `--targets`, which names ranks, into the ids of their engines."""
-        ranks = range(self.world.size)
-        chosen = list(ranks) if "all" in ts else eval(f"ranks[{ts}]" if ":" in ts else ts, {"ranks": ranks})
-        return self.world.engine_ids([chosen] if isinstance(chosen, int) else chosen)
+        everybody = range(self._world.size)
+        chosen = (
+            everybody
+            if "all" in ts
+            else eval(f"ranks[{ts}]" if ":" in ts else ts, {"ranks": everybody})
+        )
+        chosen = [chosen] if isinstance(chosen, int) else list(chosen)
+        for rank in chosen:
+            if rank not in everybody:
+                raise WorldError(
+                    f"There is no rank {rank}: the ranks of this world are 0 to {self._world.size - 1}."
+                )
+        return [self._ranks.engine_ids[rank] for rank in chosen]
 
     def parallel_execute(
         self,
@@ -35,11 +54,13 @@ class RankMagics(ParallelMagics):
         signal_on_interrupt=None,
     ):
         """Run a cell on the ranks that the view targets; see `ParallelMagics.parallel_execute`."""
-        ranks = self.world.ranks(self.view.targets)
-        self.world.require_answering(ranks)
-        self.world.sources.remember(cell)
+        targets = [
+            self._ranks.engine_ids.index(engine_id) for engine_id in self.view.targets
+        ]
+        self._require_answering(targets)
+        self._cells.remember(cell)
         result = super().parallel_execute(cell, block=False, save_name=save_name)
-        self.world.sent(ranks, result)
+        self._cells.sent(targets, result.msg_ids)
         if not (self.view.block if block is None else block):
             return result
         stream = self.stream_output if stream_output is None else stream_output
@@ -47,11 +68,80 @@ class RankMagics(ParallelMagics):
             with result.stream_output() if stream else nullcontext():
                 result.wait()
         except KeyboardInterrupt:
-            self.world.interrupted(ranks, result)
+            self._interrupt(targets, result)
         result.wait_for_output(_SECONDS_FOR_OUTPUT)
+        for rank, answer in zip(targets, result.metadata, strict=True):
+            answer["engine_id"] = rank  # the name that its output is shown under
+        if not stream:
+            result.display_outputs(groupby)
+        self._raise_errors(targets, result)
+
+    def _require_answering(self, targets):
+        """Raise `WorldError` when one of these ranks is dead, or has not answered since an interrupt."""
+        self._world.require_running()
+        if died := self._say_who_died(targets):
+            raise WorldError(f"{died} Call world.restart() for working ranks.")
+        unanswered = self._cells.messages()
+        self._stuck = {
+            rank: message
+            for rank, message in self._stuck.items()
+            if message in unanswered
+        }
+        if stuck := sorted(self._stuck.keys() & targets):
+            raise WorldError(
+                f"This cell was not run: {_say_ranks(stuck)} still in the call that the interrupt did not end.\n"
+                f"{self._world.where()!r}\n"
+                "Run the cell again when the call has come to its timeout, or call world.restart()."
+            )
+
+    def _interrupt(self, targets, result):
+        """Interrupt the ranks that have not answered yet.
+
+        When some are stuck, show what the others have printed, and raise `WorldError` with the places of all.
+        """
+        self._stuck = dict(zip(targets, result.msg_ids, strict=True))
+        self._world.interrupt()
+        result.wait(_SECONDS_AFTER_INTERRUPT)
+        unanswered = self._cells.messages()
+        stuck = [rank for rank, message in self._stuck.items() if message in unanswered]
+        if not stuck:
+            return
+        for rank, answer in zip(targets, result.metadata, strict=True):
+            if rank not in stuck and answer["stdout"]:
+                print(f"[stdout:{rank}]\n{answer['stdout']}", end="")
+        raise WorldError(
+            f"Interrupted, but {_say_ranks(stuck)} inside a call that an interrupt does not reach.\n"
+            f"{self._world.where()!r}\n"
+            "Call world.restart() for working ranks, or wait until the call comes to its timeout."
+        )
+
+    def _raise_errors(self, targets, result):
+        """Raise what the ranks have raised; when one of them has died, in short, because that is then the cause."""
+        died = self._say_who_died(targets)
         try:
-            self.world.finished(ranks, result)
-        finally:
-            if not stream:
-                result.display_outputs(groupby)
-        result.get()
+            result.get()
+        except ipp.CompositeError as error:
+            if not died:
+                raise
+            others = [
+                f"Rank {self._ranks.engine_ids.index(engine['engine_id'])} raised {kind}: {text.splitlines()[0]}"
+                for kind, text, _, engine in error.elist
+                if kind != "EngineError"
+            ]
+            raise WorldError(
+                "\n".join([died, *others, "Call world.restart() for working ranks."])
+            ) from None
+
+    def _say_who_died(self, targets):
+        deaths = self._ranks.deaths()
+        return " ".join(
+            f"Rank {rank} has died ({deaths[rank]})."
+            for rank in targets
+            if rank in deaths
+        )
+
+
+def _say_ranks(ranks):
+    if len(ranks) == 1:
+        return f"rank {ranks[0]} is"
+    return f"ranks {', '.join(map(str, ranks[:-1]))} and {ranks[-1]} are"

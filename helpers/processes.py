@@ -36,6 +36,7 @@ def warm_up() -> None:
 
 def start(target, *arguments) -> multiprocessing.Process:
     """Start a process that calls `target(*arguments)`, a function of an importable module."""
+    warm_up()
     process = multiprocessing.get_context(START_METHOD).Process(target=target, args=arguments)
     process.start()
     return process

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import psutil
-from ipykernel.compiler import get_file_name
 
+from helpers.cells import Cells
 from helpers.rank import stacks_path
 from helpers.table import table
 
@@ -47,29 +47,17 @@ class Whereabouts(list):
 
     def __repr__(self):
         rows = [
-            [s.rank, s.state, "" if s.seconds is None else f"{s.seconds:.1f} s", s.call, s.line_number, s.line]
+            [
+                s.rank,
+                s.state,
+                "" if s.seconds is None else f"{s.seconds:.1f} s",
+                s.call,
+                s.line_number,
+                s.line,
+            ]
             for s in self
         ]
         return table(["rank", "state", "for", "call", "line", "code"], rows)
-
-
-class Sources:
-    """The cells that were sent to the ranks, found again by the name of the file that IPython gives to a cell."""
-
-    def __init__(self):
-        self._cells = {}
-
-    def remember(self, cell: str) -> None:
-        """Keep the body of a `%%px` cell, or the line of a `%px`, as it is sent."""
-        self._cells[_name(get_file_name(cell))] = cell
-
-    def line(self, path: str, number: int) -> tuple[int, str]:
-        """Return the number of a line as the learner counts, and its text, which is empty for an unknown cell."""
-        cell = self._cells.get(_name(path), "")
-        lines = cell.splitlines()
-        text = lines[number - 1].strip() if number <= len(lines) else ""
-        # The body of a cell ends with a line break and stands below its `%%px`; the line of a `%px` does neither.
-        return (number + 1 if cell.endswith("\n") else number), text
 
 
 class _Frame(NamedTuple):
@@ -82,15 +70,17 @@ def whereabouts(
     pids: list[int],
     directory: str,
     deaths: Callable[[], dict[int, str]],
-    busy: dict[int, float],
-    sources: Sources,
+    cells: Cells,
 ) -> Whereabouts:
     """Ask every rank where it is.
 
-    `deaths` tells what ended the ranks that are dead, `busy` how many seconds ago each rank that owes an answer was
-    asked, and `directory` holds the files of their stacks.
+    `directory` holds the files of their stacks, `deaths` tells what ended the ranks that are dead, and `cells` are those
+    that the ranks were sent.
     """
-    offsets = [_request(pid, stacks_path(directory, rank)) for rank, pid in enumerate(pids)]
+    owed = cells.owed()
+    offsets = [
+        _request(pid, stacks_path(directory, rank)) for rank, pid in enumerate(pids)
+    ]
     states = Whereabouts()
     for rank, pid in enumerate(pids):
         path = stacks_path(directory, rank)
@@ -98,7 +88,9 @@ def whereabouts(
         if rank in (dead := deaths()):
             states.append(RankState(rank, "dead", line=dead[rank]))
         else:
-            states.append(_state(rank, threads, _main_thread(path), busy.get(rank), sources))
+            states.append(
+                _state(rank, threads, _main_thread(path), owed.get(rank), cells)
+            )
     return states
 
 
@@ -115,7 +107,11 @@ def _read(path: Path, offset: int, pid: int) -> dict[int, list[_Frame]]:
     deadline = time.monotonic() + _SECONDS_TO_ANSWER
     previous, size = None, offset
     # Until there is something, and no more comes.
-    while not offset < size == previous and psutil.pid_exists(pid) and time.monotonic() < deadline:
+    while (
+        not offset < size == previous
+        and psutil.pid_exists(pid)
+        and time.monotonic() < deadline
+    ):
         time.sleep(0.01)
         previous, size = size, path.stat().st_size
     threads, frames = {}, []
@@ -132,26 +128,26 @@ def _main_thread(path):
         return int(stacks.readline().split()[-1], 16)
 
 
-def _state(rank, threads, main_thread, seconds, sources):
+def _state(rank, threads, main_thread, seconds, cells):
     if main_thread not in threads:
         return RankState(rank, "silent", seconds)
-    place = _place(threads.pop(main_thread), sources)
+    place = _place(threads.pop(main_thread), cells)
     if place or seconds is not None:
         return RankState(rank, "busy", seconds, *(place or ()))
     for frames in threads.values():
-        if place := _place(frames, sources):
+        if place := _place(frames, cells):
             return RankState(rank, "serving", None, *place)
     return RankState(rank, "idle")
 
 
-def _place(frames, sources):
+def _place(frames, cells):
     """Return the call, the line number and the line of the learner's code that a thread runs, or None."""
     for index, frame in enumerate(frames):
         if _CELL.search(frame.path):
-            called = [inner.function for inner in frames[:index] if inner.function not in _DECORATORS]
-            return called[-1] if called else "", *sources.line(frame.path, frame.number)
+            called = [
+                inner.function
+                for inner in frames[:index]
+                if inner.function not in _DECORATORS
+            ]
+            return called[-1] if called else "", *cells.line(frame.path, frame.number)
     return None
-
-
-def _name(path):
-    return re.split(r"[/\\]", path)[-1]  # the folder holds the id of the process that compiled the cell

@@ -5,13 +5,11 @@ import os
 import shutil
 import signal
 import tempfile
-import time
 
 from helpers import memory, processes
 from helpers.errors import WorldError
 from helpers.table import table
 
-_SECONDS_AFTER_INTERRUPT = 1.0
 _current = None  # a notebook has one world at a time, the one that `%%px` speaks to
 
 
@@ -20,6 +18,9 @@ class World:
 
     Each rank finds in its environment what torchrun would put there, so `dist.init_process_group("gloo")` in a `%%px`
     cell is the very line of a script. Another `World(...)` in the same notebook stops this one and starts clean ranks.
+
+    `size` is the number of ranks. `view` is ipyparallel's view of all of them, in their order: `world.view["x"]` fetches
+    the variable x of every rank, `world.view["x"] = 1` sets it.
 
     Raises `WorldError` when `size` is not a whole number above 0, when that many ranks do not fit into the memory that
     is free (`force=True` starts them all the same), and when they do not start.
@@ -33,7 +34,13 @@ class World:
         self._begin(lambda directory: LocalRanks(size, directory))
 
     @classmethod
-    def attach(cls, *, profile: str = "", cluster_id: str = "", connection_file: str | None = None) -> "World":
+    def attach(
+        cls,
+        *,
+        profile: str = "",
+        cluster_id: str = "",
+        connection_file: str | None = None,
+    ) -> "World":
         """Return a world of the engines of an ipyparallel cluster that runs on this machine already.
 
         The cluster is found as ipyparallel finds one: by profile and cluster id, or by the path of its
@@ -46,7 +53,11 @@ class World:
         from helpers.attached import AttachedRanks
 
         world = cls.__new__(cls)
-        world._begin(lambda directory: AttachedRanks(directory, profile, cluster_id, connection_file))
+        world._begin(
+            lambda directory: AttachedRanks(
+                directory, profile, cluster_id, connection_file
+            )
+        )
         return world
 
     def _begin(self, make_ranks):
@@ -57,7 +68,9 @@ class World:
         self.size = 0
         self._ranks = None
         self._stopped = False
-        self._directory = tempfile.mkdtemp(prefix="world-")  # only its owner can read it
+        self._directory = tempfile.mkdtemp(
+            prefix="world-"
+        )  # only its owner can read it
         atexit.register(self.stop)
         try:
             self._ranks = make_ranks(self._directory)
@@ -70,22 +83,20 @@ class World:
     def _open(self):
         from IPython import get_ipython
 
+        from helpers.cells import Cells
         from helpers.magics import RankMagics
-        from helpers.where import Sources
 
         self.size = self._ranks.size
-        self.sources = Sources()
-        self._tasks = []  # (rank, id of the message, when it was sent)
-        self._stuck = {}  # rank: id of the message that an interrupt did not bring to an end
+        self._cells = Cells(self._ranks.client)
         self.view = self._ranks.client[self._ranks.engine_ids]
         self.view.block = True
         if shell := get_ipython():
-            shell.register_magics(RankMagics(shell, self))
+            shell.register_magics(RankMagics(shell, self, self._ranks, self._cells))
 
     @property
     def pids(self) -> list[int]:
         """The process id of each rank."""
-        self._require_running()
+        self.require_running()
         return list(self._ranks.pids)
 
     def where(self):
@@ -96,16 +107,16 @@ class World:
         """
         from helpers.where import whereabouts
 
-        self._require_running()
-        return whereabouts(self.pids, self._directory, self._ranks.deaths, self._busy(), self.sources)
+        self.require_running()
+        return whereabouts(self.pids, self._directory, self._ranks.deaths, self._cells)
 
     def interrupt(self) -> None:
         """Raise KeyboardInterrupt in every busy rank.
 
         A rank that is inside a C++ call, such as a collective, hears it only when the call returns.
         """
-        self._require_running()
-        for rank in self._busy():
+        self.require_running()
+        for rank in self._cells.owed():
             os.kill(self.pids[rank], signal.SIGINT)
 
     def restart(self) -> None:
@@ -114,7 +125,7 @@ class World:
         Every rank is a new process, with the same number as before; its variables are gone. Raises `WorldError` for
         attached ranks, which are not this world's to end.
         """
-        self._require_running()
+        self.require_running()
         self._ranks.restart()
         self._open()
 
@@ -123,9 +134,15 @@ class World:
 
         A store remembers the addresses of the group that has left; torchrun, too, takes a new one for every restart.
         """
-        self._require_running()
+        self.require_running()
+        if busy := [state for state in self.where() if state.state != "idle"]:
+            raise WorldError(
+                f"A fresh store needs every rank idle, and rank {busy[0].rank} is {busy[0].state}."
+            )
         port = self._ranks.new_store()
-        self.view.execute(f"__import__('os').environ['MASTER_PORT'] = '{port}'", silent=True)
+        self.view.execute(
+            f"__import__('os').environ['MASTER_PORT'] = '{port}'", silent=True
+        )
 
     def stop(self) -> None:
         """End the ranks and everything else that was started for them; once stopped, it does nothing."""
@@ -144,96 +161,36 @@ class World:
         if self._stopped:
             return f"World of {self.size} ranks, stopped"
         rows = [
-            [state.rank, pid, self._device(state.rank), state.state, _memory(pid, state.state)]
+            [
+                state.rank,
+                pid,
+                self._device(state.rank),
+                state.state,
+                _memory(pid, state.state),
+            ]
             for state, pid in zip(self.where(), self.pids, strict=True)
         ]
-        return f"World of {self.size} ranks\n" + table(["rank", "pid", "device", "state", "memory"], rows)
-
-    # What the `%%px` magics need.
-
-    def engine_ids(self, ranks: list[int]) -> list[int]:
-        """Return the ids that ipyparallel knows these ranks by."""
-        for rank in ranks:
-            if rank not in range(self.size):
-                raise WorldError(f"There is no rank {rank}: the ranks of this world are 0 to {self.size - 1}.")
-        return [self._ranks.engine_ids[rank] for rank in ranks]
-
-    def ranks(self, engine_ids: list[int]) -> list[int]:
-        """Return the ranks that ipyparallel knows by these ids."""
-        return [self._ranks.engine_ids.index(engine_id) for engine_id in engine_ids]
-
-    def require_answering(self, ranks: list[int]) -> None:
-        """Raise `WorldError` when one of these ranks is dead, or has not answered since an interrupt."""
-        self._require_alive(ranks)
-        outstanding = {task for _, task, _ in self._outstanding()}
-        self._stuck = {rank: task for rank, task in self._stuck.items() if task in outstanding}
-        if stuck := sorted(self._stuck.keys() & ranks):
-            raise WorldError(
-                f"This cell was not run: {_say_ranks(stuck)} still in the call that the interrupt did not end.\n"
-                f"{self.where()!r}\n"
-                "Run the cell again when the call has come to its timeout, or call world.restart()."
-            )
-
-    def sent(self, ranks: list[int], result) -> None:
-        """Note that these ranks owe an answer from now on."""
-        now = time.monotonic()
-        self._tasks = self._outstanding()
-        self._tasks += [(rank, task, now) for rank, task in zip(ranks, result.msg_ids, strict=True)]
-
-    def interrupted(self, ranks: list[int], result) -> None:
-        """Interrupt the ranks that have not answered yet.
-
-        When some are stuck, show what the others have printed, and raise `WorldError` with the places of all.
-        """
-        self.interrupt()
-        result.wait(_SECONDS_AFTER_INTERRUPT)
-        self._stuck = {rank: task for rank, task, _ in self._outstanding()}
-        if not self._stuck:
-            return
-        for rank, answer in zip(ranks, result.metadata, strict=True):
-            if rank not in self._stuck and answer["stdout"]:
-                print(f"[stdout:{rank}]\n{answer['stdout']}", end="")
-        raise WorldError(
-            f"Interrupted, but {_say_ranks(sorted(self._stuck))} inside a call that an interrupt does not reach.\n"
-            f"{self.where()!r}\n"
-            "Call world.restart() for working ranks, or wait until the call comes to its timeout."
+        return f"World of {self.size} ranks\n" + table(
+            ["rank", "pid", "device", "state", "memory"], rows
         )
 
-    def finished(self, ranks: list[int], result) -> None:
-        """Have the output of a result carry ranks in place of ids of engines; raise `WorldError` when a rank died."""
-        for rank, answer in zip(ranks, result.metadata, strict=True):
-            answer["engine_id"] = rank
-        self._require_alive(ranks)
-
-    def _require_alive(self, ranks):
-        self._require_running()
-        deaths = self._ranks.deaths()
-        if dead := [rank for rank in ranks if rank in deaths]:
-            died = " ".join(f"Rank {rank} has died ({deaths[rank]})." for rank in dead)
-            raise WorldError(f"{died} Call world.restart() for working ranks.")
-
-    def _outstanding(self):
-        """Return (rank, id of the message, when it was sent) of every cell that a rank has not answered."""
-        outstanding = self._ranks.client.outstanding
-        return [task for task in self._tasks if task[1] in outstanding]
-
-    def _busy(self):
-        """Return for each rank that owes an answer how many seconds ago it was asked."""
-        now = time.monotonic()
-        return {rank: now - sent for rank, _, sent in reversed(self._outstanding())}
+    def require_running(self) -> None:
+        """Raise `WorldError` when the world has been stopped."""
+        if self._stopped:
+            raise WorldError(
+                "This world has been stopped. Make a new one: world = World(4)."
+            )
 
     def _device(self, rank):
         devices = self._ranks.cuda_devices
         return f"cuda:{rank % devices}" if devices else "cpu"
 
-    def _require_running(self):
-        if self._stopped:
-            raise WorldError("This world has been stopped. Make a new one: world = World(4).")
-
 
 def _require_room(size, force):
     if not isinstance(size, int) or isinstance(size, bool) or size < 1:
-        raise WorldError(f"World({size!r}): give the number of ranks as a whole number from 1 up, as in World(4).")
+        raise WorldError(
+            f"World({size!r}): give the number of ranks as a whole number from 1 up, as in World(4)."
+        )
     per_rank, free = memory.RANK[processes.START_METHOD], memory.free()
     if size * per_rank > free and not force:
         raise WorldError(
@@ -245,9 +202,3 @@ def _require_room(size, force):
 
 def _memory(pid, state):
     return "" if state == "dead" else f"{memory.share(pid) / 2**20:.0f} MiB"
-
-
-def _say_ranks(ranks):
-    if len(ranks) == 1:
-        return f"rank {ranks[0]} is"
-    return f"ranks {', '.join(map(str, ranks[:-1]))} and {ranks[-1]} are"

@@ -1,0 +1,59 @@
+"""The cells that were sent to the ranks: what they say, and who has not answered yet."""
+
+import re
+import time
+
+from ipykernel.compiler import get_file_name
+
+
+class Cells:
+    """The cells that one world's ranks were sent, kept by the notebook.
+
+    `client` is the ipyparallel client that sent them.
+    """
+
+    def __init__(self, client):
+        self._client = client
+        self._texts = {}
+        self._sent = []  # (rank, id of the message, when)
+
+    def remember(self, cell: str) -> None:
+        """Keep the body of a `%%px` cell, or the line of a `%px`, as it is sent."""
+        self._texts[_name(get_file_name(cell))] = cell
+
+    def line(self, path: str, number: int) -> tuple[int, str]:
+        """Return the number of a line as a learner counts it, and its text, which is empty for an unknown cell.
+
+        `path` is the file that a stack names. IPython makes its name from the text of the cell.
+        """
+        cell = self._texts.get(_name(path), "")
+        lines = cell.splitlines()
+        text = lines[number - 1].strip() if number <= len(lines) else ""
+        # The body of a cell ends with a line break and stands below its `%%px`; the line of a `%px` does neither.
+        return (number + 1 if cell.endswith("\n") else number), text
+
+    def sent(self, ranks: list[int], messages: list[str]) -> None:
+        """Note the message that each of these ranks has to answer."""
+        now = time.monotonic()
+        self._sent = self._unanswered() + [
+            (rank, message, now) for rank, message in zip(ranks, messages, strict=True)
+        ]
+
+    def owed(self) -> dict[int, float]:
+        """Return for each rank that owes an answer how many seconds ago it was asked, the oldest question first."""
+        now = time.monotonic()
+        return {rank: now - when for rank, _, when in reversed(self._unanswered())}
+
+    def messages(self) -> set[str]:
+        """Return the messages that have no answer yet."""
+        return {message for _, message, _ in self._unanswered()}
+
+    def _unanswered(self):
+        outstanding = self._client.outstanding
+        return [sent for sent in self._sent if sent[1] in outstanding]
+
+
+def _name(path):
+    return re.split(r"[/\\]", path)[
+        -1
+    ]  # the folder holds the id of the process that compiled the cell
