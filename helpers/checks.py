@@ -3,9 +3,8 @@
 import os
 import re
 import time
-from datetime import timedelta
-import re
 from collections import Counter
+from datetime import timedelta
 from typing import NamedTuple
 
 import ipyparallel as ipp
@@ -59,72 +58,71 @@ def _run(function, arguments):
 
 # ---------------------------------------------------------------- 00_meet_the_ranks
 
-# What gloo and the store say, in texts that name ports, on a rank that was left waiting.
-_WAITED_IN_VAIN = re.compile(r"timed? ?out|closed by peer|reset by peer|connection refused", re.IGNORECASE)
-_BEGIN_AFRESH = "Call world.restart(), run the first cell of the exercises again, then your own."
-
 
 def numbers_collected(world) -> Verdict:
     """Check `collect(number)`: every rank gets the numbers of all ranks, in the order of the ranks."""
     numbers = [float((rank + 2) ** 2) for rank in range(world.size)]
-    runs = _runs(world, _collect, numbers)
-    if verdict := _failure(runs, "collect"):
-        return verdict
-    for rank, run in enumerate(runs):
-        if run.result != numbers:
-            return Verdict(False, f"Rank {rank} returned {run.result}, and the target is {numbers}.")
-    return Verdict(True, f"Every rank returned {numbers}.")
+
+    def check(runs):
+        for rank, run in enumerate(runs):
+            if run.result != numbers:
+                raise _Wrong(f"Rank {rank} returned {run.result}, and the target is {numbers}.")
+        return f"Every rank returned {numbers}."
+
+    return _judge(world, "collect", check, _collect, numbers)
 
 
 def world_turned_round(world) -> Verdict:
-    """Check `turn_round(name)`: it makes a new group with the ranks in reverse, met in the store under the prefix `name`.
+    """Check `turn_round(name)`: it makes a new group with the ranks in reverse, which meet in the store under `name`.
 
     Afterwards the ranks are put into a group in their old order.
     """
-    runs = _runs(world, _turn_round, f"turned round {time.time_ns()}")
-    if verdict := _failure(runs, "turn_round"):
-        return verdict
-    for rank, (group_rank, group_size, met_under_name) in enumerate(run.result for run in runs):
-        if group_rank is None:
-            return Verdict(False, f"Rank {rank} has left the old group and is in no new one.")
-        target = world.size - 1 - rank
-        if group_rank != target:
-            return Verdict(
-                False, f"The process with RANK={rank} is rank {group_rank} of its group, and the target is rank {target}."
-            )
-        if group_size != world.size:
-            return Verdict(False, f"The group of rank {rank} has {group_size} ranks, and the target is {world.size}.")
-        if not met_under_name:
-            return Verdict(
-                False,
-                "The ranks are in reverse, but they have not met under the prefix: the store holds no key that begins "
-                "with the name. The next group that meets at this place would find the addresses of this one.",
-            )
-    return Verdict(True, f"The process with RANK=0 is rank {world.size - 1} of the new group, and so on down to rank 0.")
+
+    def check(runs):
+        for rank, (group_rank, group_size, met_under_name) in enumerate(run.result for run in runs):
+            target = world.size - 1 - rank
+            if group_rank is None:
+                raise _Wrong(f"Rank {rank} has left the old group, and is in no new one.")
+            if group_rank != target:
+                raise _Wrong(f"The process with RANK={rank} is rank {group_rank}, and the target is rank {target}.")
+            if group_size != world.size:
+                raise _Wrong(f"The group of rank {rank} has {group_size} ranks, and the target is {world.size}.")
+            if not met_under_name:
+                raise _Wrong(
+                    "The ranks are in reverse, but they have not met under the prefix `name`. "
+                    "The next group that meets in this place would find the addresses of this one."
+                )
+        return f"The process with RANK=0 is rank {world.size - 1} of the new group, and so on down to rank 0."
+
+    return _judge(world, "turn_round", check, _turn_round, f"turned round {time.time_ns()}")
 
 
-def _runs(world, function, *arguments):
-    """Call a function of this module on every rank at once; return what each made of it, or None for no answer."""
-    world.require_answering(list(range(world.size)))
+def _judge(world, function, check, on_rank, *arguments):
+    """Have every rank call `on_rank(*arguments)`, and return the verdict of `check` on what they make of it."""
     try:
-        return world.view.apply_async(function, *arguments).get(_SECONDS_TO_ANSWER)
-    except (TimeoutError, ipp.TimeoutError):
-        return None
+        _require_idle(world)
+        runs = _answers(world, function, on_rank, arguments)
+        _require_an_end(runs, function)
+        return Verdict(True, check(runs))
+    except _Wrong as wrong:
+        return Verdict(False, str(wrong))
 
 
-def _failure(runs, function):
-    """Return what has gone wrong when not every rank came to a result: the cause, if some rank names one."""
-    if runs is None:
-        return Verdict(False, f"Some ranks have not come back from {function} within {_SECONDS_TO_ANSWER} s. {_BEGIN_AFRESH}")
-    failed = {rank: run.error for rank, run in enumerate(runs) if run.error}
-    if not failed:
-        return None
-    rank = min(failed, key=lambda rank: (bool(_WAITED_IN_VAIN.search(failed[rank])), rank))
-    if failed[rank] == f"KeyError: '{function}'":
-        return Verdict(False, f"Rank {rank} does not know {function}: run the cell that defines it.")
-    if _WAITED_IN_VAIN.search(failed[rank]):
-        return Verdict(False, f"Rank {rank} waited in {function} for a rank that did not come. {_BEGIN_AFRESH}")
-    return Verdict(False, f"Rank {rank} raised {failed[rank]}")
+def _answers(world, function, on_rank, arguments):
+    try:
+        return world.view.apply_async(on_rank, *arguments).get(_SECONDS_TO_ANSWER)
+    except TimeoutError:
+        raise _Wrong(f"{function} has not ended within {_SECONDS_TO_ANSWER} s on all ranks. {_RESTART}") from None
+    except ipp.error.RemoteError:
+        _require_idle(world)  # it names a rank that has died
+        raise
+
+
+def _require_idle(world):
+    """Require that every rank can take the function now."""
+    for state in world.where():
+        if state.state != "idle":
+            raise _Wrong(f"Rank {state.rank} is {state.state}. {_RESTART}")
 
 
 def _collect(numbers):
@@ -135,21 +133,98 @@ def _collect(numbers):
 def _turn_round(name):
     import torch.distributed as dist
 
-    timeout = timedelta(seconds=5)
-    rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
     run = _run("turn_round", [name])
-    if run.error:
-        return run
+    address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    timeout = timedelta(seconds=10)  # for ranks that come late, because they have waited in turn_round
     store = dist.TCPStore(address, port, is_master=False, timeout=timeout)
     result = (None, None, False)
     if dist.is_initialized():
         met_under_name = any(key.startswith(name) for key in store.list_keys())
         result = (dist.get_rank(), dist.get_world_size(), met_under_name)
         dist.destroy_process_group()
-    meeting_place = dist.PrefixStore(f"after {name}", store)
-    dist.init_process_group("gloo", store=meeting_place, rank=rank, world_size=size, timeout=timeout)
+    try:
+        dist.init_process_group(
+            "gloo",
+            store=dist.PrefixStore(f"after {name}", store),
+            rank=int(os.environ["RANK"]),
+            world_size=int(os.environ["WORLD_SIZE"]),
+            timeout=timeout,
+        )
+    except RuntimeError as error:
+        return run._replace(error=run.error or f"{type(error).__name__}: {error}")
     return run._replace(result=result)
+
+
+# ---------------------------------------------------------------- 01_when_ranks_fail
+
+_SECONDS_TO_NAME = 3
+_NAMED = re.compile(r"Ranks? ([\d, ]+) failed to pass")
+
+
+def uneven_shares(world) -> Verdict:
+    """Check `total()`: every rank gets the sum of 0 to 3n, of which rank r of n holds every n-th number, from r on."""
+    target = float(sum(range(3 * world.size + 1)))
+
+    def check(runs):
+        for rank, run in enumerate(runs):
+            if run.result != target:
+                raise _Wrong(f"Rank {rank} returned {run.result}, and the target is {target}.")
+        return f"Every rank returned {target}."
+
+    return _judge(world, "total", check, _run_total)
+
+
+def absent_ranks_named(world) -> Verdict:
+    """Check `roll_call(group)`: within 3 s it raises on rank 0 an error that names every rank that has not called it.
+
+    When every rank has called it, it raises nothing.
+    """
+    absent = sorted({1, world.size - 1})
+
+    def check(runs):
+        for rank, (all_there, _) in enumerate(run.result for run in runs):
+            if all_there.error:
+                raise _Wrong(f"All ranks were there, and rank {rank} raised {all_there.error.splitlines()[0]}")
+        rank_0 = runs[0].result[1]
+        if not rank_0.error:
+            raise _Wrong(f"{_ranks(absent)} absent, and rank 0 raised no error.")
+        if rank_0.result > _SECONDS_TO_NAME:
+            raise _Wrong(f"Rank 0 raised its error later than after {_SECONDS_TO_NAME} s.")
+        named = _named(rank_0.error)
+        if named != absent:
+            raise _Wrong(f"{_ranks(absent)} absent, and the error on rank 0 names {named or 'none'}.")
+        return f"{_ranks(absent)} absent, and rank 0 named {absent} within {_SECONDS_TO_NAME} s."
+
+    return _judge(world, "roll_call", check, _call_roll, absent)
+
+
+def _run_total():
+    run = _run("total", [])
+    return run._replace(result=run.result.tolist() if hasattr(run.result, "tolist") else run.result)
+
+
+def _call_roll(absent):
+    import torch.distributed as dist
+
+    timeout = timedelta(seconds=5)
+    groups = [dist.new_group(timeout=timeout), dist.new_group(timeout=timeout)]
+    all_there = _run("roll_call", [groups[0]])
+    if not all_there.error.startswith(("", "RuntimeError")):
+        return all_there
+    begin = time.monotonic()
+    some_absent = Run(None, [], "") if dist.get_rank() in absent else _run("roll_call", [groups[1]])
+    return Run([all_there, some_absent._replace(result=time.monotonic() - begin)], [], "")
+
+
+def _named(error):
+    """Return the ranks that an error names, in order: as `monitored_barrier` does, or in the learner's own words."""
+    if named := _NAMED.search(error):
+        return sorted(map(int, named[1].split(",")))
+    return [] if _CUT_OFF.search(error) else sorted(map(int, re.findall(r"\d+", error.splitlines()[0])))
+
+
+def _ranks(ranks):
+    return f"Rank {ranks[0]} was" if len(ranks) == 1 else f"Ranks {', '.join(map(str, ranks))} were"
 
 
 # Notebook 02: point-to-point
@@ -157,7 +232,8 @@ def _turn_round(name):
 _NUMBERS = 16  # in the tensor that each rank brings, all of them rank + 1
 _BYTES = 4 * _NUMBERS
 _RESTART = "Call world.restart(), then run the setup cell, the cell of your answer and this check again."
-_CUT_OFF = re.compile("gloo|Application timeout")  # the errors of a rank that waited in vain, or for one that did
+# The errors of a rank that waited in vain, or for one that did.
+_CUT_OFF = re.compile("gloo|Application timeout|wait timeout")
 
 
 class _Wrong(Exception):
@@ -173,7 +249,7 @@ def ring_shift(world) -> Verdict:
         _require_sent(runs, [1] * world.size, "the ring sends")
         return f"Every rank holds its left neighbour's tensor, and sent {_BYTES} bytes."
 
-    return _verdict(world, "ring_shift", check)
+    return _judge(world, "ring_shift", check, _run_with_tensor, "ring_shift")
 
 
 def gather_by_hand(world) -> Verdict:
@@ -191,7 +267,7 @@ def gather_by_hand(world) -> Verdict:
         _require_sent(runs, [0] + [1] * (world.size - 1), "the gather sends")
         return f"Rank 0 holds the tensor of every rank, after {_count(world.size - 1, 'message')}."
 
-    return _verdict(world, "gather", check)
+    return _judge(world, "gather", check, _run_with_tensor, "gather")
 
 
 def tree_broadcast(world) -> Verdict:
@@ -214,10 +290,10 @@ def tree_broadcast(world) -> Verdict:
         rounds, target = max(received.values()), (world.size - 1).bit_length()
         if rounds > target:
             late = max(received, key=received.get)
-            raise _Wrong(f"Rank {late} received the tensor in round {rounds}, and the target is {target} rounds in all.")
+            raise _Wrong(f"Rank {late} received the tensor in round {rounds}, and the target is {target} rounds.")
         return f"Every rank holds the tensor of rank 0, after {_count(sent, 'message')} in {_count(rounds, 'round')}."
 
-    return _verdict(world, "tree_broadcast", check)
+    return _judge(world, "tree_broadcast", check, _run_with_tensor, "tree_broadcast")
 
 
 def overlap(world) -> Verdict:
@@ -227,21 +303,24 @@ def overlap(world) -> Verdict:
     """
 
     def check(runs):
-        for rank, run in enumerate(runs):
-            if not isinstance(run.result, list) or len(run.result) != 2:
-                raise _Wrong(f"Rank {rank} returned {_show(run.result)}, and the target is a number and a tensor.")
-            if run.result[0] != rank + 1:
-                raise _Wrong(f"Rank {rank} computed {_show(run.result[0])}, and the target is {rank + 1}.0.")
-            _require_tensor(rank, run.result[1], (rank - 1) % world.size + 1)
+        for rank, (result, _) in enumerate(run.result for run in runs):
+            if not isinstance(result, list) or len(result) != 2:
+                raise _Wrong(f"Rank {rank} returned {_show(result)}, and the target is a number and a tensor.")
+            if not isinstance(result[0], int | float):
+                raise _Wrong(f"What rank {rank} returned first is not what compute() returned.")
+            if result[0] != rank + 1:
+                raise _Wrong(f"Rank {rank} computed {_show(result[0])}, and the target is {rank + 1}.0.")
+            _require_tensor(rank, result[1], (rank - 1) % world.size + 1)
         _require_sent(runs, [1] * world.size, "the ring sends")
         for rank, run in enumerate(runs):
-            if len(run.computed) != 1:
-                raise _Wrong(f"Rank {rank} called compute() {len(run.computed)} times, and the target is once.")
+            computed = run.result[1]
+            if len(computed) != 1:
+                raise _Wrong(f"Rank {rank} called compute() {len(computed)} times, and the target is once.")
             for message in run.messages:
-                _require_overlap(rank, message, *run.computed[0])
+                _require_overlap(rank, message, *computed[0])
         return "Every rank computed while its messages were under way."
 
-    return _verdict(world, "overlap", check, overlapping=True)
+    return _judge(world, "overlap", check, _run_with_computation, "overlap")
 
 
 def _require_overlap(rank, message, begin, end):
@@ -283,38 +362,6 @@ def _rounds(runs):
     return received
 
 
-class _TimedRun(NamedTuple):
-    """A `Run`, and the times between which the rank computed."""
-
-    result: object
-    messages: list
-    error: str
-    computed: list[tuple[float, float]]
-
-
-def _verdict(world, function, check, overlapping=False):
-    try:
-        runs = _run_everywhere(world, function, overlapping)
-        _require_an_end(runs, function)
-        return Verdict(True, check(runs))
-    except _Wrong as wrong:
-        return Verdict(False, str(wrong))
-
-
-def _run_everywhere(world, function, overlapping):
-    world.require_answering(world.view.targets)
-    answers = world.view.apply_async(_run_with_own_tensor, function, overlapping)
-    try:
-        return answers.get(_SECONDS_TO_ANSWER)
-    except (ipp.error.RemoteError, TimeoutError):
-        for state in world.where():
-            if state.state == "dead":
-                raise _Wrong(f"Rank {state.rank} has died ({state.line}). {_RESTART}") from None
-            if state.state == "busy":
-                raise _Wrong(f"Rank {state.rank} does not come to an end: it is at `{state.line}`. {_RESTART}") from None
-        raise
-
-
 def _require_an_end(runs, function):
     """Require that every rank has ended without an error, and that nothing was sent that nobody has received."""
     cut_off = [rank for rank, run in enumerate(runs) if _CUT_OFF.search(run.error)]
@@ -333,25 +380,28 @@ def _require_an_end(runs, function):
         raise _Wrong(f"Rank {destination} has not received all that rank {source} sent to it. {_RESTART}")
 
 
-def _run_with_own_tensor(function, overlapping):
-    import os
-    import time
-
+def _run_with_tensor(function, *arguments):
     import torch
 
     rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    tensor = torch.full((_NUMBERS,), rank + 1.0)
+    time.sleep(0.05 * (size - rank))  # whoever takes what comes first gets it from the last rank first
+    run = _run(function, [torch.full((_NUMBERS,), rank + 1.0), *arguments])
+    return run._replace(result=_sendable(run.result))
+
+
+def _run_with_computation(function):
+    import torch
+
     computed = []
 
     def compute():
         begin = time.monotonic()
-        number = (torch.full((500, 500), rank + 1.0) @ torch.eye(500))[0, 0].item()
+        number = (torch.full((500, 500), int(os.environ["RANK"]) + 1.0) @ torch.eye(500))[0, 0].item()
         computed.append((begin, time.monotonic()))
         return number
 
-    time.sleep(0.05 * (size - rank))  # whoever takes what comes first gets it from the last rank first
-    run = _run(function, [tensor, compute] if overlapping else [tensor])
-    return _TimedRun(_sendable(run.result), run.messages, run.error, computed)
+    run = _run_with_tensor(function, compute)
+    return run._replace(result=(run.result, computed))
 
 
 def _sendable(result):

@@ -45,8 +45,7 @@ class ControllerLauncher(LocalControllerLauncher):
 
     async def stop(self):
         """Kill the process group: the controller holds nothing that is worth a goodbye."""
-        with suppress(ProcessLookupError):  # it may have died before
-            os.killpg(self.pid, signal.SIGKILL)
+        os.killpg(self.pid, signal.SIGKILL)
         await self.join(timeout=self.stop_timeout)
 
 

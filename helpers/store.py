@@ -5,6 +5,7 @@ import os
 import shutil
 import socket
 from datetime import timedelta
+from multiprocessing.util import get_temp_dir
 
 from helpers import processes
 from helpers.errors import WorldError
@@ -13,13 +14,13 @@ from helpers.errors import WorldError
 class Agent:
     """A process that hosts a TCPStore on the loopback and ends with the notebook.
 
-    It also removes `directory`, the private folder of the world, when the notebook has ended without doing so. Raises
-    `WorldError` when the store does not start.
+    When the notebook has ended without doing so, it also removes `directory`, the private folder of the world, and the
+    one in which multiprocessing keeps the socket of the fork server. Raises `WorldError` when the store does not start.
     """
 
     def __init__(self, directory: str):
         receiver, sender = processes.pipe()
-        self._process = processes.start(_host_store, directory, sender)
+        self._process = processes.start(_host_store, [directory, get_temp_dir()], sender)
         sender.close()
         try:
             # The port of the store, and how many CUDA devices there are, which takes torch to find out.
@@ -58,7 +59,7 @@ def environment(rank: int, size: int, port: int) -> dict[str, str]:
 _LOOPBACK = next(name for _, name in socket.if_nameindex() if name in ("lo", "lo0"))  # Linux, macOS
 
 
-def _host_store(directory, sender):
+def _host_store(directories, sender):
     os.setsid()  # an Interrupt of the notebook goes to its whole process group
     import torch
     from torch.distributed import TCPStore
@@ -75,4 +76,5 @@ def _host_store(directory, sender):
     )
     sender.send((store.port, torch.cuda.device_count()))
     multiprocessing.parent_process().join()
-    shutil.rmtree(directory, ignore_errors=True)
+    for directory in directories:
+        shutil.rmtree(directory, ignore_errors=True)

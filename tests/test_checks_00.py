@@ -1,0 +1,160 @@
+"""The checks of notebook 00 accept the solutions, and refuse the skeletons and plausible wrong answers, saying why."""
+
+import os
+import signal
+import time
+
+import pytest
+
+from helpers import World, checks
+
+SETUP = """
+import os
+from datetime import timedelta
+import torch
+import torch.distributed as dist
+
+rank, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+timeout = timedelta(seconds=5)
+store = dist.TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), is_master=False, timeout=timeout)
+dist.init_process_group("gloo", timeout=timeout)
+"""
+
+COLLECT = """
+def collect(number):
+    numbers = torch.zeros(world_size)
+    {}
+    return numbers.tolist()
+"""
+
+TURN_ROUND = """
+def turn_round(name):
+    meeting_place = dist.PrefixStore(name, store)
+    {}
+"""
+LEAVE = "dist.destroy_process_group(); "
+MAKE_AGAIN = 'dist.init_process_group("gloo", store={}, rank={}, world_size=world_size, timeout=timeout)'
+
+RESTART = "Call world.restart(), then run the setup cell, the cell of your answer and this check again."
+
+
+@pytest.fixture(scope="module")
+def world():
+    world = World(4)
+    world.view.execute(SETUP)
+    yield world
+    world.stop()
+
+
+@pytest.fixture
+def broken_world(world):
+    """A world that the test leaves with ranks or a group that are good for nothing."""
+    yield world
+    world.restart()
+    world.view.execute(SETUP)
+
+
+def check_collect(world, lines, skeleton=COLLECT):
+    world.view.execute(skeleton.format(lines))
+    return checks.numbers_collected(world)
+
+
+def check_turn_round(world, lines):
+    world.view.execute(TURN_ROUND.format(lines))
+    return checks.world_turned_round(world)
+
+
+def test_collect_is_accepted(world):
+    verdict = check_collect(world, "numbers[rank] = number; dist.all_reduce(numbers)")
+    assert verdict
+    assert repr(verdict) == "Solved. Every rank returned [4.0, 9.0, 16.0, 25.0]."
+
+
+def test_collect_may_return_a_tensor(world):
+    returning_tensor = COLLECT.replace(".tolist()", "")
+    assert check_collect(world, "numbers[rank] = number; dist.all_reduce(numbers)", returning_tensor)
+
+
+@pytest.mark.parametrize(
+    "lines, returned",
+    [
+        ("# Your lines go here.", "Rank 0 returned [0.0, 0.0, 0.0, 0.0]"),
+        ("numbers[rank] = number", "Rank 0 returned [4.0, 0.0, 0.0, 0.0]"),
+        ("numbers += number; dist.all_reduce(numbers)", "Rank 0 returned [54.0, 54.0, 54.0, 54.0]"),
+        ("numbers[-1 - rank] = number; dist.all_reduce(numbers)", "Rank 0 returned [25.0, 16.0, 9.0, 4.0]"),
+        ("dist.all_reduce(numbers); return", "Rank 0 returned None"),
+    ],
+    ids=["skeleton", "no all_reduce", "all places", "wrong order", "nothing returned"],
+)
+def test_collect_is_refused(world, lines, returned):
+    verdict = check_collect(world, lines)
+    assert not verdict
+    assert repr(verdict) == f"Not yet. {returned}, and the target is [4.0, 9.0, 16.0, 25.0]."
+
+
+def test_collect_with_an_error_is_refused(world):
+    verdict = check_collect(world, "numbers[rank] = nummer")
+    assert repr(verdict) == "Not yet. Rank 0 raised NameError: name 'nummer' is not defined"
+
+
+def test_collect_that_nobody_has_defined_is_refused(world):
+    world.view.execute("globals().pop('collect', None)")
+    verdict = checks.numbers_collected(world)
+    assert repr(verdict) == "Not yet. Rank 0 has no function `collect`: run the cell that defines it, then this check."
+
+
+def test_collect_that_deadlocks_is_refused(broken_world):
+    verdict = check_collect(broken_world, "dist.all_reduce(numbers) if rank == 1 else None")
+    assert repr(verdict) == f"Not yet. Deadlock: the group's timeout ended the wait on these ranks: 1. {RESTART}"
+
+
+def test_a_dead_rank_is_named(broken_world):
+    os.kill(broken_world.pids[2], signal.SIGKILL)
+    while broken_world.where()[2].state != "dead":
+        time.sleep(0.01)
+    assert repr(checks.numbers_collected(broken_world)) == f"Not yet. Rank 2 is dead. {RESTART}"
+
+
+def test_collect_that_ends_its_rank_is_refused(broken_world):
+    verdict = check_collect(broken_world, "os.kill(os.getpid(), 9) if rank == 2 else None")
+    assert repr(verdict) == f"Not yet. Rank 2 is dead. {RESTART}"
+
+
+def test_turn_round_is_accepted_again_and_again(world):
+    for _ in range(3):
+        verdict = check_turn_round(world, LEAVE + MAKE_AGAIN.format("meeting_place", "world_size - 1 - rank"))
+        assert verdict
+        assert repr(verdict) == "Solved. The process with RANK=0 is rank 3 of the new group, and so on down to rank 0."
+
+
+@pytest.mark.parametrize(
+    "lines, message",
+    [
+        ("pass", "The process with RANK=0 is rank 0, and the target is rank 3."),
+        (
+            LEAVE + MAKE_AGAIN.format("meeting_place", "rank"),
+            "The process with RANK=0 is rank 0, and the target is rank 3.",
+        ),
+        (LEAVE, "Rank 0 has left the old group, and is in no new one."),
+        (
+            MAKE_AGAIN.format("meeting_place", "world_size - 1 - rank"),
+            "Rank 0 raised ValueError: trying to initialize the default process group twice!",
+        ),
+        (
+            LEAVE + MAKE_AGAIN.format("store", "world_size - 1 - rank"),
+            "The ranks are in reverse, but they have not met under the prefix `name`. "
+            "The next group that meets in this place would find the addresses of this one.",
+        ),
+    ],
+    ids=["skeleton", "same ranks", "only left", "not left", "no prefix"],
+)
+def test_turn_round_is_refused(world, lines, message):
+    verdict = check_turn_round(world, lines)
+    assert not verdict
+    assert repr(verdict) == f"Not yet. {message}"
+
+
+def test_turn_round_in_which_all_want_to_be_rank_0_is_refused(broken_world):
+    verdict = check_turn_round(broken_world, LEAVE + MAKE_AGAIN.format("meeting_place", "0"))
+    message = "Deadlock: the group's timeout ended the wait on these ranks: 0, 1, 2, 3."
+    assert repr(verdict) == f"Not yet. {message} {RESTART}"
