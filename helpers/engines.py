@@ -141,16 +141,12 @@ class LocalRanks:
         return dict(self._deaths)
 
     def _progress(self):
-        return tqdm(
-            total=self.size,
-            desc=f"starting {self.size} ranks",
-            unit="rank",
-            leave=False,
-            file=sys.stdout,
-        )
+        # The first step is the agent, which comes up as soon as torch has been imported.
+        return tqdm(total=1 + self.size, desc=f"starting {self.size} ranks", unit="process", file=sys.stdout)
 
     def _start_ranks(self, progress):
         self._agent = Agent(self.directory)
+        progress.update()
         environments = [
             environment(rank, self.size, self._agent.port) for rank in range(self.size)
         ]
@@ -167,11 +163,11 @@ class LocalRanks:
         if self.client is None:
             self.client = self._cluster.connect_client_sync()
         deadline = time.monotonic() + _SECONDS_TO_START
-        while progress.n < self.size:
+        while progress.n < progress.total:
             if self._deaths or time.monotonic() > deadline:
                 raise WorldError(self._why_not_started())
             time.sleep(0.01)
-            progress.update(len(self.client.ids) - progress.n)
+            progress.update(1 + len(self.client.ids) - progress.n)
 
     def _all_unregistered(self):
         """Wait until the controller has struck off every rank; return False when it is dead or does not answer."""

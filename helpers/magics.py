@@ -89,8 +89,8 @@ class RankMagics(ParallelMagics):
         }
         if stuck := sorted(self._stuck.keys() & targets):
             raise WorldError(
-                f"This cell was not run: {_say_ranks(stuck)} still in the call that the interrupt did not end.\n"
-                f"{self._world.where()!r}\n"
+                f"This cell was not run: {_say_ranks(stuck)} still in the call that the interrupt did not end.\n\n"
+                f"{self._world.where()!r}\n\n"
                 "Run the cell again when the call has come to its timeout, or call world.restart()."
             )
 
@@ -110,8 +110,8 @@ class RankMagics(ParallelMagics):
             if rank not in stuck and answer["stdout"]:
                 print(f"[stdout:{rank}]\n{answer['stdout']}", end="")
         raise WorldError(
-            f"Interrupted, but {_say_ranks(stuck)} inside a call that an interrupt does not reach.\n"
-            f"{self._world.where()!r}\n"
+            f"Interrupted, but {_say_ranks(stuck)} inside a call that an interrupt does not reach.\n\n"
+            f"{self._world.where()!r}\n\n"
             "Call world.restart() for working ranks, or wait until the call comes to its timeout."
         )
 
