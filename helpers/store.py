@@ -51,12 +51,12 @@ def environment(rank: int, size: int, port: int) -> dict[str, str]:
         "MASTER_PORT": str(port),
         "TORCHELASTIC_USE_AGENT_STORE": "True",
         "OMP_NUM_THREADS": "1",
-        "GLOO_SOCKET_IFNAME": _LOOPBACK,
-        "TP_SOCKET_IFNAME": _LOOPBACK,
+        "GLOO_SOCKET_IFNAME": LOOPBACK,
+        "TP_SOCKET_IFNAME": LOOPBACK,
     }
 
 
-_LOOPBACK = next(name for _, name in socket.if_nameindex() if name in ("lo", "lo0"))  # Linux, macOS
+LOOPBACK = next(name for _, name in socket.if_nameindex() if name in ("lo", "lo0"))  # Linux, macOS
 
 
 def _host_store(directories, sender):

@@ -64,6 +64,11 @@ def test_code_cells_are_short(notebook):
     assert lengths[-1] <= 25
 
 
+def test_code_fits_into_the_width_of_a_cell(notebook):
+    for cell in cells(notebook, "code"):
+        assert max(map(len, cell.source.splitlines())) <= 100, cell.source
+
+
 def test_opening(notebook):
     first = cells(notebook, "markdown")[0].source
     assert re.match(r"# \S", first)

@@ -1,0 +1,53 @@
+"""torchrun for a script that the notebook holds as text, on this machine and its loopback only."""
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from helpers.errors import WorldError
+from helpers.store import LOOPBACK
+
+_SECONDS_TO_RUN = 60
+# By itself torchrun hosts its store on every interface. It takes one that this process has at the same port already.
+_LAUNCHER = """
+import socket, sys
+from torch.distributed import TCPStore, run
+
+listener = socket.create_server(("127.0.0.1", 0))
+port = listener.getsockname()[1]
+store = TCPStore(
+    "127.0.0.1", port, is_master=True, multi_tenant=True, wait_for_workers=False, master_listen_fd=listener.detach()
+)
+run.main([f"--master-port={port}", *sys.argv[1:]])
+"""
+
+
+def torchrun(script: str, ranks: int) -> list[str]:
+    """Run a script as `torchrun --nproc-per-node=RANKS` does, and return what each rank prints, in their order.
+
+    Raises `WorldError` with the end of the output when the script fails or takes longer than a minute.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "script.py")
+        path.write_text(script)
+        options = [f"--nproc-per-node={ranks}", "--redirects=3", f"--log-dir={folder}", str(path)]
+        try:
+            subprocess.run(
+                [sys.executable, "-c", _LAUNCHER, *options],
+                env={**os.environ, "GLOO_SOCKET_IFNAME": LOOPBACK},
+                timeout=_SECONDS_TO_RUN,
+                check=True,
+                capture_output=True,
+                text=True,
+            )
+        except subprocess.TimeoutExpired:
+            raise WorldError(f"The script was not done after {_SECONDS_TO_RUN} s.") from None
+        except subprocess.CalledProcessError as error:
+            logs = "".join(log.read_text() for log in sorted(Path(folder).rglob("stderr.log")))
+            tail = "\n".join((logs or error.stderr).splitlines()[-10:])
+            raise WorldError(f"The script failed under torchrun:\n{tail}") from None
+        # One folder for each local rank: .../0/stdout.log, .../1/stdout.log, ...
+        logs = sorted(Path(folder).rglob("stdout.log"), key=lambda log: int(log.parent.name))
+        return [log.read_text() for log in logs]
