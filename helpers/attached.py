@@ -19,9 +19,7 @@ class AttachedRanks:
     there is no such cluster, and when `start` finds that it has no engines or has some on another machine.
     """
 
-    def __init__(
-        self, directory: str, profile: str, cluster_id: str, connection_file: str | None
-    ):
+    def __init__(self, directory: str, profile: str, cluster_id: str, connection_file: str | None):
         self.directory = directory
         self.client = None
         self.pids = []
@@ -44,12 +42,8 @@ class AttachedRanks:
     def start(self) -> None:
         """Give the engines torchrun's environment."""
         if not self.size:
-            raise WorldError(
-                "The cluster runs, but has no engines. Start some with `ipcluster engines -n 4`."
-            )
-        hosts = self._answer(
-            self.client[self.engine_ids].apply_async(socket.gethostname)
-        )
+            raise WorldError("The cluster runs, but has no engines. Start some with `ipcluster engines -n 4`.")
+        hosts = self._answer(self.client[self.engine_ids].apply_async(socket.gethostname))
         if elsewhere := set(hosts) - {socket.gethostname()}:
             raise WorldError(
                 f"Engines of this cluster run on {', '.join(sorted(elsewhere))}. A world has all its ranks on the "
@@ -95,16 +89,12 @@ class AttachedRanks:
     def deaths(self) -> dict[int, str]:
         """Return the ranks whose engines the cluster has lost."""
         alive = set(self.client.ids)
-        return {
-            rank: "its engine is gone"
-            for rank, engine in enumerate(self.engine_ids)
-            if engine not in alive
-        }
+        return {rank: "its engine is gone" for rank, engine in enumerate(self.engine_ids) if engine not in alive}
 
     def _answer(self, answer):
         try:
             return answer.get(_SECONDS_TO_ANSWER)
         except TimeoutError:
             raise WorldError(
-                f"The engines of the cluster have not answered for {_SECONDS_TO_ANSWER} s: somebody else's cell runs there."
+                f"The engines have not answered for {_SECONDS_TO_ANSWER} s: somebody else's cell runs on them."
             ) from None

@@ -35,9 +35,7 @@ class Cells:
     def sent(self, ranks: list[int], messages: list[str]) -> None:
         """Note the message that each of these ranks has to answer."""
         now = time.monotonic()
-        self._sent = self._unanswered() + [
-            (rank, message, now) for rank, message in zip(ranks, messages, strict=True)
-        ]
+        self._sent = self._unanswered() + [(rank, message, now) for rank, message in zip(ranks, messages, strict=True)]
 
     def owed(self) -> dict[int, float]:
         """Return for each rank that owes an answer how many seconds ago it was asked, the oldest question first."""
@@ -54,6 +52,4 @@ class Cells:
 
 
 def _name(path):
-    return re.split(r"[/\\]", path)[
-        -1
-    ]  # the folder holds the id of the process that compiled the cell
+    return re.split(r"[/\\]", path)[-1]  # the folder holds the id of the process that compiled the cell

@@ -52,9 +52,7 @@ class ControllerLauncher(LocalControllerLauncher):
 class RankLauncher(EngineLauncher):
     """Starts one process per rank, each an ipyparallel engine whose id is the rank."""
 
-    rank_environments = List(
-        Dict(), help="what each rank has in its environment beside that of the notebook"
-    )
+    rank_environments = List(Dict(), help="what each rank has in its environment beside that of the notebook")
     processes = List(help="the process of each rank")
 
     def find_args(self):
@@ -147,9 +145,7 @@ class LocalRanks:
     def _start_ranks(self, progress):
         self._agent = Agent(self.directory)
         progress.update()
-        environments = [
-            environment(rank, self.size, self._agent.port) for rank in range(self.size)
-        ]
+        environments = [environment(rank, self.size, self._agent.port) for rank in range(self.size)]
         self._cluster.start_engines_sync(self.size, rank_environments=environments)
         engines = self._cluster.engine_set
         self.pids = [process.pid for process in engines.processes]
@@ -175,10 +171,7 @@ class LocalRanks:
             return False  # an earlier restart has failed
         deadline = time.monotonic() + _SECONDS_TO_UNREGISTER
         while self.client.ids:
-            if (
-                self._cluster.controller.poll() is not None
-                or time.monotonic() > deadline
-            ):
+            if self._cluster.controller.poll() is not None or time.monotonic() > deadline:
                 return False
             time.sleep(0.01)
         return True
@@ -268,9 +261,7 @@ def _report_death(connection_info, engine_id):
     )
     with zmq.Context.instance().socket(zmq.DEALER) as registrar:
         registrar.linger = 1000
-        registrar.connect(
-            f"{connection_info['interface']}:{connection_info['registration']}"
-        )
+        registrar.connect(f"{connection_info['interface']}:{connection_info['registration']}")
         session.send(registrar, "unregistration_request", content={"id": engine_id})
 
 

@@ -30,17 +30,11 @@ class RankMagics(ParallelMagics):
     def _eval_target_str(self, ts):
         """Turn `--targets`, which names ranks, into the ids of their engines."""
         everybody = range(self._world.size)
-        chosen = (
-            everybody
-            if "all" in ts
-            else eval(f"ranks[{ts}]" if ":" in ts else ts, {"ranks": everybody})
-        )
+        chosen = everybody if "all" in ts else eval(f"ranks[{ts}]" if ":" in ts else ts, {"ranks": everybody})
         chosen = [chosen] if isinstance(chosen, int) else list(chosen)
         for rank in chosen:
             if rank not in everybody:
-                raise WorldError(
-                    f"There is no rank {rank}: the ranks of this world are 0 to {self._world.size - 1}."
-                )
+                raise WorldError(f"There is no rank {rank}: the ranks of this world are 0 to {self._world.size - 1}.")
         return [self._ranks.engine_ids[rank] for rank in chosen]
 
     def parallel_execute(
@@ -54,9 +48,7 @@ class RankMagics(ParallelMagics):
         signal_on_interrupt=None,
     ):
         """Run a cell on the ranks that the view targets; see `ParallelMagics.parallel_execute`."""
-        targets = [
-            self._ranks.engine_ids.index(engine_id) for engine_id in self.view.targets
-        ]
+        targets = [self._ranks.engine_ids.index(engine_id) for engine_id in self.view.targets]
         self._require_answering(targets)
         self._cells.remember(cell)
         result = super().parallel_execute(cell, block=False, save_name=save_name)
@@ -82,11 +74,7 @@ class RankMagics(ParallelMagics):
         if died := self._say_who_died(targets):
             raise WorldError(f"{died} Call world.restart() for working ranks.")
         unanswered = self._cells.messages()
-        self._stuck = {
-            rank: message
-            for rank, message in self._stuck.items()
-            if message in unanswered
-        }
+        self._stuck = {rank: message for rank, message in self._stuck.items() if message in unanswered}
         if stuck := sorted(self._stuck.keys() & targets):
             raise WorldError(
                 f"This cell was not run: {_say_ranks(stuck)} still in the call that the interrupt did not end.\n\n"
@@ -128,17 +116,11 @@ class RankMagics(ParallelMagics):
                 for kind, text, _, engine in error.elist
                 if kind != "EngineError"
             ]
-            raise WorldError(
-                "\n".join([died, *others, "Call world.restart() for working ranks."])
-            ) from None
+            raise WorldError("\n".join([died, *others, "Call world.restart() for working ranks."])) from None
 
     def _say_who_died(self, targets):
         deaths = self._ranks.deaths()
-        return " ".join(
-            f"Rank {rank} has died ({deaths[rank]})."
-            for rank in targets
-            if rank in deaths
-        )
+        return " ".join(f"Rank {rank} has died ({deaths[rank]})." for rank in targets if rank in deaths)
 
 
 def _say_ranks(ranks):

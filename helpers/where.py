@@ -74,13 +74,11 @@ def whereabouts(
 ) -> Whereabouts:
     """Ask every rank where it is.
 
-    `directory` holds the files of their stacks, `deaths` tells what ended the ranks that are dead, and `cells` are those
-    that the ranks were sent.
+    `directory` holds the files of their stacks, `deaths` tells what ended the ranks that are dead, and `cells` are
+    those that the ranks were sent.
     """
     owed = cells.owed()
-    offsets = [
-        _request(pid, stacks_path(directory, rank)) for rank, pid in enumerate(pids)
-    ]
+    offsets = [_request(pid, stacks_path(directory, rank)) for rank, pid in enumerate(pids)]
     states = Whereabouts()
     for rank, pid in enumerate(pids):
         path = stacks_path(directory, rank)
@@ -88,9 +86,7 @@ def whereabouts(
         if rank in (dead := deaths()):
             states.append(RankState(rank, "dead", line=dead[rank]))
         else:
-            states.append(
-                _state(rank, threads, _main_thread(path), owed.get(rank), cells)
-            )
+            states.append(_state(rank, threads, _main_thread(path), owed.get(rank), cells))
     return states
 
 
@@ -107,11 +103,7 @@ def _read(path: Path, offset: int, pid: int) -> dict[int, list[_Frame]]:
     deadline = time.monotonic() + _SECONDS_TO_ANSWER
     previous, size = None, offset
     # Until there is something, and no more comes.
-    while (
-        not offset < size == previous
-        and psutil.pid_exists(pid)
-        and time.monotonic() < deadline
-    ):
+    while not offset < size == previous and psutil.pid_exists(pid) and time.monotonic() < deadline:
         time.sleep(0.01)
         previous, size = size, path.stat().st_size
     threads, frames = {}, []
@@ -144,10 +136,6 @@ def _place(frames, cells):
     """Return the call, the line number and the line of the learner's code that a thread runs, or None."""
     for index, frame in enumerate(frames):
         if _CELL.search(frame.path):
-            called = [
-                inner.function
-                for inner in frames[:index]
-                if inner.function not in _DECORATORS
-            ]
+            called = [inner.function for inner in frames[:index] if inner.function not in _DECORATORS]
             return called[-1] if called else "", *cells.line(frame.path, frame.number)
     return None

@@ -19,8 +19,8 @@ class World:
     Each rank finds in its environment what torchrun would put there, so `dist.init_process_group("gloo")` in a `%%px`
     cell is the very line of a script. Another `World(...)` in the same notebook stops this one and starts clean ranks.
 
-    `size` is the number of ranks. `view` is ipyparallel's view of all of them, in their order: `world.view["x"]` fetches
-    the variable x of every rank, `world.view["x"] = 1` sets it.
+    `size` is the number of ranks. `view` is ipyparallel's view of all of them, in their order: `world.view["x"]`
+    fetches the variable x of every rank, `world.view["x"] = 1` sets it.
 
     Raises `WorldError` when `size` is not a whole number above 0, when that many ranks do not fit into the memory that
     is free (`force=True` starts them all the same), and when they do not start.
@@ -53,11 +53,7 @@ class World:
         from helpers.attached import AttachedRanks
 
         world = cls.__new__(cls)
-        world._begin(
-            lambda directory: AttachedRanks(
-                directory, profile, cluster_id, connection_file
-            )
-        )
+        world._begin(lambda directory: AttachedRanks(directory, profile, cluster_id, connection_file))
         return world
 
     def _begin(self, make_ranks):
@@ -68,9 +64,7 @@ class World:
         self.size = 0
         self._ranks = None
         self._stopped = False
-        self._directory = tempfile.mkdtemp(
-            prefix="world-"
-        )  # only its owner can read it
+        self._directory = tempfile.mkdtemp(prefix="world-")  # only its owner can read it
         atexit.register(self.stop)
         try:
             self._ranks = make_ranks(self._directory)
@@ -136,13 +130,9 @@ class World:
         """
         self.require_running()
         if busy := [state for state in self.where() if state.state != "idle"]:
-            raise WorldError(
-                f"A fresh store needs every rank idle, and rank {busy[0].rank} is {busy[0].state}."
-            )
+            raise WorldError(f"A fresh store needs every rank idle, and rank {busy[0].rank} is {busy[0].state}.")
         port = self._ranks.new_store()
-        self.view.execute(
-            f"__import__('os').environ['MASTER_PORT'] = '{port}'", silent=True
-        )
+        self.view.execute(f"__import__('os').environ['MASTER_PORT'] = '{port}'", silent=True)
 
     def stop(self) -> None:
         """End the ranks and everything else that was started for them; once stopped, it does nothing."""
@@ -170,16 +160,12 @@ class World:
             ]
             for state, pid in zip(self.where(), self.pids, strict=True)
         ]
-        return f"World of {self.size} ranks\n" + table(
-            ["rank", "pid", "device", "state", "memory"], rows
-        )
+        return f"World of {self.size} ranks\n" + table(["rank", "pid", "device", "state", "memory"], rows)
 
     def require_running(self) -> None:
         """Raise `WorldError` when the world has been stopped."""
         if self._stopped:
-            raise WorldError(
-                "This world has been stopped. Make a new one: world = World(4)."
-            )
+            raise WorldError("This world has been stopped. Make a new one: world = World(4).")
 
     def _device(self, rank):
         devices = self._ranks.cuda_devices
@@ -188,9 +174,7 @@ class World:
 
 def _require_room(size, force):
     if not isinstance(size, int) or isinstance(size, bool) or size < 1:
-        raise WorldError(
-            f"World({size!r}): give the number of ranks as a whole number from 1 up, as in World(4)."
-        )
+        raise WorldError(f"World({size!r}): give the number of ranks as a whole number from 1 up, as in World(4).")
     per_rank, free = memory.RANK[processes.START_METHOD], memory.free()
     if size * per_rank > free and not force:
         raise WorldError(

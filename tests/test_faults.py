@@ -50,17 +50,13 @@ def test_a_rank_is_killed_during_a_collective(world, victim):
     world.new_store()
     world.view.execute(INIT.format(timeout=3))
     others = [rank for rank in range(4) if rank != victim]
-    answer = world.view.client[others].execute(
-        "dist.all_reduce(torch.ones(1))", block=False
-    )
+    answer = world.view.client[others].execute("dist.all_reduce(torch.ones(1))", block=False)
     time.sleep(0.3)  # the others are inside, and wait for the victim
     os.kill(world.pids[victim], signal.SIGKILL)
     killed = time.monotonic()
     assert wait_until(lambda: world.where()[victim].state == "dead", 1)
     assert wait_until(answer.ready, 10), world.where()
-    print(
-        f"seen dead and answered by the others after {time.monotonic() - killed:.2f} s"
-    )
+    print(f"seen dead and answered by the others after {time.monotonic() - killed:.2f} s")
     assert [error[0] for error in errors_of(answer)] == ["RuntimeError"] * 3
     assert_works(world)
 
@@ -68,9 +64,7 @@ def test_a_rank_is_killed_during_a_collective(world, victim):
 def test_restart_when_every_rank_is_stuck(world):
     assert_works(world)
     world.view.execute("dist.recv(torch.zeros(1), src=(rank + 1) % size)", block=False)
-    assert wait_until(lambda: all(s.state == "busy" for s in world.where()), 5), (
-        world.where()
-    )
+    assert wait_until(lambda: all(s.state == "busy" for s in world.where()), 5), world.where()
     assert_works(world)
 
 
@@ -123,9 +117,7 @@ def test_a_fresh_store_is_refused_while_a_rank_is_busy(world):
     assert_works(world)
     world.view.execute("dist.recv(torch.zeros(1), src=(rank + 1) % size)", block=False)
     assert wait_until(lambda: world.where()[0].state == "busy", 5)
-    with pytest.raises(
-        WorldError, match="^A fresh store needs every rank idle, and rank 0 is busy.$"
-    ):
+    with pytest.raises(WorldError, match="^A fresh store needs every rank idle, and rank 0 is busy.$"):
         world.new_store()
 
 
@@ -139,9 +131,7 @@ def test_interrupt_while_stuck(notebook):
     print(f"the prompt was back {seconds:.1f} s after the interrupt")
     assert seconds < 6
     assert "rank 1 is inside a call that an interrupt does not reach" in shown
-    assert (
-        "[stdout:0]\nhere" in shown and "[stdout:3]\nhere" in shown
-    )  # what the others printed is not lost
+    assert "[stdout:0]\nhere" in shown and "[stdout:3]\nhere" in shown  # what the others printed is not lost
     row = next(line for line in shown.splitlines() if line.split()[:2] == ["1", "busy"])
     assert row.endswith("recv     4  dist.recv(torch.zeros(1), src=0)")
     assert "world.restart()" in shown
@@ -150,57 +140,35 @@ def test_interrupt_while_stuck(notebook):
     assert "This cell was not run: rank 1 is still in the call" in refused
     assert notebook.run("%%px --targets 0\nprint('run')") == "[stdout:0] \nrun\n"
     time.sleep(8)  # the timeout of the group
-    assert notebook.run("%%px\nprint('run')") == "".join(
-        f"[stdout:{r}] \nrun\n" for r in range(4)
-    )
-    assert (
-        notebook.run("print([state.state for state in world.where()])")
-        == "['idle', 'idle', 'idle', 'idle']\n"
-    )
+    assert notebook.run("%%px\nprint('run')") == "".join(f"[stdout:{r}] \nrun\n" for r in range(4))
+    assert notebook.run("print([state.state for state in world.where()])") == "['idle', 'idle', 'idle', 'idle']\n"
 
 
 def test_interrupt_of_python_code_brings_every_rank_back(notebook):
     notebook.run("from helpers import World\nworld = World(2)")
-    shown = notebook.run(
-        "%%px\nimport time\nwhile True:\n    time.sleep(0.01)", interrupt_after=1
-    )
-    assert (
-        "[0:execute]" in shown
-        and "[1:execute]" in shown
-        and "KeyboardInterrupt" in shown
-    )
+    shown = notebook.run("%%px\nimport time\nwhile True:\n    time.sleep(0.01)", interrupt_after=1)
+    assert "[0:execute]" in shown and "[1:execute]" in shown and "KeyboardInterrupt" in shown
     assert notebook.run("%%px\nprint('run')") == "[stdout:0] \nrun\n[stdout:1] \nrun\n"
 
 
 def test_a_rank_that_dies_in_a_cell_is_named(notebook):
     notebook.run("from helpers import World\nworld = World(2)")
     notebook.run("%%px\n" + INIT.format(timeout=3))
-    shown = notebook.run(
-        "%%px\nprint('here', flush=True)\ntime.sleep(0.2)\nif rank == 1:\n    os.abort()"
-    )
-    assert (
-        "WorldError: Rank 1 has died (SIGABRT).\nCall world.restart() for working ranks."
-        in shown
-    )
+    shown = notebook.run("%%px\nprint('here', flush=True)\ntime.sleep(0.2)\nif rank == 1:\n    os.abort()")
+    assert "WorldError: Rank 1 has died (SIGABRT).\nCall world.restart() for working ranks." in shown
     assert "[stdout:0] \nhere" in shown
     assert "Rank 1 has died (SIGABRT)" in notebook.run("%%px\nprint('not run')")
     notebook.run("world.restart()")
     for rank in "01":
-        shown = notebook.run(
-            f"%%px --targets {rank}\nimport os\nprint(os.environ['RANK'])"
-        )
+        shown = notebook.run(f"%%px --targets {rank}\nimport os\nprint(os.environ['RANK'])")
         assert shown == f"[stdout:{rank}] \n{rank}\n"
 
 
 def test_the_errors_of_the_others_are_told_with_a_death(notebook):
     notebook.run("from helpers import World\nworld = World(2)")
     notebook.run("%%px\n" + INIT.format(timeout=3))
-    shown = notebook.run(
-        "%%px\nif rank == 1:\n    os.abort()\ndist.recv(torch.zeros(1), src=1)"
-    )
-    assert (
-        "WorldError: Rank 1 has died (SIGABRT).\nRank 0 raised RuntimeError: " in shown
-    )
+    shown = notebook.run("%%px\nif rank == 1:\n    os.abort()\ndist.recv(torch.zeros(1), src=1)")
+    assert "WorldError: Rank 1 has died (SIGABRT).\nRank 0 raised RuntimeError: " in shown
 
 
 def test_where_finds_a_function_of_an_earlier_cell_and_a_thread_that_serves_a_caller(
@@ -216,9 +184,7 @@ def test_where_finds_a_function_of_an_earlier_cell_and_a_thread_that_serves_a_ca
     notebook.run("%%px --noblock --targets 0\nrpc.rpc_sync('rank1', slow)")
     time.sleep(1)
     table = notebook.run("print(world.where())").splitlines()
-    assert table[1].split()[:2] == ["0", "busy"] and table[1].endswith(
-        "rpc_sync     2  rpc.rpc_sync('rank1', slow)"
-    )
+    assert table[1].split()[:2] == ["0", "busy"] and table[1].endswith("rpc_sync     2  rpc.rpc_sync('rank1', slow)")
     assert table[2].split() == ["1", "serving", "5", "time.sleep(5)"]
 
 
@@ -294,8 +260,4 @@ if __name__ == "__main__":
         shown, errors = process.communicate(timeout=120)
         assert process.returncode == 0, errors
         assert shown.splitlines()[-1].endswith("[tensor([3.]), tensor([3.])]")
-    assert not [
-        p
-        for p in psutil.process_iter(["ppid"])
-        if p.ppid() in [process.pid for process in worlds]
-    ]
+    assert not [p for p in psutil.process_iter(["ppid"]) if p.ppid() in [process.pid for process in worlds]]

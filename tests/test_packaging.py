@@ -53,6 +53,7 @@ def has(pin, version):
 
 # ---------------------------------------------------------------- one list
 
+
 def test_environment_yml_installs_this_checkout_and_lists_nothing_itself():
     environment = yaml.safe_load((ROOT / "environment.yml").read_text())
     python, pip, from_pip = environment["dependencies"]
@@ -74,6 +75,7 @@ def test_there_is_no_second_list():
 
 
 # ---------------------------------------------------------------- exact versions
+
 
 @pytest.mark.parametrize("requirement", RUNTIME + TEST, ids=str)
 def test_every_dependency_has_an_exact_version_that_pyproject_allows(requirement):
@@ -116,6 +118,7 @@ def test_a_version_that_needs_a_newer_python_carries_a_marker():
 
 # ---------------------------------------------------------------- make, in a copy of the tree
 
+
 @pytest.fixture
 def tree(tmp_path):
     """A copy of what make needs, with nothing installed."""
@@ -144,12 +147,15 @@ def script(path, text):
 
 def fake_python(tree, name, first_lines="", refuses="nothing"):
     """This Python, with something said before each -c, and deaf to one -m."""
-    return script(tree / name, f"""#!/bin/sh
+    return script(
+        tree / name,
+        f"""#!/bin/sh
 if [ "$1" = -c ]; then exec "{sys.executable}" -c "{first_lines}
 $2"; fi
 if [ "$2" = "{refuses}" ]; then exit 1; fi
 exec "{sys.executable}" "$@"
-""")
+""",
+    )
 
 
 def assert_one_sentence(result, *words):
@@ -224,7 +230,9 @@ def test_a_second_call_installs_nothing(tree):
 @pytest.mark.parametrize("broken", ["nothing", "ruff", "tests", "notebooks"])
 def test_make_test_runs_all_three_and_each_counts(tree, broken):
     (tree / ".venv/bin").mkdir(parents=True)
-    script(tree / ".venv/bin/python", f"""#!/bin/sh
+    script(
+        tree / ".venv/bin/python",
+        f"""#!/bin/sh
 case "$*" in
   "-m ruff check") part=ruff;;
   "-m pytest") part=tests;;
@@ -232,7 +240,8 @@ case "$*" in
 esac
 echo "ran $part"
 [ "$part" != "{broken}" ]
-""")
+""",
+    )
     (tree / STAMP).touch()
     result = make(tree, "test")
     assert result.stdout.splitlines() == ["ran ruff", "ran tests", "ran notebooks"]
@@ -240,6 +249,7 @@ echo "ran $part"
 
 
 # ---------------------------------------------------------------- CI
+
 
 @pytest.mark.parametrize("status", [0, 2])
 def test_ci_runs_make_test_and_passes_its_failure_on(tmp_path, status):
@@ -260,6 +270,4 @@ def test_ci_fails_when_chromium_cannot_be_installed(tmp_path):
         [shutil.which("bash"), ROOT / ".ci/run"], env={"PATH": str(tmp_path)}, capture_output=True, text=True
     )
     assert result.returncode != 0
-    assert result.stdout.splitlines() == [
-        "apt-get update", "apt-get install --yes --no-install-recommends chromium"
-    ]
+    assert result.stdout.splitlines() == ["apt-get update", "apt-get install --yes --no-install-recommends chromium"]

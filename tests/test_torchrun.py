@@ -49,5 +49,5 @@ def test_nothing_listens_off_the_loopback():
 
 
 def test_a_script_that_fails_says_why():
-    with pytest.raises(WorldError, match="^The script failed under torchrun:(.|\n)*ZeroDivisionError: division by zero$"):
+    with pytest.raises(WorldError, match=r"^The script failed under torchrun:[\s\S]*ZeroDivisionError"):
         torchrun("1 / 0", 1)

@@ -1,0 +1,101 @@
+"""How an exercise is judged: the learner's function runs on every rank, and a sentence says what is wrong with it."""
+
+import re
+from collections import Counter
+from typing import NamedTuple
+
+import ipyparallel as ipp
+
+RESTART = "Call world.restart(), then run the setup cell, the cell of your answer and this check again."
+# The errors of a rank that waited in vain, or for one that did.
+CUT_OFF = re.compile("gloo|Application timeout|wait timeout")
+# Longer than the timeout of the process group that an exercise uses, so that a rank that is stuck can say so itself.
+_SECONDS_TO_ANSWER = 20
+
+
+class Verdict:
+    """What a check has found; it counts as true when the exercise is solved, and shows as its message."""
+
+    def __init__(self, passed: bool, message: str):
+        self.passed = passed
+        self.message = message
+
+    def __bool__(self):
+        return self.passed
+
+    def __repr__(self):
+        return ("Solved. " if self.passed else "Not yet. ") + self.message
+
+
+class Run(NamedTuple):
+    """What one rank made of the learner's function: its result, the messages it counted, and the error it raised."""
+
+    result: object
+    messages: list
+    error: str
+
+
+class Wrong(Exception):
+    """What is wrong with an answer."""
+
+
+def judge(world, function, check, on_rank, *arguments):
+    """Have every rank call `on_rank(*arguments)`, and return the verdict of `check` on what they make of it.
+
+    `function` is the name of the learner's function, which `on_rank` calls by `call_answer`. `check` takes one `Run`
+    for each rank; it returns the sentence of a solved exercise, or raises `Wrong`.
+    """
+    try:
+        _require_idle(world)
+        runs = _answers(world, function, on_rank, arguments)
+        _require_an_end(runs, function)
+        return Verdict(True, check(runs))
+    except Wrong as wrong:
+        return Verdict(False, str(wrong))
+
+
+def call_answer(function: str, arguments: list) -> Run:
+    """Call the learner's function of that name on this rank; a check sends a function that calls this to every rank."""
+    import __main__
+    from helpers.traffic import recorded
+
+    with recorded() as messages:
+        try:
+            return Run(vars(__main__)[function](*arguments), messages, "")
+        except Exception as error:
+            return Run(None, messages, f"{type(error).__name__}: {error}")
+
+
+def _answers(world, function, on_rank, arguments):
+    try:
+        return world.view.apply_async(on_rank, *arguments).get(_SECONDS_TO_ANSWER)
+    except TimeoutError:
+        raise Wrong(f"{function} has not ended within {_SECONDS_TO_ANSWER} s on all ranks. {RESTART}") from None
+    except ipp.error.RemoteError:
+        _require_idle(world)  # it names a rank that has died
+        raise
+
+
+def _require_idle(world):
+    """Require that every rank can take the function now."""
+    for state in world.where():
+        if state.state != "idle":
+            raise Wrong(f"Rank {state.rank} is {state.state}. {RESTART}")
+
+
+def _require_an_end(runs, function):
+    """Require that every rank has ended without an error, and that nothing was sent that nobody has received."""
+    cut_off = [rank for rank, run in enumerate(runs) if CUT_OFF.search(run.error)]
+    for rank, run in enumerate(runs):
+        if run.error == f"KeyError: '{function}'":
+            raise Wrong(f"Rank {rank} has no function `{function}`: run the cell that defines it, then this check.")
+        if run.error and rank not in cut_off:
+            error = run.error.splitlines()[0]
+            raise Wrong(f"Rank {rank} raised {error}" + (f"\n{RESTART}" if cut_off else ""))
+    if cut_off:
+        ranks = ", ".join(map(str, cut_off))
+        raise Wrong(f"Deadlock: the group's timeout ended the wait on these ranks: {ranks}. {RESTART}")
+    sent = Counter((rank, m.peer) for rank, run in enumerate(runs) for m in run.messages if m.sent)
+    received = Counter((m.peer, rank) for rank, run in enumerate(runs) for m in run.messages if not m.sent)
+    for source, destination in sorted((sent - received).keys()):
+        raise Wrong(f"Rank {destination} has not received all that rank {source} sent to it. {RESTART}")

@@ -1,0 +1,387 @@
+"""The course in a real browser: JupyterLab as `make lab` starts it, in a headless Chromium.
+
+JupyterLab saves what it has open, so it serves copies of the notebooks, in a temporary folder. No network is used.
+"""
+
+import base64
+import io
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import matplotlib.image
+import nbformat
+import numpy
+import psutil
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+LESSON = ROOT / "notebooks/02_point_to_point.ipynb"
+
+BROWSERS = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"]
+NO_BROWSER = "no Chromium in PATH; install one and run the tests again, on Debian and Ubuntu with: apt install chromium"
+NO_PLAYWRIGHT = "playwright, which drives the browser, is not installed; get it with: pip install playwright"
+
+SETTINGS = {
+    # All cells are on the page, not only those in view.
+    "@jupyterlab/notebook-extension:tracker": {"windowingMode": "none"},
+    # No question about news, and no look for updates in the network.
+    "@jupyterlab/apputils-extension:notification": {"fetchNews": "false", "checkForUpdates": False},
+}
+
+
+# ---------------------------------------------------------------- the browser, the server, a notebook
+
+
+@pytest.fixture(scope="module")
+def browser():
+    missing = []
+    if not any(map(shutil.which, BROWSERS)):
+        missing.append(NO_BROWSER)
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError:
+        missing.append(NO_PLAYWRIGHT)
+    if missing:
+        # A machine of one's own may do without; CI, which promises that the course works in a browser, may not.
+        (pytest.fail if os.environ.get("CI") else pytest.skip)("; ".join(missing))
+
+    earlier = psutil.Process().children(recursive=True)
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(
+            executable_path=next(filter(None, map(shutil.which, BROWSERS))),
+            args=["--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"],  # no way out into the network
+        )
+        yield chromium
+        started = set(psutil.Process().children(recursive=True)) - set(earlier)
+        chromium.close()
+    assert_gone(started, seconds=10)
+
+
+class Lab(NamedTuple):
+    """A JupyterLab that runs: its process, the folder that it serves, and the address that it has printed."""
+
+    process: psutil.Process
+    folder: Path
+    address: str
+
+
+@pytest.fixture
+def lab(browser, tmp_path):
+    folder = tmp_path / "course"
+    (folder / "notebooks").mkdir(parents=True)
+    log = tmp_path / "lab.log"
+    with log.open("w") as output:
+        make = subprocess.Popen(
+            make_lab(f"--no-browser --port=0 --allow-root --ServerApp.root_dir={shlex.quote(str(folder))}"),
+            cwd=ROOT,
+            env=environment(tmp_path),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+        )
+    try:
+        address = wait_for(
+            lambda: make.poll() is not None or re.search(r"(http://127\.0\.0\.1\S+)\n", log.read_text()),
+            seconds=60,
+            otherwise="JupyterLab has printed no address",
+        )
+        assert make.poll() is None, f"make lab has ended:\n{log.read_text()}"
+        (server,) = psutil.Process(make.pid).children()
+        yield Lab(server, folder, address[1])
+    finally:
+        started = psutil.Process(make.pid).children(recursive=True) if make.poll() is None else []
+        make.terminate()  # it ends the server, and the server ends its kernels
+        assert_gone(started, seconds=30)
+        make.wait(10)
+
+
+def make_lab(arguments):
+    """Return the README's command, `make lab`, with these arguments for JupyterLab.
+
+    Where these tests run in the .venv that make has installed, it is just that. In any other environment make is told
+    to run the same line with this Python, and to install nothing.
+    """
+    command = ["make", "lab", f"ARGS={arguments}"]
+    if Path(sys.prefix).resolve() != ROOT / ".venv" or not (ROOT / ".venv/.installed").exists():
+        command += ["--old-file=.venv/.installed", f"RUN={shlex.quote(sys.executable)} -m"]
+    return command
+
+
+def environment(folder):
+    """Return an environment without this user's settings of Jupyter, nor those of a make that runs these tests."""
+    clean = {key: value for key, value in os.environ.items() if not key.startswith(("JUPYTER", "MAKE"))}
+    config = folder / "config"
+    (config / "labconfig").mkdir(parents=True)
+    (config / "labconfig/default_setting_overrides.json").write_text(json.dumps(SETTINGS))
+    return clean | {
+        "JUPYTER_CONFIG_DIR": str(config),
+        "JUPYTER_DATA_DIR": str(folder / "data"),
+        "IPYTHONDIR": str(folder / "ipython"),
+    }
+
+
+class Notebook:
+    """A notebook that is open in a page, and what a learner does there. Code cells are counted from 0."""
+
+    def __init__(self, page):
+        self.page = page
+        self.cells = page.locator(".jp-Notebook .jp-CodeCell")
+
+    def numbers(self):
+        """Return the number in front of each code cell, 0 for `[ ]` and `[*]`."""
+        prompts = self.cells.locator(".jp-InputPrompt").all_text_contents()
+        return [int("0" + re.sub(r"\D", "", prompt)) for prompt in prompts]
+
+    def output(self, cell):
+        return "\n".join(self.cells.nth(cell).locator(".jp-OutputArea-output").all_text_contents())
+
+    def outputs(self, mime_type):
+        return self.cells.locator(f'.jp-OutputArea-output[data-mime-type="{mime_type}"]')
+
+    def red_outputs(self):
+        """Return what JupyterLab shows on red: an error, after which no other cell runs, or what is said on stderr."""
+        return self.outputs("application/vnd.jupyter.stderr")
+
+    def start(self, cell):
+        self.cells.nth(cell).locator(".cm-content").click()
+        self.page.keyboard.press("Control+Enter")
+
+    def run(self, cell):
+        """Run a cell that has not been run before, and return its output."""
+        assert not self.numbers()[cell]
+        self.start(cell)
+        wait_for(lambda: self.numbers()[cell], seconds=60, otherwise=f"cell {cell} has not ended")
+        return self.output(cell)
+
+    def run_all(self, seconds):
+        """Choose Run All Cells from the menu, wait for it, and return every percentage seen in a progress bar."""
+        before = max(self.numbers())
+        self.page.get_by_role("menuitem", name="Run", exact=True).click()
+        self.page.get_by_role("menuitem", name="Run All Cells", exact=True).click()
+        percentages = set()
+
+        def all_have_run():
+            for text in self.outputs("application/vnd.jupyter.stdout").all_text_contents():
+                percentages.update(int(percent) for percent in re.findall(r"(\d+)%\|", text))
+            assert self.red_outputs().all_text_contents() == []
+            return min(self.numbers()) > before
+
+        wait_for(all_have_run, seconds, otherwise="not every cell has run")
+        return percentages
+
+    def press(self, button):
+        self.page.locator(".jp-NotebookPanel-toolbar").get_by_role("button", name=button, exact=True).click()
+
+    def wait_until_idle(self):
+        self.page.get_by_text("Python 3 (ipykernel) | Idle", exact=True).wait_for(timeout=60_000)
+
+
+@contextmanager
+def opened(lab, browser, notebook, name, tmp_path):
+    """Open a notebook by its address; if what is done with it fails, keep a picture of the page."""
+    nbformat.write(notebook, lab.folder / "notebooks" / name)
+    page = browser.new_page(viewport={"width": 1280, "height": 1000})
+    in_page = Notebook(page)
+    try:
+        page.goto(lab.address.replace("00_meet_the_ranks.ipynb", name))
+        in_page.wait_until_idle()
+        yield in_page
+    except Exception as error:
+        picture = tmp_path / "page.png"
+        for culprit in (in_page.red_outputs().all() or in_page.cells.filter(has_text="[*]").all())[:1]:
+            culprit.evaluate("element => element.scrollIntoView({block: 'center'})")
+        page.screenshot(path=picture)
+        raise AssertionError(f"{error}\nThe page as it was then: {picture}") from error
+    finally:
+        page.close()
+
+
+def notebook_of(*cells):
+    metadata = {"kernelspec": {"name": "python3", "display_name": "Python 3 (ipykernel)"}}
+    return nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells], metadata=metadata)
+
+
+def wait_for(condition, seconds, otherwise):
+    """Return what `condition` returns, once that is true."""
+    deadline = time.monotonic() + seconds
+    while not (result := condition()):
+        assert time.monotonic() < deadline, f"after {seconds} s {otherwise}"
+        time.sleep(0.05)
+    return result
+
+
+def assert_gone(processes, seconds):
+    """Wait until none of these processes is left; end those that are, and fail."""
+    deadline = time.monotonic() + seconds
+    while (left := list(filter(is_alive, processes))) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    for process in left:
+        process.kill()
+    assert not left, f"processes are left after {seconds} s"
+
+
+def is_alive(process):
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+# ---------------------------------------------------------------- a lesson
+
+
+def test_run_all_twice(browser, lab, tmp_path):
+    lesson = nbformat.read(LESSON, as_version=4)
+    plots = sum("image/png" in output.get("data", {}) for cell in lesson.cells for output in cell.get("outputs", []))
+    assert plots > 0, "the lesson is stored without its outputs"
+    for cell in lesson.cells:
+        if cell.cell_type == "code":  # what is on the page is of this run, not a stored output
+            cell.outputs, cell.execution_count = [], None
+
+    with opened(lab, browser, lesson, LESSON.name, tmp_path) as notebook:
+        percentages = notebook.run_all(seconds=100)
+        # More steps than the bar of World(4) has, so the lesson's own bar was seen on its way.
+        assert len(percentages - {0, 100}) > 3
+        assert_plots_are_seen(notebook, plots)
+        notebook.run_all(seconds=100)  # in the same kernel
+        assert_plots_are_seen(notebook, plots)
+
+
+def assert_plots_are_seen(notebook, number):
+    images = notebook.outputs("image/png").locator("img").all()
+    assert len(images) == number, "there are not as many plots on the page as are stored in the lesson"
+    for image in images:
+        assert image.is_visible() and image.evaluate("image => image.naturalWidth") > 0
+        assert number_of_colours(image.get_attribute("src")) > 5, "a plot is blank"
+
+
+def number_of_colours(data_url):
+    """Return how many colours that are no grey a PNG has; axes and their labels alone have none."""
+    pixels = matplotlib.image.imread(io.BytesIO(base64.b64decode(data_url.partition(",")[2])))[..., :3]
+    coloured = pixels[numpy.ptp(pixels, axis=-1) > 0.1]
+    return len(numpy.unique(coloured, axis=0))
+
+
+# ---------------------------------------------------------------- a stuck cell
+
+WORLD = """\
+from helpers import World
+
+world = World(2)
+print(*world.pids)"""
+
+GROUP = """\
+%%px
+from datetime import timedelta
+from pathlib import Path
+import torch
+import torch.distributed as dist
+
+dist.init_process_group("gloo", timeout=timedelta(seconds=30))
+rank = dist.get_rank()"""
+
+STUCK = """\
+%%px
+if rank == 1:
+    Path("waiting").touch()
+    dist.recv(torch.zeros(1), src=0)"""
+
+SUM = """\
+%%px
+total = torch.tensor([rank + 1])
+dist.all_reduce(total)
+print("the sum on rank", rank, "is", total.item())"""
+
+RESTART = "world.restart()"
+
+
+def run_stuck_cell(notebook, cell, lab):
+    """Start the cell STUCK, and return when rank 1 is inside recv."""
+    notebook.start(cell)
+    wait_for((lab.folder / "notebooks/waiting").exists, seconds=30, otherwise="rank 1 has not got to recv")
+    time.sleep(0.5)  # from that line into recv
+
+
+def test_interrupt_a_stuck_cell(browser, lab, tmp_path):
+    cells = [WORLD, GROUP, STUCK, SUM, RESTART, GROUP, SUM]
+    with opened(lab, browser, notebook_of(*cells), "stuck.ipynb", tmp_path) as notebook:
+        notebook.run(0)
+        notebook.run(1)
+        run_stuck_cell(notebook, 2, lab)
+
+        pressed = time.monotonic()
+        notebook.press("Interrupt the kernel")
+        wait_for(lambda: notebook.numbers()[2], seconds=10, otherwise="the interrupted cell is still running")
+        notebook.wait_until_idle()
+        print(f"Interrupt: the prompt is back after {time.monotonic() - pressed:.1f} s")
+        where = notebook.output(2)
+        assert re.search(r"(?m)^ *0 +idle *$", where), where
+        assert re.search(r"(?m)^ *1 +busy +\S+ s +recv +4 +dist\.recv\(torch\.zeros\(1\), src=0\)$", where), where
+
+        started = time.monotonic()
+        refusal = notebook.run(3)
+        print(f"The next cell was refused after {time.monotonic() - started:.1f} s")
+        assert time.monotonic() - started < 10  # it did not queue behind recv, which has most of its 30 s still to go
+        assert "rank 1" in refusal and "recv" in refusal and "the sum" not in refusal
+
+        notebook.run(4)
+        notebook.run(5)
+        result = notebook.run(6)
+        assert "the sum on rank 0 is 3\n" in result and "the sum on rank 1 is 3\n" in result
+
+
+def test_restart_the_kernel_while_ranks_are_busy(browser, lab, tmp_path):
+    cells = [WORLD, GROUP, STUCK, WORLD, GROUP, SUM]
+    with opened(lab, browser, notebook_of(*cells), "busy.ipynb", tmp_path) as notebook:
+        ranks = notebook.run(0).split()[-2:]
+        notebook.run(1)
+        run_stuck_cell(notebook, 2, lab)
+        earlier = lab.process.children(recursive=True)
+        assert {int(pid) for pid in ranks} < {process.pid for process in earlier}
+
+        notebook.press("Restart the kernel")
+        notebook.page.locator(".jp-Dialog .jp-mod-accept").click()
+        confirmed = time.monotonic()
+        assert_gone(earlier, seconds=10)
+        print(f"Restart: everything has ended after {time.monotonic() - confirmed:.1f} s")
+
+        notebook.wait_until_idle()
+        notebook.run(3)
+        notebook.run(4)
+        assert "the sum on rank 0 is 3\n" in notebook.run(5)
+
+
+# ---------------------------------------------------------------- without a browser
+
+
+@pytest.mark.parametrize("missing", ["chromium", "playwright"])
+@pytest.mark.parametrize("ci", [False, True], ids=["own machine", "CI"])
+def test_a_missing_browser_skips_but_fails_in_ci(tmp_path, missing, ci):
+    environment = {key: value for key, value in os.environ.items() if key != "CI"} | ({"CI": "true"} if ci else {})
+    program = "import sys, pytest; sys.exit(pytest.main(sys.argv[1:]))"
+    if missing == "chromium":
+        environment["PATH"] = str(tmp_path)  # which is empty
+    else:
+        program = "import sys; sys.modules['playwright'] = None; " + program
+    tests = [f"{__file__}::test_interrupt_a_stuck_cell"]
+    result = subprocess.run(
+        [sys.executable, "-c", program, "-p", "no:cacheprovider", *tests],
+        cwd=ROOT,
+        env=environment | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    how_to_get_one = {"chromium": "apt install chromium", "playwright": "pip install playwright"}[missing]
+    assert how_to_get_one in result.stdout
+    assert ("1 error" if ci else "1 skipped") in result.stdout.splitlines()[-1]
+    assert result.returncode == (1 if ci else 0)

@@ -1,0 +1,447 @@
+"""The checks of 02_point_to_point: each accepts the solution, and says what is wrong with other answers."""
+
+import textwrap
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from helpers import World, checks
+
+NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
+RESTART = "Call world.restart(), then run the setup cell, the cell of your answer and this check again."
+
+
+def cell(path, contains):
+    """Return the `%%px` cell of a notebook that contains a text, without its first line."""
+    cells = [cell.source for cell in nbformat.read(NOTEBOOKS / path, as_version=4).cells if cell.cell_type == "code"]
+    (found,) = [source for source in cells if source.startswith("%%px") and contains in source]
+    return found.partition("\n")[2]
+
+
+def skeleton(function):
+    return cell("02_point_to_point.ipynb", f"def {function}(")
+
+
+def solution(function):
+    return cell("solutions/02_point_to_point.ipynb", f"def {function}(")
+
+
+@pytest.fixture(scope="module")
+def started():
+    world = World(4)
+    set_up(world)
+    yield world
+    world.stop()
+
+
+@pytest.fixture
+def world(started):
+    """The world of this module, with clean ranks when the test before has spoilt them."""
+    yield started
+    if started.spoilt:
+        started.restart()
+        set_up(started)
+
+
+def set_up(world):
+    world.spoilt = False
+    world.view.execute(cell("02_point_to_point.ipynb", "init_process_group("), silent=True)
+
+
+def says(check, world, answer):
+    """Define an answer on every rank, and return what the check says; an answer that spoils the ranks is noted."""
+    world.view.execute(textwrap.dedent(answer))
+    verdict = repr(check(world))
+    world.spoilt = RESTART in verdict
+    return verdict
+
+
+# ---------------------------------------------------------------- ring_shift
+
+
+def test_ring_shift_solution(world):
+    assert says(checks.ring_shift, world, solution("ring_shift")) == (
+        "Solved. Every rank holds its left neighbour's tensor, and sent 64 bytes."
+    )
+
+
+def test_ring_shift_skeleton(world):
+    assert says(checks.ring_shift, world, skeleton("ring_shift")) == (
+        "Not yet. Rank 0 holds 1.0, and the target is 4.0."
+    )
+
+
+def test_ring_shift_that_all_begin_with_send(world):
+    answer = """
+        def ring_shift(tensor):
+            received = torch.empty_like(tensor)
+            dist.send(tensor, dst=right)
+            dist.recv(received, src=left)
+            return received
+    """
+    assert says(checks.ring_shift, world, answer) == (
+        f"Not yet. Deadlock: the group's timeout ended the wait on these ranks: 0, 1, 2, 3. {RESTART}"
+    )
+
+
+def test_ring_shift_to_the_wrong_side(world):
+    answer = """
+        def ring_shift(tensor):
+            received = torch.empty_like(tensor)
+            work = dist.isend(tensor, dst=left)
+            dist.recv(received, src=right)
+            work.wait()
+            return received
+    """
+    assert says(checks.ring_shift, world, answer) == "Not yet. Rank 0 holds 2.0, and the target is 4.0."
+
+
+def test_ring_shift_with_a_message_too_many(world):
+    answer = """
+        def ring_shift(tensor):
+            received = torch.empty_like(tensor)
+            header = torch.zeros(8)
+            for outgoing, incoming in ((header, header.clone()), (tensor, received)):
+                work = dist.isend(outgoing, dst=right)
+                dist.recv(incoming, src=left)
+                work.wait()
+            return received
+    """
+    assert says(checks.ring_shift, world, answer) == "Not yet. Rank 0 sent 96 bytes, and the ring sends 64."
+
+
+def test_ring_shift_in_two_halves(world):
+    answer = """
+        def ring_shift(tensor):
+            received = torch.empty_like(tensor)
+            for half in (slice(8), slice(8, 16)):
+                work = dist.isend(tensor[half], dst=right)
+                dist.recv(received[half], src=left)
+                work.wait()
+            return received
+    """
+    assert says(checks.ring_shift, world, answer) == "Not yet. Rank 0 sent 2 messages, and the ring sends 1."
+
+
+def test_ring_shift_by_a_collective(world):
+    answer = """
+        def ring_shift(tensor):
+            tensors = [torch.empty_like(tensor) for _ in range(n)]
+            dist.all_gather(tensors, tensor)
+            return tensors[left]
+    """
+    assert says(checks.ring_shift, world, answer) == "Not yet. Rank 0 sent 0 bytes, and the ring sends 64."
+
+
+def test_an_answer_that_raises(world):
+    answer = """
+        def ring_shift(tensor):
+            raise ValueError("no such neighbour") if rank == 2 else KeyError("left")
+    """
+    assert says(checks.ring_shift, world, answer) == "Not yet. Rank 0 raised KeyError: 'left'"
+
+
+def test_an_answer_that_raises_while_the_others_wait(world):
+    answer = """
+        def ring_shift(tensor):
+            if rank == 2:
+                raise ValueError("no such neighbour")
+            dist.recv(tensor, src=left)
+    """
+    assert says(checks.ring_shift, world, answer) == f"Not yet. Rank 2 raised ValueError: no such neighbour\n{RESTART}"
+
+
+def test_an_answer_that_is_not_there(world):
+    assert says(checks.ring_shift, world, "globals().pop('ring_shift', None)") == (
+        "Not yet. Rank 0 has no function `ring_shift`: run the cell that defines it, then this check."
+    )
+
+
+def test_an_answer_that_returns_something_else(world):
+    assert says(checks.ring_shift, world, "def ring_shift(tensor):\n    return dist.group.WORLD") == (
+        "Not yet. Rank 0 holds a ProcessGroup, and the target is 4.0."
+    )
+
+
+def test_an_answer_that_ends_the_process(world):
+    answer = """
+        def ring_shift(tensor):
+            work = dist.isend(tensor, dst=right)
+            dist.recv(torch.empty(1) if rank == 1 else tensor, src=left)
+            work.wait()
+    """
+    assert says(checks.ring_shift, world, answer) == f"Not yet. Rank 1 is dead. {RESTART}"
+
+
+def test_a_message_that_nobody_received(world):
+    answer = """
+        def ring_shift(tensor):
+            received = torch.empty_like(tensor)
+            work = dist.isend(tensor, dst=right)
+            dist.recv(received, src=left)
+            work.wait()
+            if rank == 3:
+                dist.isend(tensor, dst=1)
+            return received
+    """
+    assert says(checks.ring_shift, world, answer) == (
+        f"Not yet. Rank 1 has not received all that rank 3 sent to it. {RESTART}"
+    )
+
+
+# ---------------------------------------------------------------- gather_by_hand
+
+
+def test_gather_solution(world):
+    assert says(checks.gather_by_hand, world, solution("gather")) == (
+        "Solved. Rank 0 holds the tensor of every rank, after 3 messages."
+    )
+
+
+def test_gather_skeleton(world):
+    assert says(checks.gather_by_hand, world, skeleton("gather")) == (
+        "Not yet. Rank 0 returned a list of 1, and the target is a list of 4 tensors."
+    )
+
+
+def test_gather_in_the_order_of_arrival(world):
+    answer = """
+        def gather(tensor):
+            if rank > 0:
+                dist.send(tensor, dst=0)
+                return None
+            tensors = [tensor] + [torch.empty_like(tensor) for _ in range(1, n)]
+            for received in tensors[1:]:
+                dist.recv(received)
+            return tensors
+    """
+    assert says(checks.gather_by_hand, world, answer) == (
+        "Not yet. Rank 0 holds 4.0 in place 1, and the target is 2.0."
+    )
+
+
+def test_gather_into_one_tensor(world):
+    answer = """
+        def gather(tensor):
+            if rank > 0:
+                dist.send(tensor, dst=0)
+                return None
+            received, tensors = torch.empty_like(tensor), [tensor]
+            for source in range(1, n):
+                dist.recv(received, src=source)
+                tensors.append(received)
+            return tensors
+    """
+    assert says(checks.gather_by_hand, world, answer) == (
+        "Not yet. Rank 0 holds 4.0 in place 1, and the target is 2.0."
+    )
+
+
+def test_gather_of_a_message_to_oneself(world):
+    answer = """
+        def gather(tensor):
+            tensors = [torch.empty_like(tensor) for _ in range(n)]
+            dist.gather(tensor, tensors if rank == 0 else None)
+            return tensors
+    """
+    assert says(checks.gather_by_hand, world, answer).startswith("Not yet. Rank 1 returned a list of 4, and the target")
+
+
+def test_gather_everywhere(world):
+    answer = """
+        def gather(tensor):
+            tensors = [tensor if source == rank else torch.empty_like(tensor) for source in range(n)]
+            others = [other for other in range(n) if other != rank]
+            works = [dist.isend(tensor, other) for other in others]
+            for work in works + [dist.irecv(tensors[other], other) for other in others]:
+                work.wait()
+            return tensors if rank == 0 else None
+    """
+    assert says(checks.gather_by_hand, world, answer) == "Not yet. Rank 0 sent 192 bytes, and the gather sends 0."
+
+
+# ---------------------------------------------------------------- tree_broadcast
+
+
+def test_tree_solution(world):
+    assert says(checks.tree_broadcast, world, solution("tree_broadcast")) == (
+        "Solved. Every rank holds the tensor of rank 0, after 3 messages in 2 rounds."
+    )
+
+
+def test_tree_skeleton(world):
+    assert says(checks.tree_broadcast, world, skeleton("tree_broadcast")) == (
+        "Not yet. Rank 1 holds 2.0, and the target is 1.0."
+    )
+
+
+def test_tree_that_is_a_star(world):
+    answer = """
+        def tree_broadcast(tensor):
+            if rank > 0:
+                dist.recv(tensor, src=0)
+            else:
+                for other in range(1, n):
+                    dist.send(tensor, dst=other)
+            return tensor
+    """
+    assert says(checks.tree_broadcast, world, answer) == (
+        "Not yet. Rank 3 received the tensor in round 3, and the target is 2 rounds."
+    )
+
+
+def test_tree_that_is_a_chain(world):
+    answer = """
+        def tree_broadcast(tensor):
+            if rank > 0:
+                dist.recv(tensor, src=left)
+            if rank < n - 1:
+                dist.send(tensor, dst=right)
+            return tensor
+    """
+    assert says(checks.tree_broadcast, world, answer) == (
+        "Not yet. Rank 3 received the tensor in round 3, and the target is 2 rounds."
+    )
+
+
+def test_tree_with_messages_to_those_that_have_the_tensor(world):
+    answer = """
+        def tree_broadcast(tensor):
+            reach = 1
+            while reach < n:
+                work = dist.isend(tensor.clone(), dst=rank ^ reach)
+                received = torch.empty_like(tensor)
+                dist.recv(received, src=rank ^ reach)
+                work.wait()
+                tensor = torch.minimum(tensor, received)
+                reach *= 2
+            return tensor
+    """
+    assert says(checks.tree_broadcast, world, answer) == "Not yet. The ranks sent 8 messages, and the target is 3."
+
+
+def test_tree_of_ranks_that_fill_in_what_they_know(world):
+    answer = """
+        def tree_broadcast(tensor):
+            if rank in (1, 2):
+                dist.send(tensor, dst=3)
+            if rank == 3:
+                dist.recv(tensor, src=1)
+                dist.recv(tensor, src=2)
+                dist.send(tensor, dst=2)
+            if rank == 2:
+                dist.recv(tensor, src=3)
+            return tensor.fill_(1)
+    """
+    assert says(checks.tree_broadcast, world, answer) == (
+        "Not yet. Nothing that rank 0 has sent, or had passed on, has come to rank 1."
+    )
+
+
+# ---------------------------------------------------------------- overlap
+
+
+def test_overlap_solution(world):
+    assert says(checks.overlap, world, solution("overlap")) == (
+        "Solved. Every rank computed while its messages were under way."
+    )
+
+
+def test_overlap_skeleton(world):
+    world.view.execute(skeleton("ring_shift"))
+    assert says(checks.overlap, world, skeleton("overlap")) == "Not yet. Rank 0 holds 1.0, and the target is 4.0."
+
+
+def test_overlap_skeleton_with_the_first_exercise_solved(world):
+    world.view.execute(solution("ring_shift"))
+    assert says(checks.overlap, world, skeleton("overlap")) == (
+        "Not yet. Rank 0 waited for its send before the computation had ended."
+    )
+
+
+OVERLAP = """
+    def overlap(tensor, compute):
+        received = torch.empty_like(tensor)
+        works = [dist.isend(tensor, right), dist.irecv(received, left)]
+        {body}
+        return result, received
+"""
+
+
+def test_overlap_that_waits_first(world):
+    body = "works[1].wait(); works[0].wait(); result = compute()"
+    assert says(checks.overlap, world, OVERLAP.format(body=body)) == (
+        "Not yet. Rank 0 waited for its send before the computation had ended."
+    )
+
+
+def test_overlap_that_waits_for_the_receive_first(world):
+    body = "works[1].wait(); result = compute(); works[0].wait()"
+    assert says(checks.overlap, world, OVERLAP.format(body=body)) == (
+        "Not yet. Rank 0 waited for its receive before the computation had ended."
+    )
+
+
+def test_overlap_that_computes_first(world):
+    answer = """
+        def overlap(tensor, compute):
+            result = compute()
+            received = torch.empty_like(tensor)
+            works = [dist.isend(tensor, right), dist.irecv(received, left)]
+            for work in works:
+                work.wait()
+            return result, received
+    """
+    assert says(checks.overlap, world, answer) == ("Not yet. Rank 0 posted its send after the computation had begun.")
+
+
+def test_overlap_that_computes_twice(world):
+    body = "compute(); result = compute(); works[1].wait(); works[0].wait()"
+    assert says(checks.overlap, world, OVERLAP.format(body=body)) == (
+        "Not yet. Rank 0 called compute() 2 times, and the target is once."
+    )
+
+
+def test_overlap_that_knows_the_result(world):
+    body = "result = rank + 1; works[1].wait(); works[0].wait()"
+    assert says(checks.overlap, world, OVERLAP.format(body=body)) == (
+        "Not yet. Rank 0 called compute() 0 times, and the target is once."
+    )
+
+
+def test_overlap_that_never_waits_for_the_send(world):
+    body = "result = compute(); works[1].wait(); dist.barrier()"
+    assert says(checks.overlap, world, OVERLAP.format(body=body)) == (
+        f"Not yet. Rank 0 never waited for its send. {RESTART}"
+    )
+
+
+def test_overlap_in_the_wrong_order_of_results(world):
+    answer = """
+        def overlap(tensor, compute):
+            return tensor, compute()
+    """
+    assert says(checks.overlap, world, answer) == (
+        "Not yet. What rank 0 returned first is not what compute() returned."
+    )
+
+
+# ---------------------------------------------------------------- other numbers of ranks
+
+
+@pytest.mark.parametrize("size", [2, 3, 5, 8])
+def test_the_solutions_in_other_worlds(size):
+    world = World(size)
+    try:
+        set_up(world)
+        for function, check in [
+            ("ring_shift", checks.ring_shift),
+            ("gather", checks.gather_by_hand),
+            ("tree_broadcast", checks.tree_broadcast),
+            ("overlap", checks.overlap),
+        ]:
+            assert says(check, world, solution(function)).startswith("Solved. ")
+            assert says(check, world, skeleton(function)).startswith("Not yet. ")
+    finally:
+        world.stop()

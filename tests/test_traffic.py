@@ -1,0 +1,169 @@
+"""What `recorded` counts, on real ranks: each message once, however it was posted, and nothing afterwards."""
+
+import textwrap
+
+import pytest
+
+from helpers import World
+
+SETUP = """
+import time
+from datetime import timedelta
+import torch
+import torch.distributed as dist
+from torch.distributed import irecv, isend
+from helpers.traffic import Message, recorded
+
+dist.init_process_group("gloo", timeout=timedelta(seconds=10))
+rank = dist.get_rank()
+other = 1 - rank
+tensor = torch.zeros(6)
+changed = [(dist.ProcessGroup, name) for name in ("send", "recv", "recv_anysource")] + [(dist.Work, "wait")]
+originals = [vars(owner)[name] for owner, name in changed]
+
+def pass_on(tensor):
+    if rank == 0:
+        dist.send(tensor, dst=1)
+    else:
+        dist.recv(tensor, src=0)
+
+def restored():
+    return originals == [vars(owner)[name] for owner, name in changed]
+
+def counted(messages):
+    return [(message.call, message.peer, message.bytes) for message in messages]
+"""
+
+
+@pytest.fixture(scope="module")
+def world():
+    world = World(3)
+    world.view.execute(SETUP)
+    yield world
+    world.stop()
+
+
+def counts(world, block, ranks=2):
+    """Run a block on the first ranks; return what each of them has counted."""
+    block = f"if rank < {ranks}:\n{textwrap.indent(textwrap.dedent(block), '    ')}"
+    world.view.execute(f"with recorded() as messages:\n{textwrap.indent(block, '    ')}\nresult = counted(messages)")
+    world.view.execute("assert restored()")
+    return world.view["result"][:ranks]
+
+
+def test_send_and_recv(world):
+    assert counts(world, "pass_on(tensor)") == [
+        [("send", 1, 24)],
+        [("recv", 0, 24)],
+    ]
+
+
+def test_the_size_is_that_of_the_tensor(world):
+    block = """
+        for own in (torch.zeros(()), torch.zeros(3, 5, dtype=torch.uint8), torch.zeros(2, dtype=torch.complex64)):
+            pass_on(own)
+    """
+    assert counts(world, block)[0] == [("send", 1, 4), ("send", 1, 15), ("send", 1, 16)]
+
+
+def test_isend_and_irecv_also_by_names_of_their_own(world):
+    block = """
+        received = torch.zeros(6)
+        works = [isend(tensor, other, tag=3), irecv(received, other, tag=3)]
+        for work in works:
+            work.wait()
+    """
+    assert counts(world, block) == [[("send", other, 24), ("recv", other, 24)] for other in (1, 0)]
+
+
+def test_receive_from_any_rank_learns_who_sent(world):
+    block = """
+        if rank == 0:
+            dist.send(tensor, 1)
+        else:
+            work = dist.irecv(tensor)
+            early = counted(messages)
+            work.wait()
+    """
+    assert counts(world, block)[1] == [("recv", 0, 24)]
+    assert world.view.pull("early", targets=1) == [("recv", None, 24)]
+
+
+def test_a_batch_counts_as_its_messages(world):
+    block = """
+        received = torch.zeros(6)
+        batch = [dist.P2POp(dist.isend, tensor, other), dist.P2POp(dist.irecv, received, other)]
+        for work in dist.batch_isend_irecv(batch):
+            work.wait()
+    """
+    assert counts(world, block) == [[("send", other, 24), ("recv", other, 24)] for other in (1, 0)]
+
+
+def test_objects_count_as_sizes_and_bytes(world):
+    block = """
+        objects = ["first", {"second": 2}] if rank == 0 else [None, None]
+        dist.send_object_list(objects, 1) if rank == 0 else dist.recv_object_list(objects, 0)
+    """
+    sent, received = counts(world, block)
+    assert [message[0] for message in sent] == ["send", "send"]
+    assert sent[0] == ("send", 1, 16)
+    assert [message[1:] for message in received] == [(0, size) for _, _, size in sent]
+    assert world.view.pull("objects", targets=[0, 1]) == [["first", {"second": 2}]] * 2
+
+
+def test_collectives_are_not_point_to_point(world):
+    assert counts(world, "dist.all_reduce(tensor)\ndist.barrier()", ranks=3) == [[], [], []]
+
+
+def test_peers_are_ranks_of_the_world_in_a_smaller_group_too(world):
+    block = """
+        group = dist.new_group([1, 2])
+        if rank == 1:
+            dist.send(tensor, dst=2, group=group)
+        if rank == 2:
+            dist.recv(tensor, group=group)
+    """
+    assert counts(world, block, ranks=3) == [[], [("send", 2, 24)], [("recv", 1, 24)]]
+
+
+def test_times_of_posting_and_waiting(world):
+    block = """
+        begin = time.monotonic()
+        work = dist.isend(tensor, 1) if rank == 0 else dist.irecv(tensor, 0)
+        posted = time.monotonic()
+        time.sleep(0.05)
+        before = messages[0].waited
+        waiting = time.monotonic()
+        work.wait()
+        end = time.monotonic()
+        first = messages[0]
+        in_order = begin <= first.posted <= posted and before is None and waiting <= first.waited <= end
+        pass_on(tensor)
+        in_order = in_order and end <= messages[1].posted <= messages[1].waited
+    """
+    counts(world, block)
+    assert world.view.pull("in_order", targets=[0, 1]) == [True, True]
+
+
+def test_an_error_in_the_block_restores_too(world):
+    world.view.execute(
+        "try:\n    with recorded() as messages:\n        raise ValueError\nexcept ValueError:\n    assert restored()"
+    )
+
+
+def test_nested_blocks_both_count(world):
+    block = """
+        pass_on(tensor)
+        with recorded() as inner:
+            pass_on(tensor)
+    """
+    assert [len(messages) for messages in counts(world, block)] == [2, 2]
+    world.view.execute("inner = counted(inner) if rank < 2 else None")
+    assert world.view["inner"][:2] == [[("send", 1, 24)], [("recv", 0, 24)]]
+
+
+def test_nothing_is_counted_afterwards(world):
+    block = "pass_on(tensor)"
+    counts(world, block)
+    world.view.execute(f"if rank < 2:\n    {block}\nlater = len(messages)")
+    assert world.view["later"][:2] == [1, 1]
