@@ -108,6 +108,12 @@ def test_collect_that_deadlocks_is_refused(broken_world):
     assert repr(verdict) == f"Not yet. Deadlock: the group's timeout ended the wait on these ranks: 1. {RESTART}"
 
 
+def test_a_group_that_was_broken_before_is_not_blamed_on_the_answer(broken_world):
+    check_collect(broken_world, "dist.all_reduce(numbers) if rank == 1 else None")
+    verdict = check_collect(broken_world, "dist.all_reduce(numbers)")
+    assert repr(verdict) == f"Not yet. An earlier attempt has broken the process group. {RESTART}"
+
+
 def test_a_dead_rank_is_named(broken_world):
     os.kill(broken_world.pids[2], signal.SIGKILL)
     while broken_world.where()[2].state != "dead":

@@ -11,6 +11,7 @@ RESTART = "Call world.restart(), then run the setup cell, the cell of your answe
 CUT_OFF = re.compile("gloo|Application timeout|wait timeout")
 # Longer than the timeout of the process group that an exercise uses, so that a rank that is stuck can say so itself.
 _SECONDS_TO_ANSWER = 20
+_broken = []  # the process ids of ranks whose group has timed out: they need a restart
 
 
 class Verdict:
@@ -39,15 +40,20 @@ class Wrong(Exception):
     """What is wrong with an answer."""
 
 
-def judge(world, function, check, on_rank, *arguments):
+def judge(world, function, check, on_rank, *arguments, group_of_its_own=False):
     """Have every rank call `on_rank(*arguments)`, and return the verdict of `check` on what they make of it.
 
     `function` is the name of the learner's function, which `on_rank` calls by `call_answer`. `check` takes one `Run`
-    for each rank; it returns the sentence of a solved exercise, or raises `Wrong`.
+    for each rank; it returns the sentence of a solved exercise, or raises `Wrong`. An answer without a group of its own
+    cannot be judged once an attempt has broken the group of all ranks.
     """
     try:
         _require_idle(world)
+        if not group_of_its_own and world.pids in _broken:
+            raise Wrong(f"An earlier attempt has broken the process group. {RESTART}")
         runs = _answers(world, function, on_rank, arguments)
+        if not group_of_its_own and any(CUT_OFF.search(run.error) for run in runs):
+            _broken.append(world.pids)
         _require_an_end(runs, function)
         return Verdict(True, check(runs))
     except Wrong as wrong:

@@ -20,7 +20,7 @@ def uneven_shares(world) -> Verdict:
                 raise Wrong(f"Rank {rank} returned {run.result}, and the target is {target}.")
         return f"Every rank returned {target}."
 
-    return judge(world, "total", check, _run_total)
+    return judge(world, "total", check, _run_total, group_of_its_own=True)
 
 
 def absent_ranks_named(world) -> Verdict:
@@ -44,7 +44,7 @@ def absent_ranks_named(world) -> Verdict:
             raise Wrong(f"{_ranks(absent)} absent, and the error on rank 0 names {named or 'none'}.")
         return f"{_ranks(absent)} absent, and rank 0 named {absent} within {_SECONDS_TO_NAME} s."
 
-    return judge(world, "roll_call", check, _call_roll, absent)
+    return judge(world, "roll_call", check, _call_roll, absent, group_of_its_own=True)
 
 
 def _run_total():
