@@ -8,9 +8,8 @@ from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-# The colours of Okabe and Ito, which people with any kind of colour vision tell apart.
-BLACK, BLUE, RED, GREEN = "#000000", "#0072B2", "#D55E00", "#009E73"
-ORANGE, PURPLE, SKY, YELLOW = "#E69F00", "#CC79A7", "#56B4E9", "#F0E442"
+# Of the colours of Okabe and Ito, which people with any kind of colour vision tell apart.
+BLUE, RED, GREEN = "#0072B2", "#D55E00", "#009E73"
 
 # What a series is says how it looks, and no two of them differ by colour alone.
 MEASURED = {"color": BLUE, "marker": "o", "linestyle": "", "markersize": 7, "zorder": 3}
@@ -81,7 +80,7 @@ def label_durations(axis: Axis) -> None:
 
 
 def data_size(size: float) -> str:
-    """Return a number of bytes in at least two digits with a unit, as in 64 KiB."""
+    """Return a number of bytes with a unit, as in 64 KiB."""
     for unit in ("B", "KiB", "MiB"):
         if size < 1000:
             return f"{_digits(size)} {unit}"
@@ -90,7 +89,7 @@ def data_size(size: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return a number of seconds in at least two digits with a unit, as in 50 µs."""
+    """Return a number of seconds with a unit, as in 50 µs."""
     for unit, factor in (("s", 1), ("ms", 1e3)):
         if seconds * factor >= 0.995:
             return f"{_digits(seconds * factor)} {unit}"
