@@ -1,6 +1,6 @@
 """`%%px` for ranks: output in the order of the ranks, and an Interrupt that says where every rank is."""
 
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 
 import ipyparallel as ipp
 from ipyparallel.client.magics import ParallelMagics
@@ -85,34 +85,45 @@ class RankMagics(ParallelMagics):
     def _interrupt(self, targets, result):
         """Interrupt the ranks that have not answered yet.
 
-        When some are stuck, show what the others have printed, and raise `WorldError` with the places of all.
+        When some are stuck, show what the others have printed, and raise `WorldError` with the places of all and the
+        errors of the others, of which one may be the reason.
         """
         self._stuck = dict(zip(targets, result.msg_ids, strict=True))
-        self._world.interrupt()
-        result.wait(_SECONDS_AFTER_INTERRUPT)
+        with suppress(KeyboardInterrupt):  # pressed once more
+            self._world.interrupt()
+            result.wait(_SECONDS_AFTER_INTERRUPT)
         unanswered = self._cells.messages()
         stuck = [rank for rank, message in self._stuck.items() if message in unanswered]
         if not stuck:
             return
+        errors = []
         for rank, answer in zip(targets, result.metadata, strict=True):
             if rank not in stuck and answer["stdout"]:
                 print(f"[stdout:{rank}]\n{answer['stdout']}", end="")
+            if rank not in stuck and answer["error"] and answer["error"].ename != "KeyboardInterrupt":
+                errors.append(_say_raised(rank, answer["error"].ename, answer["error"].evalue))
         raise WorldError(
             f"Interrupted, but {_say_ranks(stuck)} inside a call that an interrupt does not reach.\n\n"
-            f"{self._world.where()!r}\n\n"
-            "Call world.restart() for working ranks, or wait until the call comes to its timeout."
+            + "\n".join([f"{self._world.where()!r}\n", *errors])
+            + "\nCall world.restart() for working ranks, or wait until the call comes to its timeout."
         )
 
     def _raise_errors(self, targets, result):
-        """Raise what the ranks have raised; when one of them has died, in short, because that is then the cause."""
+        """Raise what the ranks have raised; when one has died or was passed over, in short, with that as the cause."""
         died = self._say_who_died(targets)
+        answers = zip(targets, result.metadata, strict=True)
+        if skipped := [rank for rank, answer in answers if answer["status"] == "aborted"]:
+            raise WorldError(
+                f"This cell did not run on rank {', '.join(map(str, skipped))}: it had to wait for an earlier cell, "
+                "which ended in an error there. See that error with `answer.get()`, and run this cell again."
+            )
         try:
             result.get()
         except ipp.CompositeError as error:
             if not died:
                 raise
             others = [
-                f"Rank {self._ranks.engine_ids.index(engine['engine_id'])} raised {kind}: {text.splitlines()[0]}"
+                _say_raised(self._ranks.engine_ids.index(engine["engine_id"]), kind, text)
                 for kind, text, _, engine in error.elist
                 if kind != "EngineError"
             ]
@@ -127,3 +138,7 @@ def _say_ranks(ranks):
     if len(ranks) == 1:
         return f"rank {ranks[0]} is"
     return f"ranks {', '.join(map(str, ranks[:-1]))} and {ranks[-1]} are"
+
+
+def _say_raised(rank, kind, text):
+    return f"Rank {rank} raised {kind}: {text.splitlines()[0] if text else ''}"

@@ -144,6 +144,26 @@ def test_interrupt_while_stuck(notebook):
     assert notebook.run("print([state.state for state in world.where()])") == "['idle', 'idle', 'idle', 'idle']\n"
 
 
+def test_interrupt_shows_the_error_of_the_rank_that_the_others_wait_for(notebook):
+    notebook.run("from helpers import World\nworld = World(2)")
+    notebook.run("%%px\n" + INIT.format(timeout=20))
+    shown = notebook.run(
+        "%%px\nif rank == 1:\n    open('/nowhere')\ndist.recv(torch.zeros(1), src=1)", interrupt_after=1.5
+    )
+    assert "rank 0 is inside a call that an interrupt does not reach" in shown
+    assert "Rank 1 raised FileNotFoundError: [Errno 2] No such file or directory: '/nowhere'" in shown
+
+
+def test_a_cell_that_a_rank_has_not_run_says_so(notebook):
+    notebook.run("from helpers import World\nworld = World(2)")
+    notebook.run("%%px\n" + INIT.format(timeout=20))
+    notebook.run("%%px --noblock\nif rank == 1:\n    time.sleep(1)\n    1 / 0")
+    shown = notebook.run("%%px\nprint('run')")
+    assert "[stdout:0] \nrun" in shown
+    assert "WorldError: This cell did not run on rank 1: it had to wait for an earlier cell, which" in shown
+    assert notebook.run("%%px\nprint('run')") == "[stdout:0] \nrun\n[stdout:1] \nrun\n"
+
+
 def test_interrupt_of_python_code_brings_every_rank_back(notebook):
     notebook.run("from helpers import World\nworld = World(2)")
     shown = notebook.run("%%px\nimport time\nwhile True:\n    time.sleep(0.01)", interrupt_after=1)

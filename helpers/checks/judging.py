@@ -98,6 +98,11 @@ def _require_an_end(runs, function):
         if run.error and rank not in cut_off:
             error = run.error.splitlines()[0]
             raise Wrong(f"Rank {rank} raised {error}" + (f"\n{RESTART}" if cut_off else ""))
+    for rank, run in enumerate(runs):
+        for message in run.messages:
+            if cut_off and rank not in cut_off and message.waited is None:
+                name = "send" if message.sent else "receive"
+                raise Wrong(f"Rank {rank} never waited for its {name}, so the message was lost. {RESTART}")
     if cut_off:
         ranks = ", ".join(map(str, cut_off))
         raise Wrong(f"Deadlock: the group's timeout ended the wait on these ranks: {ranks}. {RESTART}")
