@@ -159,11 +159,13 @@ class LocalRanks:
         if self.client is None:
             self.client = self._cluster.connect_client_sync()
         deadline = time.monotonic() + _SECONDS_TO_START
-        while progress.n < progress.total:
+        started = 0
+        while started < self.size:
             if self._deaths or time.monotonic() > deadline:
                 raise WorldError(self._why_not_started())
             time.sleep(0.01)
-            progress.update(1 + len(self.client.ids) - progress.n)
+            before, started = started, len(self.client.ids)
+            progress.update(started - before)
 
     def _all_unregistered(self):
         """Wait until the controller has struck off every rank; return False when it is dead or does not answer."""
