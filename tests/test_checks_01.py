@@ -6,7 +6,8 @@ import time
 
 import pytest
 
-from helpers import World, checks
+from helpers import checks
+from helpers.checks.judging import RESTART
 
 SETUP = """
 import os, time
@@ -47,23 +48,6 @@ RAISE_WHAT_IT_SAYS = """
 """
 
 DEADLOCK = "Not yet. Deadlock: the group's timeout ended the wait on these ranks: "
-RESTART = "Call world.restart(), then run the setup cell, the cell of your answer and this check again."
-
-
-@pytest.fixture(scope="module")
-def world():
-    world = World(4)
-    world.view.execute(SETUP)
-    yield world
-    world.stop()
-
-
-@pytest.fixture
-def broken_world(world):
-    """A world that the test leaves with ranks or a group that are good for nothing."""
-    yield world
-    world.restart()
-    world.view.execute(SETUP)
 
 
 def check_total(world, lines):
