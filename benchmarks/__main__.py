@@ -24,7 +24,9 @@ ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo" 
 def measure(script: str) -> dict[str, float]:
     """Run a module of this package in a fresh process, and return what it has measured."""
     command = [sys.executable, "-m", f"benchmarks.{script}"]
-    result = subprocess.run(command, capture_output=True, text=True, check=True, env=ENVIRONMENT)
+    result = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT)
+    if result.returncode:
+        sys.exit(f"benchmarks.{script} has failed:\n{result.stderr}")
     return json.loads(result.stdout.splitlines()[-1].split("\r")[-1])
 
 
