@@ -1,11 +1,22 @@
-"""Bytes and messages: what a rank has sent and received, counted where torch hands a message to the backend."""
+"""Bytes and messages: what a rank has sent and received, counted, and what the loopback has carried, measured.
 
+Counted is what torch hands to the backend: exactly the payload of each point-to-point message, whichever function of
+`torch.distributed` made it. Not counted are the messages that a collective consists of, because the backend makes them
+itself. Measured is everything that passes the loopback meanwhile: payload, headers and acknowledgements, also those of
+the notebook's own talk with its ranks and of every other program on this machine. Nothing is counted or measured
+outside of the blocks that ask for it.
+"""
+
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
+import numpy as np
+import psutil
 import torch.distributed as dist
 
 
@@ -79,3 +90,49 @@ def recorded() -> Iterator[list[Message]]:
     finally:
         for owner, name, method in originals:
             setattr(owner, name, method)
+
+
+class Sent(NamedTuple):
+    """What the ranks have sent: `bytes[source, destination]` and `messages[source, destination]`, integers."""
+
+    bytes: np.ndarray
+    messages: np.ndarray
+
+
+def by_pair(messages: Sequence[Sequence[Message]]) -> Sent:
+    """Add up what each rank has sent to each other one, from the messages that every rank has recorded, in rank order.
+
+    Of the matrices of shape (n, n) a sum over columns is what each rank has sent, one over rows what has been sent to
+    each rank. Receives are not counted: each is the other end of a send.
+    """
+    sent = Sent(*np.zeros((2, len(messages), len(messages)), dtype=np.int64))
+    for source, recorded_there in enumerate(messages):
+        for message in recorded_there:
+            if message.sent:
+                sent.bytes[source, message.peer] += message.bytes
+                sent.messages[source, message.peer] += 1
+    return sent
+
+
+class Carried:
+    """The `bytes` that an interface has carried; None until the block has ended."""
+
+    bytes: int | None = None
+
+
+@contextmanager
+def loopback() -> Iterator[Carried]:
+    """Measure the bytes that the loopback of this machine carries inside the block, with headers, whoever sends them.
+
+    Each byte counts once, although the loopback both sends and receives it.
+    """
+    carried = Carried()
+    before = _loopback_bytes()
+    try:
+        yield carried
+    finally:
+        carried.bytes = _loopback_bytes() - before
+
+
+def _loopback_bytes():
+    return psutil.net_io_counters(pernic=True)["lo" if sys.platform == "linux" else "lo0"].bytes_sent

@@ -128,9 +128,7 @@ class World:
 
         A store remembers the addresses of the group that has left; torchrun, too, takes a new one for every restart.
         """
-        self.require_running()
-        if busy := [state for state in self.where() if state.state != "idle"]:
-            raise WorldError(f"A fresh store needs every rank idle, and rank {busy[0].rank} is {busy[0].state}.")
+        self.require_idle("A fresh store")
         port = self._ranks.new_store()
         self.view.execute(f"__import__('os').environ['MASTER_PORT'] = '{port}'", silent=True)
 
@@ -166,6 +164,12 @@ class World:
         """Raise `WorldError` when the world has been stopped."""
         if self._stopped:
             raise WorldError("This world has been stopped. Make a new one: world = World(4).")
+
+    def require_idle(self, what: str) -> None:
+        """Raise `WorldError` when a rank is busy or dead; `what` is what needs them all, as the message says."""
+        self.require_running()
+        if busy := [state for state in self.where() if state.state != "idle"]:
+            raise WorldError(f"{what} needs every rank idle, and rank {busy[0].rank} is {busy[0].state}.")
 
     def _device(self, rank):
         devices = self._ranks.cuda_devices

@@ -1,0 +1,141 @@
+"""Slow links between the ranks of one machine: the kernel paces their TCP connections, and no root is needed.
+
+A connection between two ranks gets a rate in each direction, as if the two were far apart. What passes outside of TCP
+keeps its pace, such as the shared memory through which RPC talks on one machine. So do the connections of the ranks
+with the notebook and with the store.
+
+The rate is one for each connection. A rank that sends to k others at once sends k times as much as one network card
+would let out, unless `shared` says that its connections share one card.
+"""
+
+import os
+import socket
+import sys
+from collections.abc import Collection, Sequence
+
+import psutil
+
+from helpers.errors import WorldError
+from helpers.table import table
+
+# Linux has it since version 3.13, and Python does not name it. See socket(7) and tcp(7).
+_SO_MAX_PACING_RATE = 47
+_NO_LIMIT = 2**64 - 1
+
+Address = tuple[str, int]
+
+
+class Links:
+    """The connections between ranks whose rate has been set, and the rate of each; shows as a table.
+
+    `rates[source][destination]` is the rate, in bits per second, at which one rank sends to another over one
+    connection: infinite when there is no limit, and absent when the two have no connection or theirs was left alone.
+    Counts as false where the kernel cannot pace: then no rate has been set.
+    """
+
+    def __init__(self, rates: Sequence[dict[int, float]], connections: int):
+        self.rates = list(rates)
+        self.connections = connections
+
+    def __bool__(self):
+        return self.connections > 0
+
+    def __repr__(self):
+        if not self:
+            return f"No link is paced: the kernel of this system ({sys.platform}) cannot do it, that of Linux can."
+        ranks = range(len(self.rates))
+        rows = [
+            [f"rank {source}", *(_rate(self.rates[source].get(destination)) for destination in ranks)]
+            for source in ranks
+        ]
+        ways = f"{self.connections} connections between ranks; one that is made later is not paced."
+        return ways + "\n" + table(["from \\ to", *map(str, ranks)], rows)
+
+
+def limit(
+    world, bits_per_second: float, *, ranks: Collection[int] | None = None, shared: Collection[int] = ()
+) -> Links:
+    """Pace every connection between ranks that is there now to this rate in each direction, and return them.
+
+    With `ranks`, only what these ranks send and what is sent to them, and other connections keep the rate that they
+    have. The connections of a rank in `shared` share one network card of this rate: of n - 1 connections each gets
+    1/(n - 1) of it, in both directions. A process group makes its connections when it is made: a group made after this
+    call is not paced until the next call.
+
+    Raises `WorldError` when there are no connections yet, when a rank is not idle, and for a rate or a rank that makes
+    no sense.
+    """
+    if not bits_per_second >= 8:
+        raise WorldError(f"limit({bits_per_second!r}): give the rate in bits per second, as in 1e9 for 1 Gbit/s.")
+    for rank in {*(ranks or ()), *shared}:
+        if rank not in range(world.size):
+            raise WorldError(f"There is no rank {rank!r}: this world has ranks 0 to {world.size - 1}.")
+
+    def rate(source, destination):
+        if ranks is not None and source not in ranks and destination not in ranks:
+            return None
+        sharing = world.size - 1 if source in shared or destination in shared else 1
+        return bits_per_second / sharing
+
+    return _set_rates(world, rate)
+
+
+def lift(world) -> Links:
+    """Let every connection between ranks run as fast as it can again, and return them.
+
+    Raises `WorldError` as `limit` does.
+    """
+    return _set_rates(world, lambda source, destination: float("inf"))
+
+
+def _set_rates(world, rate):
+    """Give each connection between ranks the rate(source, destination), in bits per second; None leaves it alone."""
+    if sys.platform != "linux":
+        return Links([{} for _ in range(world.size)], 0)
+    world.require_idle("A limit on the links")
+    ends = world.view.apply_async(_ends).get()
+    owner = {end: rank for rank, ends_of_rank in enumerate(ends) for end in ends_of_rank}
+    rates, settings = [], []
+    for source, ends_of_rank in enumerate(ends):
+        # The other end of (here, there) is (there, here); the notebook and the store have theirs outside the ranks.
+        peers = {end: owner[end[::-1]] for end in ends_of_rank if end[::-1] in owner}
+        wanted = {end: rate(source, peer) for end, peer in peers.items()}
+        settings.append({end: bits for end, bits in wanted.items() if bits is not None})
+        rates.append({peers[end]: bits for end, bits in settings[-1].items()})
+    if not any(settings):
+        raise WorldError("These ranks have no connections with each other yet: make the process group first.")
+    engines = zip(world.view.targets, settings, strict=True)
+    for answer in [world.view.client[engine].apply_async(_pace, setting) for engine, setting in engines]:
+        answer.get()
+    return Links(rates, sum(map(len, settings)) // 2)
+
+
+def _ends() -> list[tuple[Address, Address]]:
+    """Return the two addresses, here and there, of every TCP connection of this process."""
+    return [ends for ends, _ in _sockets()]
+
+
+def _pace(rates: dict[tuple[Address, Address], float]) -> None:
+    """Set the rate at which this process sends on its connections, in bits per second by their two addresses."""
+    for ends, descriptor in _sockets():
+        if ends in rates:
+            bytes_per_second = _NO_LIMIT if rates[ends] == float("inf") else int(rates[ends] / 8)
+            # A duplicate is closed without closing the connection.
+            with socket.socket(fileno=os.dup(descriptor)) as duplicate:
+                option = bytes_per_second.to_bytes(8, sys.byteorder)
+                duplicate.setsockopt(socket.SOL_SOCKET, _SO_MAX_PACING_RATE, option)
+
+
+def _sockets():
+    for connection in psutil.Process().net_connections("tcp"):
+        if connection.status == psutil.CONN_ESTABLISHED:
+            yield (tuple(connection.laddr), tuple(connection.raddr)), connection.fd
+
+
+def _rate(bits):
+    if bits is None:
+        return ""
+    for unit, factor in (("Gbit/s", 1e9), ("Mbit/s", 1e6), ("kbit/s", 1e3)):
+        if bits >= factor:
+            return "no limit" if bits == float("inf") else f"{bits / factor:.3g} {unit}"
+    return f"{bits:.3g} bit/s"
