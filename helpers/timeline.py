@@ -25,9 +25,9 @@ def recorded(*names: str) -> Iterator[list[Interval]]:
     """Record what this process does inside the block; the list fills when the block ends, in order of `begin`.
 
     It holds what the block gives one of these names with `torch.profiler.record_function`; every collective, by the
-    name that its backend gives it, as "gloo:all_reduce", from its call until it is complete; and "backward", the time
-    in which autograd computes gradients. That ends before `loss.backward()` returns, if that waits for communication at
-    its end, as under DistributedDataParallel.
+    name that its backend gives it, as "gloo:all_reduce", from its call until it is complete (a thread of the backend
+    notes that, so up to about a millisecond late); and "backward", the time in which autograd computes gradients. That
+    ends before `loss.backward()` returns, if that waits for communication at its end, as under DistributedDataParallel.
     """
     intervals = []
     with profile(activities=[ProfilerActivity.CPU]) as profiler:

@@ -1,10 +1,11 @@
-"""What `recorded` counts, on real ranks: each message once, however it was posted, and nothing afterwards."""
+"""What the ranks send is counted, each message once, however it was posted; what the loopback carries is measured."""
 
 import textwrap
 
 import pytest
 
 from helpers import World
+from helpers.traffic import Message, by_pair, loopback
 
 SETUP = """
 import time
@@ -167,3 +168,40 @@ def test_nothing_is_counted_afterwards(world):
     counts(world, block)
     world.view.execute(f"if rank < 2:\n    {block}\nlater = len(messages)")
     assert world.view["later"][:2] == [1, 1]
+
+
+def test_by_pair(world):
+    world.view.execute("""
+with recorded() as messages:
+    work = dist.isend(tensor, (rank + 1) % 3)
+    dist.recv(torch.zeros(6), (rank - 1) % 3)
+    work.wait()
+    if rank < 2:
+        pass_on(torch.zeros(1))
+""")
+    sent = by_pair(world.view["messages"])
+    assert sent.bytes.tolist() == [[0, 28, 0], [0, 0, 24], [24, 0, 0]]
+    assert sent.messages.tolist() == [[0, 2, 0], [0, 0, 1], [1, 0, 0]]
+    assert sent.bytes.sum(axis=1).tolist() == [28, 24, 24]
+
+
+def test_by_pair_of_large_messages_and_of_none():
+    large = Message("send", 1, 3 * 2**30, 0.0)
+    sent = by_pair([[large, large], [Message("recv", 0, 3 * 2**30, 0.0)]])
+    assert sent.bytes.tolist() == [[0, 6 * 2**30], [0, 0]]
+    assert by_pair([[], []]).messages.sum() == 0
+
+
+def test_the_loopback_carries_what_the_ranks_send(world):
+    with loopback() as carried:
+        assert carried.bytes is None
+        world.view.execute("if rank < 2:\n    pass_on(torch.zeros(2**22))")
+    # At least: other programs may use the loopback at the same time.
+    assert carried.bytes >= 2**24
+
+
+def test_the_loopback_is_measured_until_an_error(world):
+    with pytest.raises(ZeroDivisionError), loopback() as carried:
+        world.view.execute("if rank < 2:\n    pass_on(torch.zeros(2**20))")
+        1 / 0  # noqa: B018
+    assert carried.bytes >= 2**22
