@@ -32,7 +32,7 @@ lab: $(INSTALLED)
 test: $(INSTALLED)
 	@failed=0; \
 	$(RUN) ruff check || failed=1; \
-	$(RUN) pytest || failed=1; \
+	$(RUN) pytest -n 3 --dist worksteal || failed=1; \
 	$(RUN) pytest --nbval --nbval-current-env --nbval-cell-timeout=120 -p no:cacheprovider notebooks || failed=1; \
 	exit $$failed
 
