@@ -9,6 +9,7 @@ outside of the blocks that ask for it.
 
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,14 +20,27 @@ import numpy as np
 import psutil
 import torch.distributed as dist
 
+# The methods by which torch hands a collective to the backend; versions of torch differ in some of them.
+_COLLECTIVES = {
+    "all_gather": ["allgather", "allgather_coalesced", "_allgather_base", "all_gather_single"],
+    "all_reduce": ["allreduce", "allreduce_coalesced"],
+    "all_to_all": ["alltoall", "alltoall_base", "all_to_all_single"],
+    "barrier": ["barrier", "monitored_barrier"],
+    "broadcast": ["broadcast"],
+    "gather": ["gather"],
+    "reduce": ["reduce"],
+    "reduce_scatter": ["reduce_scatter", "_reduce_scatter_base", "reduce_scatter_single"],
+    "scatter": ["scatter"],
+}
+
 
 @dataclass
 class Message:
     """One point-to-point message, as the rank at one end of it sees it.
 
-    `call` is "send" or "recv", `peer` the rank at the other end, `bytes` the size of the tensor. `posted` and `waited`
-    are the times, by `time.monotonic`, at which the rank handed the message over and at which it began to wait for it,
-    None if it never did. A receive from any rank has None for `peer` until it has been waited for.
+    `call` is "send" or "recv", `peer` the rank at the other end, `bytes` the size of the tensor. `posted`, `waited` and
+    `ended` are the times, by `time.monotonic`, at which the rank handed the message over, at which it began to wait for
+    it, and at which that wait ended well; None if it never did. A receive from any rank has None for `peer` until then.
     """
 
     call: str
@@ -34,6 +48,7 @@ class Message:
     bytes: int
     posted: float
     waited: float | None = None
+    ended: float | None = None
 
     @property
     def sent(self) -> bool:
@@ -69,6 +84,7 @@ def recorded() -> Iterator[list[Message]]:
                 return method(work, *timeout)
             message.waited = time.monotonic()
             result = method(work, *timeout)
+            message.ended = time.monotonic()
             if message.peer is None:
                 message.peer = dist.get_global_rank(group, work._source_rank())
             return result
@@ -82,11 +98,40 @@ def recorded() -> Iterator[list[Message]]:
         (dist.ProcessGroup, "recv_anysource", posting("recv", dist.ProcessGroup.recv_anysource)),
         (dist.Work, "wait", waiting(dist.Work.wait)),
     ]
+    with _methods(changed):
+        yield messages
+
+
+@contextmanager
+def collectives() -> Iterator[Counter]:
+    """Count the collectives that this process calls inside the block, by the names that `torch.distributed` gives them.
+
+    Those that call another one count as that: all_gather_object as two all_gather. Not counted are the collectives of
+    DistributedDataParallel, which do not come from Python.
+    """
+    calls = Counter()
+
+    def counting(name, method):
+        def call(group, *arguments, **options):
+            calls[name] += 1
+            return method(group, *arguments, **options)
+
+        return call
+
+    methods = {method: name for name, methods in _COLLECTIVES.items() for method in methods}
+    there = methods.keys() & vars(dist.ProcessGroup).keys()
+    with _methods([(dist.ProcessGroup, m, counting(methods[m], vars(dist.ProcessGroup)[m])) for m in there]):
+        yield calls
+
+
+@contextmanager
+def _methods(changed):
+    """Give classes other methods, as (class, name, method), while the block runs."""
     originals = [(owner, name, vars(owner)[name]) for owner, name, _ in changed]
     try:
         for owner, name, method in changed:
             setattr(owner, name, method)
-        yield messages
+        yield
     finally:
         for owner, name, method in originals:
             setattr(owner, name, method)

@@ -75,6 +75,26 @@ def test_collect_is_refused(world, lines, returned):
     assert repr(verdict) == f"Not yet. {returned}, and the target is [4.0, 9.0, 16.0, 25.0]."
 
 
+@pytest.mark.parametrize(
+    "lines, called",
+    [
+        ("for r in range(world_size): numbers[r] = (r + 2) ** 2", "none"),
+        ("numbers[rank] = number; [dist.broadcast(numbers[r], src=r) for r in range(4)]", "broadcast 4 times"),
+        (
+            "dist.barrier(); numbers[rank] = number / 2; dist.all_reduce(numbers); numbers[rank] = number / 2; "
+            "dist.all_reduce(numbers); numbers = torch.tensor([4.0, 9, 16, 25])",
+            "barrier 1 times, all_reduce 2 times",
+        ),
+    ],
+    ids=["guessed", "broadcasts", "too many"],
+)
+def test_collect_in_another_way_is_refused(world, lines, called):
+    verdict = check_collect(world, lines)
+    assert repr(verdict) == (
+        f"Not yet. The numbers are right. Rank 0 called {called}, and the target is one all_reduce."
+    )
+
+
 def test_collect_with_an_error_is_refused(world):
     verdict = check_collect(world, "numbers[rank] = nummer")
     assert repr(verdict) == "Not yet. Rank 0 raised NameError: name 'nummer' is not defined"

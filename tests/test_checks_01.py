@@ -94,9 +94,17 @@ def test_skeleton_of_total_is_a_deadlock_of_rank_0(world):
             "Rank 1 returned 15.0, and the target is 78.0.",
         ),
         ("result = None", "Rank 0 returned None, and the target is 78.0."),
+        ("result = 78.0", "The sum is right, but rank 0 did not get it from the others."),
         ("result = shares.sum()", "Rank 0 raised NameError: name 'shares' is not defined"),
     ],
-    ids=["drops the last number", "never speaks to the others", "reduces to rank 0", "returns nothing", "misspelt"],
+    ids=[
+        "drops the last number",
+        "never speaks to the others",
+        "reduces to rank 0",
+        "returns nothing",
+        "knows the sum",
+        "misspelt",
+    ],
 )
 def test_wrong_total(world, lines, message):
     assert repr(check_total(world, lines)) == f"Not yet. {message}"

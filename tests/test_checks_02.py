@@ -7,9 +7,9 @@ import nbformat
 import pytest
 
 from helpers import World, checks
+from helpers.checks.judging import RESTART
 
 NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
-RESTART = "Call world.restart(), then run the setup cell, the cell of your answer and this check again."
 
 
 def cell(path, contains):
@@ -81,7 +81,8 @@ def test_ring_shift_that_all_begin_with_send(world):
             return received
     """
     assert says(checks.ring_shift, world, answer) == (
-        f"Not yet. Deadlock: the group's timeout ended the wait on these ranks: 0, 1, 2, 3. {RESTART}"
+        "Not yet. Deadlock: the group's timeout ended the wait on these ranks: 0 (in a send to rank 1), "
+        f"1 (in a send to rank 2), 2 (in a send to rank 3), 3 (in a send to rank 0). {RESTART}"
     )
 
 

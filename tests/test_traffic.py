@@ -13,7 +13,7 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 from torch.distributed import irecv, isend
-from helpers.traffic import Message, recorded
+from helpers.traffic import Message, collectives, recorded
 
 dist.init_process_group("gloo", timeout=timedelta(seconds=10))
 rank = dist.get_rank()
@@ -140,7 +140,8 @@ def test_times_of_posting_and_waiting(world):
         first = messages[0]
         in_order = begin <= first.posted <= posted and before is None and waiting <= first.waited <= end
         pass_on(tensor)
-        in_order = in_order and end <= messages[1].posted <= messages[1].waited
+        in_order = in_order and first.waited <= first.ended <= end
+        in_order = in_order and end <= messages[1].posted <= messages[1].waited <= messages[1].ended
     """
     counts(world, block)
     assert world.view.pull("in_order", targets=[0, 1]) == [True, True]
@@ -205,3 +206,42 @@ def test_the_loopback_is_measured_until_an_error(world):
         world.view.execute("if rank < 2:\n    pass_on(torch.zeros(2**20))")
         1 / 0  # noqa: B018
     assert carried.bytes >= 2**22
+
+
+def test_collectives_are_counted_by_name(world):
+    world.view.execute("""
+with collectives() as calls:
+    dist.all_reduce(tensor)
+    for work in [dist.all_reduce(tensor, async_op=True), dist.broadcast(tensor, 0, async_op=True)]:
+        work.wait()
+    dist.all_gather([torch.zeros(6) for _ in range(3)], tensor)
+    dist.all_gather_into_tensor(torch.zeros(18), tensor)
+    dist.reduce_scatter_tensor(torch.zeros(2), tensor)
+    dist.all_to_all_single(torch.zeros(6), tensor)
+    dist.scatter(torch.zeros(1), [torch.ones(1)] * 3 if rank == 0 else None)
+    dist.gather(tensor, [torch.zeros(6) for _ in range(3)] if rank == 0 else None)
+    dist.reduce(tensor, 0)
+    dist.barrier()
+    dist.monitored_barrier()
+    if rank < 2:
+        pass_on(tensor)
+dist.barrier()
+calls = dict(calls)
+""")
+    assert (
+        world.view["calls"]
+        == [
+            {
+                "all_reduce": 2,
+                "broadcast": 1,
+                "all_gather": 2,
+                "reduce_scatter": 1,
+                "all_to_all": 1,
+                "scatter": 1,
+                "gather": 1,
+                "reduce": 1,
+                "barrier": 2,
+            }
+        ]
+        * 3
+    )

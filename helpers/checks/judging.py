@@ -29,11 +29,15 @@ class Verdict:
 
 
 class Run(NamedTuple):
-    """What one rank made of the learner's function: its result, the messages it counted, and the error it raised."""
+    """What one rank made of the learner's function: its result, messages and error, and the collectives that it called.
+
+    The messages are those of `traffic.recorded`, the collectives those of `traffic.collectives`.
+    """
 
     result: object
     messages: list
     error: str
+    collectives: Counter = Counter()
 
 
 class Wrong(Exception):
@@ -63,13 +67,13 @@ def judge(world, function, check, on_rank, *arguments, group_of_its_own=False):
 def call_answer(function: str, arguments: list) -> Run:
     """Call the learner's function of that name on this rank; a check sends a function that calls this to every rank."""
     import __main__
-    from helpers.traffic import recorded
+    from helpers.traffic import collectives, recorded
 
-    with recorded() as messages:
+    with recorded() as messages, collectives() as calls:
         try:
-            return Run(vars(__main__)[function](*arguments), messages, "")
+            return Run(vars(__main__)[function](*arguments), messages, "", calls)
         except Exception as error:
-            return Run(None, messages, f"{type(error).__name__}: {error}")
+            return Run(None, messages, f"{type(error).__name__}: {error}", calls)
 
 
 def _answers(world, function, on_rank, arguments):
@@ -104,9 +108,17 @@ def _require_an_end(runs, function):
                 name = "send" if message.sent else "receive"
                 raise Wrong(f"Rank {rank} never waited for its {name}, so the message was lost. {RESTART}")
     if cut_off:
-        ranks = ", ".join(map(str, cut_off))
+        ranks = ", ".join(f"{rank}{_waited_for(runs[rank])}" for rank in cut_off)
         raise Wrong(f"Deadlock: the group's timeout ended the wait on these ranks: {ranks}. {RESTART}")
     sent = Counter((rank, m.peer) for rank, run in enumerate(runs) for m in run.messages if m.sent)
     received = Counter((m.peer, rank) for rank, run in enumerate(runs) for m in run.messages if not m.sent)
     for source, destination in sorted((sent - received).keys()):
         raise Wrong(f"Rank {destination} has not received all that rank {source} sent to it. {RESTART}")
+
+
+def _waited_for(run):
+    """Return what a rank that was cut off was waiting for, if that was a message to or from a rank that it named."""
+    for message in run.messages:
+        if message.waited is not None and message.ended is None and message.peer is not None:
+            return f" (in a {message.call} {'to' if message.sent else 'from'} rank {message.peer})"
+    return ""

@@ -8,13 +8,16 @@ from helpers.checks.judging import Verdict, Wrong, call_answer, judge
 
 
 def numbers_collected(world) -> Verdict:
-    """Check `collect(number)`: every rank gets the numbers of all ranks, in the order of the ranks."""
+    """Check `collect(number)`: by one all_reduce every rank gets the numbers of all ranks, in their order."""
     numbers = [float((rank + 2) ** 2) for rank in range(world.size)]
 
     def check(runs):
         for rank, run in enumerate(runs):
             if run.result != numbers:
                 raise Wrong(f"Rank {rank} returned {run.result}, and the target is {numbers}.")
+            if run.collectives != {"all_reduce": 1}:
+                called = ", ".join(f"{name} {count} times" for name, count in run.collectives.items()) or "none"
+                raise Wrong(f"The numbers are right. Rank {rank} called {called}, and the target is one all_reduce.")
         return f"Every rank returned {numbers}."
 
     return judge(world, "collect", check, _collect, numbers)

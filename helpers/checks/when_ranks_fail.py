@@ -18,6 +18,8 @@ def uneven_shares(world) -> Verdict:
         for rank, run in enumerate(runs):
             if run.result != target:
                 raise Wrong(f"Rank {rank} returned {run.result}, and the target is {target}.")
+            if not run.collectives and not run.messages:
+                raise Wrong(f"The sum is right, but rank {rank} did not get it from the others.")
         return f"Every rank returned {target}."
 
     return judge(world, "total", check, _run_total, group_of_its_own=True)
