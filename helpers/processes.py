@@ -22,16 +22,26 @@ def warm_up() -> None:
     if START_METHOD != "forkserver":
         return
     forkserver.set_forkserver_preload(["helpers.preload"])
-    # Several ranks that share the cores must not start a thread for each core: torch and BLAS read this at import.
-    threads = os.environ.get("OMP_NUM_THREADS")
-    os.environ["OMP_NUM_THREADS"] = "1"
+    changed = at_import()
+    before = {name: os.environ.get(name) for name in changed}
+    os.environ.update(changed)
     try:
         forkserver.ensure_running()
     finally:
-        if threads is None:
-            del os.environ["OMP_NUM_THREADS"]
-        else:
-            os.environ["OMP_NUM_THREADS"] = threads
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def at_import() -> dict[str, str]:
+    """Return the environment variables that torch reads when a rank imports it.
+
+    Several ranks that share the cores must not start a thread for each core. And c10d warns of every connection whose
+    host has no name, as it is on the loopback of a machine that is offline; whoever wants to see it sets the level.
+    """
+    return {"OMP_NUM_THREADS": "1", "TORCH_CPP_LOG_LEVEL": os.environ.get("TORCH_CPP_LOG_LEVEL", "ERROR")}
 
 
 def start(target, *arguments) -> multiprocessing.Process:

@@ -39,8 +39,8 @@ class Agent:
 def environment(rank: int, size: int, port: int) -> dict[str, str]:
     """Return what torchrun puts into the environment of a rank, for `size` ranks on this machine.
 
-    The last three lines are not torchrun's: ranks that share the cores use one thread each, and they listen on the
-    loopback only.
+    The last three lines are not torchrun's: what torch reads when it is imported, and that ranks listen on the loopback
+    only.
     """
     return {
         "RANK": str(rank),
@@ -50,7 +50,7 @@ def environment(rank: int, size: int, port: int) -> dict[str, str]:
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(port),
         "TORCHELASTIC_USE_AGENT_STORE": "True",
-        "OMP_NUM_THREADS": "1",
+        **processes.at_import(),
         "GLOO_SOCKET_IFNAME": LOOPBACK,
         "TP_SOCKET_IFNAME": LOOPBACK,
     }

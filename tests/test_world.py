@@ -61,6 +61,21 @@ def test_ranks_have_the_environment_and_the_folder_of_the_notebook(monkeypatch, 
     world.stop()
 
 
+def test_what_torch_warns_of_from_its_depths_stays_out_of_the_cells(world):
+    # Where no name server answers, c10d warns of every connection, and the stored outputs would no longer compare.
+    wait_in_vain = """
+import torch.distributed as dist
+from datetime import timedelta
+store = dist.TCPStore("127.0.0.1", int(os.environ["MASTER_PORT"]), is_master=False, timeout=timedelta(seconds=0.1))
+try:
+    store.get("nobody sets this")
+except dist.DistStoreError as error:
+    print("timed out", file=__import__("sys").stderr)
+"""
+    answer = world.view.execute("import os" + wait_in_vain)
+    assert answer.stderr == ["timed out\n"] * world.size
+
+
 def test_a_second_world_replaces_the_first_with_clean_ranks(world):
     run(world, "kept = 1")
     pids = world.pids

@@ -1,0 +1,85 @@
+"""The versions of gradient synchronisation of the lesson, beside DDP, on 2 ranks."""
+
+from statistics import median
+
+from benchmarks import lesson, side_by_side
+from helpers import World, network
+
+NOTEBOOK = "05_data_parallel.ipynb"
+REPEATS = 15
+VERSIONS = ["alone", "per_parameter", "one_bucket", "overlapped", "by_ddp"]
+HELPERS = ["sgd", "step", "Bucket", "buckets_by_layer", "when_full"]
+
+MODELS = """
+class Model:
+    '''A stack of square layers with each version of synchronisation, and a batch to train it on.'''
+
+    def __init__(self, layers, width, batch):
+        self.images, self.labels = torch.randn(batch, width), torch.randint(width, (batch,))
+        self.versions = {}
+        for version in versions:
+            stack = nn.Sequential(*[layer for _ in range(layers) for layer in (nn.Linear(width, width), nn.ReLU())])
+            self.versions[version.__name__] = version(stack)
+        self.bytes = sum(parameter.nbytes for parameter in stack.parameters())
+
+    def train(self, version):
+        step(*self.versions[version.__name__], self.images, self.labels)
+
+    def backward(self):
+        '''Return how long backward takes without communication.'''
+        model, _ = self.versions["alone"]
+        loss = nn.functional.cross_entropy(model(self.images), self.labels)
+        begin = time.perf_counter()
+        loss.backward()
+        return time.perf_counter() - begin
+
+train = Model.train
+large = Model(layers=6, width=1024, batch=256)
+small = Model(layers=60, width=32, batch=8)
+"""
+
+
+def rows() -> list[list]:
+    """Measure, and return the rows of the table."""
+    world = World(2)
+    try:
+        world.view.execute(lesson.setup(NOTEBOOK) + side_by_side.TIMED)
+        world.view.execute(lesson.definitions(NOTEBOOK, *HELPERS, *VERSIONS))
+        world.view.execute(f"versions = [{', '.join(VERSIONS)}]" + MODELS)
+        megabytes = world.view["large.bytes"][0] / 1e6
+        size = f"{megabytes:.0f} MB"
+        loopback, many = _steps(world, "large"), _steps(world, "small")
+        # All ranks together, as in a step.
+        world.view.execute("backward = sorted(large.backward() for _ in range(9))[4]")
+        backward = max(world.view["backward"])
+        rate = megabytes * 8e6 / backward  # 2(n - 1)/n is 1 for two ranks
+        paced = _steps(world, "large") if network.limit(world, rate) else None
+    finally:
+        world.stop()
+    table = [
+        _row(f"overlapped by hand, {size}", loopback, "overlapped", "by_ddp"),
+        _row(f"one bucket by hand, {size}", loopback, "one_bucket", "by_ddp"),
+        _row("per parameter, 120 small ones", many, "per_parameter", "by_ddp"),
+        _row("overlapped by hand, 120 small ones", many, "overlapped", "by_ddp"),
+    ]
+    if paced is None:
+        return [*table, [f"{size} on a slow link", "this system cannot pace links", "", ""]]
+    link = f"{size} at {rate / 1e9:.2g} Gbit/s"
+    return [
+        *table,
+        [f"backward alone, {size}", f"{backward * 1e3:.0f} ms", "as long as its all_reduce at that rate", ""],
+        _row(f"overlapped by hand, {link}", paced, "overlapped", "by_ddp"),
+        _row(f"overlapped by hand, {link}", paced, "overlapped", "one_bucket"),
+        _row(f"DDP, {link}", paced, "by_ddp", "one_bucket"),
+    ]
+
+
+def _steps(world, model):
+    calls = [["train", model, version] for version in VERSIONS]
+    return dict(zip(VERSIONS, side_by_side.seconds(world, calls, REPEATS), strict=True))
+
+
+def _row(what, times, version, other):
+    ratio = side_by_side.ratio(times[version], times[other])
+    compared = f"{median(times[other]) * 1e3:.1f} ms, {other}"
+    return [f"step, {what}", f"{median(times[version]) * 1e3:.1f} ms", compared, f"{ratio:.2f}"]
