@@ -5,6 +5,7 @@ import stat
 import subprocess
 import sys
 import textwrap
+import time
 from pathlib import Path
 
 import ipyparallel as ipp
@@ -72,6 +73,7 @@ except dist.DistStoreError:
     print("timed out")
 """)
     assert answer.stdout[0] == "timed out\n"
+    time.sleep(0.5)  # what is not printed by Python comes a moment later
     assert answer.stderr == [""] * world.size
 
 
