@@ -18,6 +18,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 import psutil
+import torch
 import torch.distributed as dist
 
 # The methods by which torch hands a collective to the backend; versions of torch differ in some of them.
@@ -41,6 +42,7 @@ class Message:
     `call` is "send" or "recv", `peer` the rank at the other end, `bytes` the size of the tensor. `posted`, `waited` and
     `ended` are the times, by `time.monotonic`, at which the rank handed the message over, at which it began to wait for
     it, and at which that wait ended well; None if it never did. A receive from any rank has None for `peer` until then.
+    `seen` is what the tensor that `recorded` watches held when the message was posted, None if it watches none.
     """
 
     call: str
@@ -49,6 +51,7 @@ class Message:
     posted: float
     waited: float | None = None
     ended: float | None = None
+    seen: list | None = None
 
     @property
     def sent(self) -> bool:
@@ -57,10 +60,11 @@ class Message:
 
 
 @contextmanager
-def recorded() -> Iterator[list[Message]]:
+def recorded(watch: torch.Tensor | None = None) -> Iterator[list[Message]]:
     """Record every point-to-point message of this process inside the block, in the order in which they are posted.
 
-    Blocking and non-blocking calls, batches and objects all count as the messages that they are made of.
+    Blocking and non-blocking calls, batches and objects all count as the messages that they are made of. With `watch`,
+    each message keeps what this tensor held when the message was posted.
     """
     messages = []
     # Weak, because a work object that nobody keeps must go as it would have gone.
@@ -68,10 +72,11 @@ def recorded() -> Iterator[list[Message]]:
 
     def posting(call, method):
         def post(group, tensors, *peer_and_tag):
+            seen = None if watch is None else watch.tolist()
             now = time.monotonic()
             work = method(group, tensors, *peer_and_tag)
             peer = dist.get_global_rank(group, peer_and_tag[0]) if len(peer_and_tag) == 2 else None
-            messages.append(Message(call, peer, sum(tensor.nbytes for tensor in tensors), now))
+            messages.append(Message(call, peer, sum(tensor.nbytes for tensor in tensors), now, seen=seen))
             unfinished[work] = group, messages[-1]
             return work
 

@@ -1,16 +1,29 @@
 """Checks of the exercises: each runs the learner's function on the ranks, and says what is wrong and on which rank."""
 
+from helpers.checks.collectives import grid_sums, mean_of_all, transposed
+from helpers.checks.data_parallel import average_gradients, buckets_by_size, two_buckets
 from helpers.checks.meet_the_ranks import numbers_collected, world_turned_round
 from helpers.checks.point_to_point import gather_by_hand, overlap, ring_shift, tree_broadcast
+from helpers.checks.ring_all_reduce import halving_doubling, recursive_doubling, reduce_scatter, two_way_ring
 from helpers.checks.when_ranks_fail import absent_ranks_named, uneven_shares
 
 __all__ = [
+    "average_gradients",
+    "buckets_by_size",
+    "two_buckets",
     "absent_ranks_named",
     "gather_by_hand",
+    "grid_sums",
+    "halving_doubling",
+    "mean_of_all",
     "numbers_collected",
     "overlap",
+    "recursive_doubling",
+    "reduce_scatter",
     "ring_shift",
+    "transposed",
     "tree_broadcast",
+    "two_way_ring",
     "uneven_shares",
     "world_turned_round",
 ]

@@ -1,5 +1,23 @@
 """Every figure of the course, in one style, drawn from plain data."""
 
+from helpers.plots.collectives import before_and_after, chunk_grid, stays
+from helpers.plots.data_parallel import loss_curves, step_timeline
+from helpers.plots.live import live
 from helpers.plots.point_to_point import message_cost
+from helpers.plots.ring_all_reduce import ring_step, ring_storyboard
+from helpers.plots.what_all_reduce_costs import all_reduce_times, bus_bandwidths, modelled_times
 
-__all__ = ["message_cost"]
+__all__ = [
+    "all_reduce_times",
+    "before_and_after",
+    "bus_bandwidths",
+    "chunk_grid",
+    "live",
+    "loss_curves",
+    "message_cost",
+    "modelled_times",
+    "ring_step",
+    "ring_storyboard",
+    "stays",
+    "step_timeline",
+]

@@ -1,4 +1,4 @@
-"""Figures of notebook 02."""
+"""Figures of 02_point_to_point."""
 
 from collections.abc import Sequence
 

@@ -8,6 +8,9 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 # Of the colours of Okabe and Ito, which people with any kind of colour vision tell apart.
 BLUE, RED, GREEN = "#0072B2", "#D55E00", "#009E73"
 
+# Light tints of these and of grey, one for each of 8 ranks, on which a number in black can be read.
+TINTS = ("#7FB8D8", "#F2CF7F", "#7FCEB9", "#E5BCD3", "#D9D9D9", "#EAAE7F", "#F7F1A0", "#C6E3F6")
+
 # What a series is says how it looks, and no two of them differ by colour alone.
 MEASURED = {"color": BLUE, "marker": "o", "linestyle": "", "markersize": 7, "zorder": 3}
 MODEL = {"color": RED, "linestyle": "-", "linewidth": 2}

@@ -1,0 +1,240 @@
+"""Checks of the exercises of notebook 05."""
+
+from contextlib import contextmanager
+
+from helpers.checks.judging import RESTART, Run, Verdict, Wrong, call_answer, judge
+
+_FEATURES, _CLASSES, _IMAGES, _STEPS = 8, 4, 3, 2
+
+
+def average_gradients(world) -> Verdict:
+    """Check `average_gradients(model, images)`, which turns gradients of summed losses into that of the global mean."""
+
+    def check(runs):
+        for rank, run in enumerate(runs):
+            even, uneven = run.result
+            if even:
+                raise Wrong(f"On rank {rank} {even} those of one process on all images.")
+        for rank, run in enumerate(runs):
+            even, uneven = run.result
+            if uneven:
+                raise Wrong(
+                    f"With as many images on every rank it is right. With r + 1 images on rank r, on rank {rank} "
+                    f"{uneven} those of one process on all images."
+                )
+        return "On every rank the gradients are those of one process, with equal shares and with unequal ones."
+
+    return judge(world, "average_gradients", check, _run_average_gradients)
+
+
+def buckets_by_size(world) -> Verdict:
+    """Check `buckets_by_size(parameters, limit)`: it fills buckets up to the limit, from the last parameter on."""
+
+    def check(runs):
+        for rank, run in enumerate(runs):
+            for limit, sizes, buckets in run.result:
+                _require_buckets(rank, limit, sizes, buckets)
+        return "Every rank has filled its buckets up to the limit, from the last parameter to the first."
+
+    return judge(world, "buckets_by_size", check, _run_buckets_by_size)
+
+
+def two_buckets(world) -> Verdict:
+    """Check `two_buckets(model)`: a version with two buckets, of which the first travels while backward still runs."""
+
+    def check(runs):
+        for rank, run in enumerate(runs):
+            if isinstance(run.result, str):
+                raise Wrong(f"Rank {rank} returned {run.result}, and the target is a model and a function.")
+            for number, (calls, size, right) in enumerate(run.result):
+                _require_two_buckets(rank, calls, size)
+                if not right:
+                    raise Wrong(f"After step {number}, the weights of rank {rank} are not those of one process.")
+        return "Every rank has the weights of one process, and its first bucket travelled while backward still ran."
+
+    return judge(world, "two_buckets", check, _run_two_buckets)
+
+
+def _require_buckets(rank, limit, sizes, buckets):
+    """Require the right buckets; they and `sizes` are given by the numbers of the parameters."""
+    if not isinstance(buckets, list):
+        raise Wrong(f"Rank {rank} returned {buckets}, and the target is a list of lists of parameters.")
+    for number, bucket in enumerate(buckets):
+        if not bucket:
+            raise Wrong(f"Bucket {number} of rank {rank} is empty.")
+        held = sum(sizes[parameter] for parameter in bucket)
+        if held > limit and len(bucket) > 1:
+            raise Wrong(f"Bucket {number} of rank {rank} holds {held} bytes, and the limit is {limit}.")
+    shared_out = sum(buckets, [])
+    for parameter in range(len(sizes)):
+        if shared_out.count(parameter) != 1:
+            times = f"{shared_out.count(parameter)} buckets"
+            raise Wrong(f"On rank {rank} parameter {parameter} of {len(sizes)} is in {times}, and the target is 1.")
+    if shared_out != sorted(shared_out, reverse=True):
+        raise Wrong(f"The buckets of rank {rank} hold the parameters {buckets}, and the target is from last to first.")
+    for number, (bucket, following) in enumerate(zip(buckets, buckets[1:], strict=False)):
+        held, more = sum(sizes[parameter] for parameter in bucket), sizes[following[0]]
+        if held + more <= limit:
+            raise Wrong(
+                f"Bucket {number} of rank {rank} holds {held} bytes; with the {more} of the next parameter it would "
+                f"hold {held + more}, and the limit is {limit}."
+            )
+
+
+def _require_two_buckets(rank, calls, size):
+    """Require that a step has made these calls, in their order, in the right way; `size` is that of all gradients."""
+    sent = [size for call, size in calls if call == "all_reduce"]
+    if len(sent) != 2:
+        times = {0: "did not call all_reduce", 1: "called all_reduce once"}
+        done = times.get(len(sent), f"called all_reduce {len(sent)} times")
+        raise Wrong(f"Rank {rank} {done} in a step, and the target is twice.")
+    if sum(sent) != size:
+        raise Wrong(f"The buckets of rank {rank} hold {sum(sent)} bytes, and the gradients {size}.")
+    names = [call for call, _ in calls]
+    before_the_end = names[: names.index("last gradient")]
+    if "all_reduce" not in before_the_end:
+        raise Wrong(f"Rank {rank} launched its first bucket after backward had computed the last gradient.")
+    if "wait" in names[: names.index("end of backward")]:
+        raise Wrong(f"Rank {rank} waited for a bucket before backward had ended.")
+    if names.count("wait") < 2:
+        raise Wrong(f"Rank {rank} never waited for a bucket. {RESTART}")
+
+
+def _run_average_gradients():
+    import torch.distributed as dist
+
+    rank, n = dist.get_rank(), dist.get_world_size()
+    findings = []
+    for shares in ([_IMAGES] * n, [other + 1 for other in range(n)]):
+        data = [_data(other, number) for other, number in enumerate(shares)]
+        model, whole = _model(), _model()
+        _loss(model, [data[rank]], "sum").backward()
+        run = call_answer("average_gradients", [model, data[rank][0]])
+        if run.error:
+            return run
+        _loss(whole, data, "mean").backward()
+        findings.append(_compare(model, whole))
+    return Run(findings, [], "")
+
+
+def _compare(model, whole):
+    """Return how the gradients of a model differ from those of another one, in words, or None."""
+    import torch
+
+    pairs = list(zip(model.named_parameters(), whole.parameters(), strict=True))
+    for (name, parameter), _ in pairs:
+        if parameter.grad is None:
+            return f"the gradient of {name} is None, unlike"
+    if all(torch.allclose(mine.grad, true.grad, rtol=1e-6) for (_, mine), true in pairs):
+        return None
+    factor = (pairs[-1][0][1].grad[0] / pairs[-1][1].grad[0]).item()
+    for (name, mine), true in pairs:
+        if not torch.allclose(mine.grad, factor * true.grad, rtol=1e-6):
+            return f"the gradient of {name} differs from" if abs(factor - 1) < 1e-6 else "the gradients differ from"
+    return f"the gradients are {factor:.2f} times"
+
+
+def _run_buckets_by_size():
+    import torch
+    from torch import nn
+
+    results = []
+    for type_, limit in ((torch.float32, 1200), (torch.float64, 1200), (torch.float32, 512)):
+        parameters = [nn.Parameter(torch.zeros(size, dtype=type_)) for size in (32, 4, 300, 64, 64, 128, 16, 20, 4)]
+        run = call_answer("buckets_by_size", [list(parameters), limit])
+        if run.error:
+            return run
+        number = {parameter: place for place, parameter in enumerate(parameters)}
+        try:
+            buckets = [[number[parameter] for parameter in bucket] for bucket in run.result]
+        except (TypeError, KeyError):
+            buckets = f"a {type(run.result).__name__}"
+        results.append((limit, [parameter.nbytes for parameter in parameters], buckets))
+    return Run(results, [], "")
+
+
+def _run_two_buckets():
+    import torch
+    import torch.distributed as dist
+
+    n = dist.get_world_size()
+    model, whole = _model(), _model()
+    calls = []
+    # The first hook of a parameter is called first. Which of a layer's two gradients is the last is left open.
+    model[0].weight.register_post_accumulate_grad_hook(lambda _: calls.append(("last gradient", 0)))
+    run = call_answer("two_buckets", [model])
+    if run.error:
+        return run
+    if not isinstance(run.result, tuple) or len(run.result) != 2 or not all(map(callable, run.result)):
+        return Run(f"a {type(run.result).__name__}", [], "")
+    called, update = run.result
+    optimizer = torch.optim.SGD(whole.parameters(), lr=0.1, momentum=0.9)
+    steps = []
+    try:
+        for number in range(_STEPS):
+            data = [_data(number * n + rank, _IMAGES) for rank in range(n)]
+            calls.clear()
+            with _recorded(calls):
+                called.zero_grad()
+                _loss(called, [data[dist.get_rank()]], "mean").backward()
+                calls.append(("end of backward", 0))
+                update()
+            optimizer.zero_grad()
+            _loss(whole, data, "mean").backward()
+            optimizer.step()
+            pairs = zip(model.parameters(), whole.parameters(), strict=True)
+            right = all(torch.allclose(mine, true, rtol=1e-6) for mine, true in pairs)
+            steps.append((list(calls), sum(parameter.nbytes for parameter in model.parameters()), right))
+    except Exception as error:
+        return run._replace(result=None, error=f"{type(error).__name__}: {error}")
+    return Run(steps, [], "")
+
+
+@contextmanager
+def _recorded(calls):
+    """Append every all_reduce of this process, with its bytes, and every wait to `calls`."""
+    import torch.distributed as dist
+
+    all_reduce, wait = dist.ProcessGroup.allreduce, dist.Work.wait
+
+    def recorded_all_reduce(group, tensors, *options):
+        calls.append(("all_reduce", sum(tensor.nbytes for tensor in tensors)))
+        return all_reduce(group, tensors, *options)
+
+    def recorded_wait(work, *timeout):
+        calls.append(("wait", 0))
+        return wait(work, *timeout)
+
+    dist.ProcessGroup.allreduce, dist.Work.wait = recorded_all_reduce, recorded_wait
+    try:
+        yield
+    finally:
+        dist.ProcessGroup.allreduce, dist.Work.wait = all_reduce, wait
+
+
+def _model():
+    """Return a small network, the same at every call and on every rank."""
+    import torch
+    from torch import nn
+
+    with torch.random.fork_rng():
+        torch.manual_seed(1)
+        layers = nn.Linear(_FEATURES, 6), nn.ReLU(), nn.Linear(6, 6), nn.ReLU(), nn.Linear(6, _CLASSES)
+        return nn.Sequential(*layers).double()
+
+
+def _data(seed, number):
+    """Return so many images and labels, the same at every call with this seed."""
+    import torch
+
+    generator = torch.Generator().manual_seed(seed)
+    images = torch.randn(number, _FEATURES, generator=generator, dtype=torch.float64)
+    return images, torch.randint(_CLASSES, (number,), generator=generator)
+
+
+def _loss(model, data, reduction):
+    """Return the cross-entropy of a model on all images of a list of pairs of images and labels."""
+    import torch
+
+    images, labels = (torch.cat(parts) for parts in zip(*data, strict=True))
+    return torch.nn.functional.cross_entropy(model(images), labels, reduction=reduction)

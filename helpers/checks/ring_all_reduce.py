@@ -1,0 +1,173 @@
+"""Checks of the exercises of notebooks 04 and 05."""
+
+import os
+
+from helpers.checks.judging import RESTART, Run, Verdict, Wrong, call_answer, judge
+
+_NUMBERS = 4  # in a chunk
+_CHUNK_BYTES = 4 * _NUMBERS
+
+
+def reduce_scatter(world) -> Verdict:
+    """Check `reduce_scatter(tensor)`, which returns on rank r chunk r of the sum over all ranks.
+
+    The tensor has a chunk for each rank, and each rank sends n - 1 chunks.
+    """
+
+    def check(runs):
+        for rank, run in enumerate(runs):
+            _require_numbers(rank, run.result, _sum(world.size)[rank * _NUMBERS :][:_NUMBERS])
+        steps = world.size - 1
+        _require_sent(runs, steps * _CHUNK_BYTES, steps, "a reduce-scatter")
+        return f"Rank r holds chunk r of the sum, and every rank sent {steps * _CHUNK_BYTES} bytes."
+
+    return judge(world, "reduce_scatter", check, _run_and_return, "reduce_scatter", world.size)
+
+
+def two_way_ring(world) -> Verdict:
+    """Check `two_way_ring(tensor)`, an all-reduce in place: one half travels to the right, one to the left, at once.
+
+    Each rank sends half of what a ring in one direction sends to each neighbour, in 2(n - 1) steps.
+    """
+
+    def check(runs):
+        steps = 2 * (world.size - 1)
+        for rank, run in enumerate(runs):
+            _require_numbers(rank, run.result, _sum(world.size))
+        _require_sent(runs, steps * _CHUNK_BYTES, 2 * steps, "a ring in both directions")
+        for rank, run in enumerate(runs):
+            _require_both_ways_at_once(rank, [message for message in run.messages if message.sent], world.size)
+        halves = steps * _CHUNK_BYTES // 2
+        return f"Every rank holds the sum, and sent {halves} bytes each way, both ways at once."
+
+    return judge(world, "two_way_ring", check, _run_in_place, "two_way_ring", world.size)
+
+
+def recursive_doubling(world) -> Verdict:
+    """Check `all_gather(tensor, m)`, which returns the tensors of the first m ranks, after log2 m messages from each.
+
+    m is the largest power of two that is not above the number of ranks; the other ranks do not call the function.
+    """
+    m = _largest_power_of_two(world.size)
+
+    def check(runs):
+        for rank, run in enumerate(runs[:m]):
+            _require_numbers(rank, run.result, [number for owner in range(m) for number in _chunk(owner)])
+        rounds = m.bit_length() - 1
+        _require_sent(runs[:m], (m - 1) * _CHUNK_BYTES, rounds, "recursive doubling")
+        return f"Ranks 0 to {m - 1} hold the tensors of them all, after {_count(rounds, 'message')} from each."
+
+    return judge(world, "all_gather", check, _run_with_chunk, "all_gather", m)
+
+
+def halving_doubling(world) -> Verdict:
+    """Check `halving_doubling(tensor, m)`, an all-reduce in place over the first m ranks.
+
+    Each of them sends 2 log2 m messages, and no more bytes than in a ring. m is the largest power of two that is not
+    above the number of ranks; the other ranks do not call the function.
+    """
+    m = _largest_power_of_two(world.size)
+
+    def check(runs):
+        for rank, run in enumerate(runs[:m]):
+            _require_numbers(rank, run.result, _sum(m))
+        rounds = 2 * (m.bit_length() - 1)
+        _require_sent(runs[:m], 2 * (m - 1) * _CHUNK_BYTES, rounds, "halving-doubling")
+        return f"Ranks 0 to {m - 1} hold the sum of them all, after {_count(rounds, 'message')} from each."
+
+    return judge(world, "halving_doubling", check, _run_in_place, "halving_doubling", m, m)
+
+
+def _largest_power_of_two(size):
+    return 1 << (size.bit_length() - 1)
+
+
+def _sum(size):
+    """Return the sum of the tensors that so many ranks bring."""
+    return [(place + 1.0) * size * (size + 1) / 2 for place in range(size * _NUMBERS)]
+
+
+def _chunk(rank):
+    """Return the numbers of a rank that brings a chunk."""
+    return [10.0 * (rank + 1) + place for place in range(_NUMBERS)]
+
+
+def _require_numbers(rank, numbers, target):
+    if not isinstance(numbers, list):
+        raise Wrong(f"Rank {rank} returned {numbers}, and the target is a tensor of {len(target)} numbers.")
+    if len(numbers) != len(target):
+        raise Wrong(f"Rank {rank} holds {len(numbers)} numbers, and the target is {len(target)}.")
+    for first in range(0, len(target), _NUMBERS):
+        chunk = slice(first, first + _NUMBERS)
+        if numbers[chunk] != target[chunk]:
+            place = f" in chunk {first // _NUMBERS}" if len(target) > _NUMBERS else ""
+            raise Wrong(f"Rank {rank} holds {numbers[chunk]}{place}, and the target is {target[chunk]}.")
+
+
+def _require_sent(runs, size, messages, who):
+    """Require that each rank has sent so many bytes in so many messages."""
+    for rank, run in enumerate(runs):
+        sent = [message.bytes for message in run.messages if message.sent]
+        for number, target, unit in ((sum(sent), size, "byte"), (len(sent), messages, "message")):
+            if number != target:
+                excess = f"{number - target} too many" if number > target else f"{target - number} too few"
+                raise Wrong(f"Rank {rank} sent {_count(number, unit)}, and {who} sends {target}: {excess}.")
+
+
+def _require_both_ways_at_once(rank, sent, size):
+    """Require that half of the messages goes to each neighbour, and that none waits for one the other way."""
+    right, left = (rank + 1) % size, (rank - 1) % size
+    if size == 2:  # both neighbours are one and the same rank
+        ways = sent[0::2], sent[1::2]
+    else:
+        ways = [message for message in sent if message.peer == right], [m for m in sent if m.peer == left]
+    for way, neighbour in zip(ways, (right, left), strict=True):
+        size_of_half = sum(message.bytes for message in sent) // 2
+        if sum(message.bytes for message in way) != size_of_half or len(way) != len(sent) // 2:
+            to_it = sum(message.bytes for message in way)
+            raise Wrong(f"Rank {rank} sent {to_it} bytes to rank {neighbour}, and the target is {size_of_half}.")
+    for step, (one, other) in enumerate(zip(*ways, strict=True), start=1):
+        if one.waited is None or other.waited is None:
+            raise Wrong(f"Rank {rank} never waited for a message that it sent in step {step}. {RESTART}")
+        if max(one.posted, other.posted) > min(one.waited, other.waited):
+            raise Wrong(f"Rank {rank} sent one way only when the other way was done, in step {step}.")
+
+
+def _run_and_return(function, size):
+    run = call_answer(function, [_tensor(size)])
+    return run._replace(result=_plain(run.result))
+
+
+def _run_in_place(function, size, *arguments):
+    tensor = _tensor(size)
+    if int(os.environ["RANK"]) >= size:
+        return Run(None, [], "")
+    return call_answer(function, [tensor, *arguments])._replace(result=tensor.tolist())
+
+
+def _run_with_chunk(function, size):
+    import torch
+
+    rank = int(os.environ["RANK"])
+    if rank >= size:
+        return Run(None, [], "")
+    run = call_answer(function, [torch.tensor(_chunk(rank)), size])
+    return run._replace(result=_plain(run.result))
+
+
+def _tensor(size):
+    """Return what this rank brings: a chunk for each of so many ranks."""
+    import torch
+
+    return torch.arange(1.0, size * _NUMBERS + 1) * (int(os.environ["RANK"]) + 1)
+
+
+def _plain(result):
+    """Return a tensor as the list of its numbers, and something else by its name."""
+    if hasattr(result, "tolist"):
+        return result.flatten().tolist()
+    return "None" if result is None else f"a {type(result).__name__}"
+
+
+def _count(number, thing):
+    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"

@@ -1,0 +1,84 @@
+"""Figures of notebook 04: the ring, step by step, as the ranks have recorded it."""
+
+from collections.abc import Sequence
+
+from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.patches import Rectangle
+
+from helpers.plots.collectives import chunk_grid
+from helpers.plots.style import RED
+
+# frames[rank][step][chunk]: what a rank holds in a chunk after so many steps. The digits of a number say what is in it:
+# rank 0 has put in the last digit, rank 1 the last but one, and so on.
+Frames = Sequence[Sequence[Sequence[float]]]
+
+_COLUMNS = 4
+
+
+def ring_storyboard(frames: Frames) -> None:
+    """Draw every step of a ring all-reduce, rank by chunk; what a step has brought to a rank has a thick frame.
+
+    `frames[rank][step][chunk]` is what a rank holds in a chunk after so many steps. The digits of the number say what
+    is in it: rank 0 has put in the last digit, rank 1 the last but one, and so on.
+    """
+    size, steps = len(frames), len(frames[0])
+    columns = min(_COLUMNS, steps)
+    rows = -(-steps // columns)
+    _, all_axes = plt.subplots(
+        rows,
+        columns,
+        figsize=(columns * (0.52 * size + 0.3) + 0.6, rows * (0.34 * size + 0.75)),
+        dpi=100,
+        layout="constrained",
+        facecolor="white",
+        squeeze=False,
+    )
+    for number, axes in enumerate(all_axes.flat):
+        axes.set_visible(number < steps)
+        if number < steps:
+            _draw(axes, frames, number)
+            if number % columns:
+                axes.set_yticklabels([])
+
+
+def ring_step(frames: Frames, step: int) -> None:
+    """Draw what every rank holds after so many steps of a ring all-reduce, as one panel of `ring_storyboard`."""
+    size = len(frames)
+    _, axes = plt.subplots(
+        figsize=(0.7 * size + 1.2, 0.46 * size + 1.0), dpi=110, layout="constrained", facecolor="white"
+    )
+    _draw(axes, frames, step)
+
+
+def _draw(axes: Axes, frames, step):
+    values = [[int(number) for number in rank[step]] for rank in frames]
+    chunk_grid(axes, values, [[_ranks_in(number) for number in rank] for rank in values])
+    axes.set_title(_name(step, len(frames)), fontsize=9, fontweight="bold", pad=6)
+    for rank, row in enumerate(values):
+        for chunk, number in enumerate(row):
+            if step and number != frames[rank][step - 1][chunk]:
+                inset = 0.05, 0.08
+                axes.add_patch(
+                    Rectangle(
+                        (chunk + inset[0], rank + inset[1]),
+                        1 - 2 * inset[0],
+                        1 - 2 * inset[1],
+                        facecolor="none",
+                        edgecolor=RED,
+                        linewidth=2.2,
+                        zorder=4,
+                    )
+                )
+
+
+def _name(step, size):
+    if step == 0:
+        return "before"
+    return f"reduce-scatter, step {step}" if step < size else f"all-gather, step {step - size + 1}"
+
+
+def _ranks_in(number):
+    """Return the ranks that have put a digit into a number, from its first digit to its last."""
+    digits = str(number)
+    return [len(digits) - 1 - place for place, digit in enumerate(digits) if digit != "0"]
