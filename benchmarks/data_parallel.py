@@ -5,7 +5,7 @@ from statistics import median
 from benchmarks import lesson, side_by_side
 from helpers import World, network
 
-NOTEBOOK = "05_data_parallel.ipynb"
+NOTEBOOK = "06_data_parallel.ipynb"
 REPEATS = 15
 VERSIONS = ["alone", "per_parameter", "one_bucket", "overlapped", "by_ddp"]
 HELPERS = ["sgd", "step", "Bucket", "buckets_by_layer", "when_full"]

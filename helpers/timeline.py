@@ -5,7 +5,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from torch.profiler import ProfilerActivity, profile, record_function
+# What torch.profiler.profile is made of; that one imports all of torch._inductor when it starts: seconds, and memory.
+from torch.autograd.profiler import profile, record_function
 
 _BACKWARD = "autograd::engine::evaluate_function"  # begins the name of each step of autograd's engine
 _GAP = 1e-3  # seconds: steps of the engine that are closer together are one interval
@@ -30,11 +31,11 @@ def recorded(*names: str) -> Iterator[list[Interval]]:
     ends before `loss.backward()` returns, if that waits for communication at its end, as under DistributedDataParallel.
     """
     intervals = []
-    with profile(activities=[ProfilerActivity.CPU]) as profiler:
+    with profile() as profiler:
         with record_function(_ORIGIN):
             origin = time.monotonic()
         yield intervals
-    events = sorted(profiler.events(), key=lambda event: event.time_range.start)
+    events = sorted(profiler.function_events, key=lambda event: event.time_range.start)
     start = next(event.time_range.start for event in events if event.name == _ORIGIN)
     for event in events:
         begin, end = (origin + (at - start) / 1e6 for at in (event.time_range.start, event.time_range.end))

@@ -25,6 +25,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 LESSON = ROOT / "notebooks/02_point_to_point.ipynb"
+RING = ROOT / "notebooks/04_ring_all_reduce.ipynb"
 
 BROWSERS = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"]
 NO_BROWSER = "no Chromium in PATH; install one and run the tests again, on Debian and Ubuntu with: apt install chromium"
@@ -243,9 +244,7 @@ def test_run_all_twice(browser, lab, tmp_path):
     lesson = nbformat.read(LESSON, as_version=4)
     plots = sum("image/png" in output.get("data", {}) for cell in lesson.cells for output in cell.get("outputs", []))
     assert plots > 0, "the lesson is stored without its outputs"
-    for cell in lesson.cells:
-        if cell.cell_type == "code":  # what is on the page is of this run, not a stored output
-            cell.outputs, cell.execution_count = [], None
+    clear_outputs(lesson)
 
     with opened(lab, browser, lesson, LESSON.name, tmp_path) as notebook:
         percentages = notebook.run_all(seconds=100)
@@ -254,6 +253,13 @@ def test_run_all_twice(browser, lab, tmp_path):
         assert_plots_are_seen(notebook, plots)
         notebook.run_all(seconds=100)  # in the same kernel
         assert_plots_are_seen(notebook, plots)
+
+
+def clear_outputs(lesson):
+    """Clear the stored outputs, so that what is on the page is of this run."""
+    for cell in lesson.cells:
+        if cell.cell_type == "code":
+            cell.outputs, cell.execution_count = [], None
 
 
 def assert_plots_are_seen(notebook, number):
@@ -269,6 +275,31 @@ def number_of_colours(data_url):
     pixels = matplotlib.image.imread(io.BytesIO(base64.b64decode(data_url.partition(",")[2])))[..., :3]
     coloured = pixels[numpy.ptp(pixels, axis=-1) > 0.1]
     return len(numpy.unique(coloured, axis=0))
+
+
+# ---------------------------------------------------------------- a slider
+
+
+def test_a_slider_steps_through_the_ring(browser, lab, tmp_path):
+    lesson = nbformat.read(RING, as_version=4)
+    (slider_cell,) = [number for number, cell in enumerate(lesson.cells) if "plots.live(" in cell.source]
+    lesson.cells = lesson.cells[: slider_cell + 1]
+    clear_outputs(lesson)
+    with opened(lab, browser, lesson, RING.name, tmp_path) as notebook:
+        notebook.run_all(seconds=60)
+        last = notebook.cells.last
+        figure, slider = last.locator('[data-mime-type="image/png"] img'), last.locator(".noUi-handle")
+        figure.scroll_into_view_if_needed()
+        seen = [figure.get_attribute("src")]
+        for _ in range(2):
+            slider.press("ArrowRight")
+            wait_for(
+                lambda: figure.get_attribute("src") not in seen, seconds=10, otherwise="the figure has not followed"
+            )
+            seen.append(figure.get_attribute("src"))
+        slider.press("ArrowLeft")
+        wait_for(lambda: figure.get_attribute("src") == seen[1], seconds=10, otherwise="the figure has not gone back")
+        assert figure.count() == 1
 
 
 # ---------------------------------------------------------------- a stuck cell

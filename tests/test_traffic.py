@@ -147,6 +147,20 @@ def test_times_of_posting_and_waiting(world):
     assert world.view.pull("in_order", targets=[0, 1]) == [True, True]
 
 
+def test_messages_keep_what_a_watched_tensor_held_when_they_were_posted(world):
+    block = """
+        for number in (1.0, 2.0):
+            tensor.fill_(number)
+            pass_on(torch.zeros(1))
+    """
+    block = f"if rank < 2:\n{textwrap.indent(textwrap.dedent(block), '    ')}"
+    world.view.execute(f"with recorded(watch=tensor) as messages:\n{textwrap.indent(block, '    ')}")
+    world.view.execute("seen = [message.seen for message in messages]")
+    assert world.view["seen"][:2] == [[[1.0] * 6, [2.0] * 6]] * 2
+    assert counts(world, "pass_on(tensor)\nunwatched = messages[0].seen is None")[0] == [("send", 1, 24)]
+    assert world.view.pull("unwatched", targets=[0, 1]) == [True, True]
+
+
 def test_an_error_in_the_block_restores_too(world):
     world.view.execute(
         "try:\n    with recorded() as messages:\n        raise ValueError\nexcept ValueError:\n    assert restored()"

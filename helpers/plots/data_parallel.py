@@ -1,4 +1,4 @@
-"""Figures of notebook 05, and the timeline of a step, which notebook 06 draws, too."""
+"""Figures of 06_data_parallel, among them the timeline of a step, which later notebooks draw, too."""
 
 from collections.abc import Mapping, Sequence
 
@@ -15,17 +15,17 @@ _COMMUNICATION = "communication"
 _LOOKS = {
     "forward": {"facecolor": "#B5D6EC"},
     "backward": {"facecolor": BLUE},
-    "optimizer": {"facecolor": GREEN, "hatch": "..."},
+    "optimizer": {"facecolor": GREEN, "hatch": "---"},
     "other": {"facecolor": "#767676", "hatch": "///"},
     _COMMUNICATION: {"facecolor": RED},
 }
 
 
 def loss_curves(one_process: Sequence[float], mean: Sequence[float], by_rank: Sequence[Sequence[float]]) -> None:
-    """Draw the loss at every step: of one process, the mean of all ranks, and of each rank on its own shard."""
-    axes = new_axes("The mean loss of the ranks is that of one process", height=3.6)
+    """Draw the loss at every step: of one process, the mean of all ranks, and of each rank on its own share."""
+    axes = new_axes("The mean loss of the ranks is that of one process", height=3.2)
     for rank, losses in enumerate(by_rank):
-        axes.plot(losses, color="#BBBBBB", linewidth=1, label="" if rank else "each rank on its shard")
+        axes.plot(losses, color="#BBBBBB", linewidth=1, label="" if rank else "each rank on its share")
     axes.plot(one_process, label="one process, the global batch", **MODEL)
     axes.plot(mean, label="mean of the ranks", markevery=max(1, len(mean) // 30), **MEASURED)
     axes.set_xlabel("step (number of global batches)")
@@ -57,7 +57,7 @@ def step_timeline(title: str, steps: Mapping[str, Sequence[Sequence[Interval]]])
             names.append(f"rank {rank}")
             top += 2 * _LANE + _GAP
         if heading != list(steps)[-1]:
-            axes.axhline(top, **{**GUIDE, "linewidth": 1})
+            axes.axhline(top, color=GUIDE["color"], linewidth=0.8)
     axes.set_ylim(top, 0)
     axes.set_xlim(left=0)
     axes.set_yticks(places, names, fontsize="small")
