@@ -227,15 +227,16 @@ def test_a_second_call_installs_nothing(tree):
         os.utime(tree / name, (before.st_atime, before.st_mtime))
 
 
-@pytest.mark.parametrize("broken", ["nothing", "ruff", "tests", "notebooks"])
-def test_make_test_runs_all_three_and_each_counts(tree, broken):
+@pytest.mark.parametrize("broken", ["nothing", "ruff", "tests", "tests alone", "notebooks"])
+def test_make_test_runs_all_four_and_each_counts(tree, broken):
     (tree / ".venv/bin").mkdir(parents=True)
     script(
         tree / ".venv/bin/python",
         f"""#!/bin/sh
 case "$*" in
   "-m ruff check") part=ruff;;
-  "-m pytest") part=tests;;
+  "-m pytest "*" -m not alone") part=tests;;
+  "-m pytest -m alone") part="tests alone";;
   "-m pytest --nbval --nbval-current-env "*" notebooks") part=notebooks;;
 esac
 echo "ran $part"
@@ -244,7 +245,7 @@ echo "ran $part"
     )
     (tree / STAMP).touch()
     result = make(tree, "test")
-    assert result.stdout.splitlines() == ["ran ruff", "ran tests", "ran notebooks"]
+    assert result.stdout.splitlines() == ["ran ruff", "ran tests", "ran tests alone", "ran notebooks"]
     assert (result.returncode == 0) == (broken == "nothing")
 
 

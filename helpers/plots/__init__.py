@@ -1,8 +1,10 @@
 """Every figure of the course, in one style, drawn from plain data."""
 
 from helpers.plots.collectives import before_and_after, chunk_grid, stays
+from helpers.plots.controls import live
 from helpers.plots.data_parallel import loss_curves, step_timeline
-from helpers.plots.live import live
+from helpers.plots.ddp_in_practice import extrapolation, throughput
+from helpers.plots.inside_ddp import buckets
 from helpers.plots.point_to_point import message_cost
 from helpers.plots.ring_all_reduce import ring_step, ring_storyboard
 from helpers.plots.what_all_reduce_costs import all_reduce_times, bus_bandwidths, modelled_times
@@ -10,8 +12,10 @@ from helpers.plots.what_all_reduce_costs import all_reduce_times, bus_bandwidths
 __all__ = [
     "all_reduce_times",
     "before_and_after",
+    "buckets",
     "bus_bandwidths",
     "chunk_grid",
+    "extrapolation",
     "live",
     "loss_curves",
     "message_cost",
@@ -20,4 +24,5 @@ __all__ = [
     "ring_storyboard",
     "stays",
     "step_timeline",
+    "throughput",
 ]

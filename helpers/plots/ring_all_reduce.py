@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
 from helpers.plots.collectives import chunk_grid
-from helpers.plots.style import RED
+from helpers.plots.style import RED, SmallFigure
 
 # frames[rank][step][chunk]: what a rank holds in a chunk after so many steps. The digits of a number say what is in it:
 # rank 0 has put in the last digit, rank 1 the last but one, and so on.
@@ -29,7 +29,8 @@ def ring_storyboard(frames: Frames) -> None:
         rows,
         columns,
         figsize=(columns * (0.52 * size + 0.3) + 0.6, rows * (0.34 * size + 0.75)),
-        dpi=100,
+        dpi=110,
+        FigureClass=SmallFigure,
         layout="constrained",
         facecolor="white",
         squeeze=False,
@@ -45,9 +46,8 @@ def ring_storyboard(frames: Frames) -> None:
 def ring_step(frames: Frames, step: int) -> None:
     """Draw what every rank holds after so many steps of a ring all-reduce, as one panel of `ring_storyboard`."""
     size = len(frames)
-    _, axes = plt.subplots(
-        figsize=(0.7 * size + 1.2, 0.46 * size + 1.0), dpi=110, layout="constrained", facecolor="white"
-    )
+    shape = 0.7 * size + 1.2, 0.46 * size + 1.0
+    _, axes = plt.subplots(figsize=shape, dpi=110, FigureClass=SmallFigure, layout="constrained", facecolor="white")
     _draw(axes, frames, step)
 
 

@@ -1,8 +1,13 @@
 """The one style of the figures: colours and looks, axes, and how sizes and durations are written."""
 
+import io
+
+import PIL.Image
+from IPython import get_ipython
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
+from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 # Of the colours of Okabe and Ito, which people with any kind of colour vision tell apart.
@@ -18,10 +23,31 @@ LIMIT = {"color": GREEN, "marker": "s", "linestyle": "--", "linewidth": 2, "mark
 GUIDE = {"color": "#767676", "linestyle": ":", "linewidth": 1.5}
 
 
+class SmallFigure(Figure):
+    """A figure that a notebook stores with 128 colours, in a third of the bytes, and looking the same."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        if shell := get_ipython():
+            shell.display_formatter.formatters["image/png"].for_type(SmallFigure, png)
+
+    def __repr__(self):
+        return super().__repr__().replace("SmallFigure", "Figure")
+
+
+def png(figure: Figure) -> bytes:
+    """Return the PNG of a figure with 128 colours."""
+    with io.BytesIO() as drawn, io.BytesIO() as small:
+        figure.savefig(drawn, format="png", bbox_inches="tight")
+        PIL.Image.open(drawn).convert("RGB").quantize(128).save(small, format="png", optimize=True)
+        return small.getvalue()
+
+
 def new_axes(title: str, width: float = 7.2, height: float = 4.4) -> Axes:
     """Return the axes of a new figure, of this size in inches, which a notebook shows when the cell ends."""
     # White also where JupyterLab is dark.
-    _, axes = plt.subplots(figsize=(width, height), dpi=110, layout="constrained", facecolor="white")
+    look = {"dpi": 110, "layout": "constrained", "facecolor": "white"}
+    _, axes = plt.subplots(figsize=(width, height), FigureClass=SmallFigure, **look)
     axes.set_title(title, loc="left", pad=12, fontsize="medium", fontweight="bold")
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(color="#E0E0E0")

@@ -1,4 +1,4 @@
-"""Figures of notebook 05: what each way to all-reduce takes, measured and by the model."""
+"""Figures of 05_what_all_reduce_costs: what each way to all-reduce takes, measured and by the model."""
 
 from collections.abc import Mapping, Sequence
 
@@ -12,6 +12,7 @@ from helpers.plots.style import (
     LIMIT,
     MEASURED,
     MODEL,
+    SmallFigure,
     data_size,
     duration,
     label_durations,
@@ -19,8 +20,6 @@ from helpers.plots.style import (
     new_axes,
     note,
 )
-
-_DPI = 85  # a notebook with many figures must stay small
 
 # Seven series in one figure differ by their markers and lines, too.
 _LOOKS = (
@@ -48,7 +47,8 @@ def all_reduce_times(
         rows,
         columns,
         figsize=(10, 2.6 * rows + 0.5),
-        dpi=_DPI,
+        dpi=110,
+        FigureClass=SmallFigure,
         layout="constrained",
         facecolor="white",
         squeeze=False,
@@ -81,7 +81,6 @@ def all_reduce_times(
 def bus_bandwidths(sizes: Sequence[float], bandwidths: Mapping[str, Sequence[float]], limit: float) -> None:
     """Draw the bus bandwidth of each algorithm against the size of the tensor, and the limit, all in bytes a second."""
     axes = new_axes("The bus bandwidth says how much of the limit an all-reduce has reached", width=8.2)
-    axes.figure.set_dpi(_DPI)
     for look, (name, bandwidth) in zip(_LOOKS, bandwidths.items(), strict=False):
         axes.semilogx(sizes, np.array(bandwidth) / 1e9, label=name, **look)
     look = {**LIMIT, "marker": "", "linestyle": "-"}
@@ -108,7 +107,6 @@ def modelled_times(
     """
     setting = f"{n} ranks, α = {duration(alpha)}, β = {8 * beta / 1e9:.3g} Gbit/s"
     axes = new_axes(f"Model, not measurement: {setting}", width=8.2)
-    axes.figure.set_dpi(_DPI)
     axes.axvline(size, **GUIDE)
     for look, (name, time) in zip(_LOOKS, times.items(), strict=False):
         here = np.exp(np.interp(np.log(size), np.log(sizes), np.log(time)))

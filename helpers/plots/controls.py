@@ -1,12 +1,12 @@
 """Figures that are drawn again whenever the reader moves a control."""
 
-import io
 from collections.abc import Callable
 
-import PIL.Image
 from IPython.display import Image, display
 from ipywidgets import ValueWidget, VBox
 from matplotlib import pyplot as plt
+
+from helpers.plots.style import png
 
 
 def live(draw: Callable[..., None], **controls: ValueWidget) -> None:
@@ -18,11 +18,9 @@ def live(draw: Callable[..., None], **controls: ValueWidget) -> None:
 
     def picture():
         draw(**{name: control.value for name, control in controls.items()})
-        with io.BytesIO() as drawn, io.BytesIO() as small:
-            plt.savefig(drawn, format="png")
-            plt.close()
-            PIL.Image.open(drawn).convert("RGB").quantize(128).save(small, format="png", optimize=True)
-            return Image(small.getvalue())
+        drawn = png(plt.gcf())
+        plt.close()
+        return Image(drawn)
 
     display(VBox(list(controls.values())))
     # No Output widget: this is replaced in place, without a flicker, and is an ordinary output of the cell.

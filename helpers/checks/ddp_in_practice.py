@@ -1,0 +1,210 @@
+"""Checks of the exercises of 08_ddp_in_practice."""
+
+from contextlib import contextmanager
+from datetime import timedelta
+
+from helpers.checks.judging import CUT_OFF, Run, Verdict, Wrong, call_answer, judge
+
+_FEATURES, _CLASSES = 4, 2
+
+
+def gated(world) -> Verdict:
+    """Check `Gated`, a model with a branch for bright batches: same outputs, and DDP trains it without any option."""
+
+    def check(runs):
+        for rank, run in enumerate(runs):
+            alone, together = run.result
+            if alone:
+                raise Wrong(f"On rank {rank} {alone}")
+        for rank, run in enumerate(runs):
+            error = run.result[1]
+            if error and not CUT_OFF.search(error):
+                raise Wrong(f"Under DDP, with a dark batch on rank 0 and bright ones elsewhere, rank {rank}: {error}")
+        for rank, run in enumerate(runs):
+            if run.result[1]:
+                raise Wrong(f"Under DDP, rank {rank} waited in vain for a gradient of another rank.")
+        return "The outputs are the same, and every parameter takes part on every rank."
+
+    return judge(world, "Gated", check, _run_gated, group_of_its_own=True)
+
+
+def accuracy(world) -> Verdict:
+    """Check `accuracy(model, data)`: on every rank the exact share of right answers, each image evaluated once."""
+
+    def check(runs):
+        for images, share in ((4 * world.size, "an even"), (4 * world.size + 1, "an uneven")):
+            most = -(-images // world.size)
+            for rank, run in enumerate(runs):
+                result, seen, target = run.result[images]
+                if not isinstance(result, int | float):
+                    raise Wrong(f"Rank {rank} returned a {type(result).__name__}, and the target is a number.")
+                if seen > most:
+                    raise Wrong(
+                        f"With {share} number of images, {images}, rank {rank} evaluated {seen} of them, "
+                        f"and its share is {most}."
+                    )
+                if abs(result - target) > 1e-9:
+                    raise Wrong(
+                        f"With {share} number of images, {images}, rank {rank} returned {result:.4f}, "
+                        f"and the target is {target:.4f}."
+                    )
+        return "Every rank returned the exact share, and evaluated no more than its own images."
+
+    return judge(world, "accuracy", check, _run_accuracy)
+
+
+def out_of_step(world) -> Verdict:
+    """Check `out_of_step(model)`: on every rank the list of the ranks whose weights are not those of rank 0."""
+    n = world.size
+    cases = {
+        "no rank has changed": [],
+        "one bit has changed on the last rank": [n - 1],
+        "two weights have swapped places on rank 1": [1],
+        "a bit has changed on rank 0": list(range(1, n)),
+    }
+
+    def check(runs):
+        for number, (case, target) in enumerate(cases.items()):
+            for rank, run in enumerate(runs):
+                result, sent = run.result[number]
+                if result != target:
+                    raise Wrong(f"When {case}, rank {rank} returned {result}, and the target is {target}.")
+                if sent:
+                    raise Wrong(f"Rank {rank} handed a tensor of {sent} bytes to a collective: that is its weights.")
+        return "Every rank names the ranks that have drifted, and no weights were sent."
+
+    return judge(world, "out_of_step", check, _run_out_of_step)
+
+
+def _run_gated():
+    import torch
+    import torch.distributed as dist
+    from torch import nn
+    from torch.nn.parallel import DistributedDataParallel
+
+    rank = dist.get_rank()
+    brief = dist.new_group(timeout=timedelta(seconds=3))
+    dark, bright = torch.full((3, _FEATURES), 0.1), torch.full((3, _FEATURES), 0.9)
+    run = call_answer("Gated", [])
+    if run.error:
+        return run
+    model, original = run.result, _original(nn)
+    try:
+        original.load_state_dict(model.state_dict())
+    except RuntimeError:
+        return Run(("the layers are not those of the exercise.", ""), [], "")
+    try:
+        for name, images in (("dark", dark), ("bright", bright)):
+            if not torch.allclose(model(images), original(images), atol=1e-6):
+                return Run((f"the output for {name} images is not that of the exercise.", ""), [], "")
+    except Exception as error:
+        return run._replace(result=None, error=f"{type(error).__name__}: {error}")
+    try:
+        wrapped = DistributedDataParallel(model, process_group=brief)
+        for _ in range(2):
+            wrapped(bright if rank else dark).sum().backward()
+    except RuntimeError as error:
+        text = str(error)
+        if "finished reduction" in text:
+            text = "some parameters had no part in the loss."
+        return Run(("", text), [], "")
+    return Run(("", ""), [], "")
+
+
+def _original(nn):
+    """Return the model of the exercise as it computes on one device."""
+
+    class Original(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body, self.bright, self.head = nn.Linear(_FEATURES, 8), nn.Linear(8, 8), nn.Linear(8, _CLASSES)
+
+        def forward(self, images):
+            hidden = self.body(images).relu()
+            if images.mean() > 0.5:
+                hidden = hidden + self.bright(hidden)
+            return self.head(hidden)
+
+    return Original()
+
+
+def _run_accuracy():
+    import torch
+    import torch.distributed as dist
+    from torch import nn
+    from torch.utils.data import TensorDataset
+
+    class Counting(nn.Module):
+        """Answers what the only feature of an image says, and counts the images."""
+
+        seen = 0
+
+        def forward(self, images):
+            self.seen += len(images)
+            return nn.functional.one_hot(images[:, 0].long(), _CLASSES).double()
+
+    n, results = dist.get_world_size(), {}
+    for images in (4 * n, 4 * n + 1):
+        # The first half is right, so that an image that counts twice shows.
+        right = torch.arange(images) < images // 2
+        data = TensorDataset(right.double()[:, None], torch.ones(images, dtype=torch.long))
+        model = Counting()
+        run = call_answer("accuracy", [model, data])
+        if run.error:
+            return run
+        result = run.result.item() if isinstance(run.result, torch.Tensor) and run.result.numel() == 1 else run.result
+        results[images] = result, model.seen, (images // 2) / images
+    return Run(results, [], "")
+
+
+def _run_out_of_step():
+    import torch
+    import torch.distributed as dist
+    from torch import nn
+
+    rank, n, results = dist.get_rank(), dist.get_world_size(), []
+    for changed, swap in ((None, False), (n - 1, False), (1, True), (0, False)):
+        with torch.random.fork_rng():
+            torch.manual_seed(1)
+            model = nn.Sequential(nn.Linear(_FEATURES, 64), nn.ReLU(), nn.Linear(64, _CLASSES))
+        weights = model[0].weight.data
+        if rank == changed and swap:
+            weights[0, 0], weights[1, 1] = weights[1, 1].item(), weights[0, 0].item()
+        elif rank == changed:
+            weights[0, 0].nextafter_(torch.tensor(2.0))
+        with _handed_over() as sizes:
+            run = call_answer("out_of_step", [model])
+        if run.error:
+            return run
+        size = sum(parameter.nbytes for parameter in model.parameters())
+        result = run.result.tolist() if isinstance(run.result, torch.Tensor) else run.result
+        result = list(result) if isinstance(result, list | tuple | set) else result
+        results.append((result, max(sizes, default=0) if max(sizes, default=0) >= size / 4 else 0))
+    return Run(results, [], "")
+
+
+@contextmanager
+def _handed_over():
+    """List the bytes of every tensor that this process hands to a collective."""
+    import torch
+    import torch.distributed as dist
+    from torch.utils._pytree import tree_leaves
+
+    sizes = []
+
+    def listing(method):
+        def call(group, *arguments, **options):
+            sizes.extend(leaf.nbytes for leaf in tree_leaves(arguments) if isinstance(leaf, torch.Tensor))
+            return method(group, *arguments, **options)
+
+        return call
+
+    names = ("allreduce", "broadcast", "reduce", "gather", "allgather", "_allgather_base", "all_gather_single")
+    originals = {name: vars(dist.ProcessGroup)[name] for name in names if name in vars(dist.ProcessGroup)}
+    try:
+        for name, method in originals.items():
+            setattr(dist.ProcessGroup, name, listing(method))
+        yield sizes
+    finally:
+        for name, method in originals.items():
+            setattr(dist.ProcessGroup, name, method)

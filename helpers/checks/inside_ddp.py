@@ -1,0 +1,109 @@
+"""Checks of the exercises of notebook 07."""
+
+from helpers.checks.judging import Run, Verdict, Wrong, call_answer, judge
+from helpers.checks.small_model import compare_gradients, loss, new_data, new_model
+
+_SAMPLES = 3
+
+
+def accumulate_all(world) -> Verdict:
+    """Check `accumulate_all(model, parts)`: gradients of the mean over all parts of all ranks, sent once.
+
+    It is called with three parts, and then with one.
+    """
+
+    def check(runs):
+        for rank, run in enumerate(runs):
+            for parts, sent, size, difference in run.result:
+                times = f"With {parts} batch" + ("es" if parts > 1 else "")
+                if sent != size:
+                    raise Wrong(f"{times}, rank {rank} sent {sent} bytes of gradients, and the target is {size}.")
+                if difference:
+                    raise Wrong(f"{times}, on rank {rank} {difference} those of one process on all batches.")
+        size = runs[0].result[0][2]
+        return f"With 3 batches and with 1, every rank sent {size} bytes and has the gradients of one process."
+
+    return judge(world, "accumulate_all", check, _run_accumulate_all)
+
+
+def weigh(world) -> Verdict:
+    """Check `weigh(samples, bucket)`, a communication hook that averages over samples rather than over ranks."""
+
+    def check(runs):
+        for rank, run in enumerate(runs):
+            calls, difference = run.result
+            for called in calls:
+                if not isinstance(called, dict):
+                    raise Wrong(f"Rank {rank} returned {called}, and the target is a future.")
+                if called != {"all_reduce": 1}:
+                    found = ", ".join(f"{count} {name}" for name, count in sorted(called.items())) or "no collective"
+                    raise Wrong(f"Rank {rank} called {found} for a bucket, and the target is 1 all_reduce.")
+            if difference:
+                raise Wrong(f"With r + 1 samples on rank r, on rank {rank} {difference} those of one process.")
+        return "Every sample has the same weight, whichever rank has it, after one all-reduce for each bucket."
+
+    return judge(world, "weigh", check, _run_weigh)
+
+
+def _run_accumulate_all():
+    import torch.distributed as dist
+    from torch.nn.parallel import DistributedDataParallel as DDP
+
+    rank, n = dist.get_rank(), dist.get_world_size()
+    findings = []
+    for parts in (3, 1):
+        model, sent = DDP(new_model()), []
+        model.register_comm_hook(sent, _counted_average)
+        data = [[new_data(parts * other + part, _SAMPLES) for part in range(parts)] for other in range(n)]
+        run = call_answer("accumulate_all", [model, data[rank]])
+        if run.error:
+            return run
+        whole = new_model()
+        loss(whole, sum(data, [])).backward()
+        size = sum(parameter.nbytes for parameter in whole.parameters())
+        findings.append((parts, sum(sent), size, compare_gradients(model.module, whole)))
+    return Run(findings, [], "")
+
+
+def _counted_average(sent, bucket):
+    import torch.distributed as dist
+
+    sent.append(bucket.buffer().nbytes)
+    work = dist.all_reduce(bucket.buffer().div_(dist.get_world_size()), async_op=True)
+    return work.get_future().then(lambda done: done.value()[0])
+
+
+def _run_weigh():
+    import torch
+    import torch.distributed as dist
+    from torch._C import Future  # of which torch.futures.Future is one kind, and what a work has another
+    from torch.nn.parallel import DistributedDataParallel as DDP
+
+    rank, n = dist.get_rank(), dist.get_world_size()
+    data = [new_data(other, other + 1) for other in range(n)]
+    runs = []
+
+    def hook(samples, bucket):
+        runs.append(call_answer("weigh", [samples, bucket]))
+        if isinstance(runs[-1].result, Future):
+            return runs[-1].result
+        nothing = torch.futures.Future()
+        nothing.set_result(bucket.buffer())
+        return nothing
+
+    model = DDP(new_model(), bucket_cap_mb=0.0001)
+    model.register_comm_hook(rank + 1, hook)
+    for _ in range(2):  # several buckets from the second step on
+        model.zero_grad()
+        try:
+            loss(model, [data[rank]]).backward()
+        except Exception as error:
+            return Run(None, [], f"{type(error).__name__}: {error}")
+        if failed := [run for run in runs if run.error]:
+            return failed[0]
+    whole = new_model()
+    loss(whole, data).backward()
+    calls = [
+        dict(run.collectives) if isinstance(run.result, Future) else f"a {type(run.result).__name__}" for run in runs
+    ]
+    return Run((calls, compare_gradients(model.module, whole)), [], "")

@@ -1,0 +1,56 @@
+"""What checks of training share: a small network, data for it, and the gradients of one process to compare with."""
+
+FEATURES, CLASSES = 8, 4
+
+
+def new_model():
+    """Return a small network, the same at every call and on every rank."""
+    import torch
+    from torch import nn
+
+    with torch.random.fork_rng():
+        torch.manual_seed(1)
+        return nn.Sequential(nn.Linear(FEATURES, 6), nn.Tanh(), nn.Linear(6, 6), nn.Tanh(), nn.Linear(6, CLASSES))
+
+
+def new_data(seed, samples):
+    """Return so many inputs and labels, the same at every call with this seed."""
+    import torch
+
+    generator = torch.Generator().manual_seed(seed)
+    inputs = torch.randn(samples, FEATURES, generator=generator)
+    return inputs, torch.randint(CLASSES, (samples,), generator=generator)
+
+
+def loss(model, data):
+    """Return the mean cross-entropy of a model over all samples of a list of pairs of inputs and labels."""
+    import torch
+
+    inputs, labels = (torch.cat(parts) for parts in zip(*data, strict=True))
+    return torch.nn.functional.cross_entropy(model(inputs), labels)
+
+
+def compare_gradients(model, whole, tolerance=1e-4):
+    """Return how the gradients of a model differ from those of another one, in words, or None.
+
+    The tolerance is relative to the largest gradient of a parameter.
+    """
+    pairs = [(name, mine, true.grad) for (name, mine), true in _pairs(model, whole)]
+    for name, mine, _ in pairs:
+        if mine.grad is None:
+            return f"the gradient of {name} is None, unlike"
+    if all(_close(mine.grad, true, tolerance) for _, mine, true in pairs):
+        return None
+    factor = (pairs[-1][1].grad.double().norm() / pairs[-1][2].double().norm()).item()
+    for name, mine, true in pairs:
+        if not _close(mine.grad, factor * true, tolerance):
+            return f"the gradient of {name} differs from"
+    return f"the gradients are {factor:.2f} times"
+
+
+def _pairs(model, whole):
+    return zip(model.named_parameters(), whole.parameters(), strict=True)
+
+
+def _close(mine, true, tolerance):
+    return mine.shape == true.shape and (mine - true).abs().max() <= tolerance * true.abs().max()

@@ -1,0 +1,245 @@
+"""The checks of 04_ring_all_reduce: each accepts the solution, and says what is wrong with other answers."""
+
+import textwrap
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from helpers import World, checks
+
+NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
+
+
+def cell(path, contains):
+    """Return the `%%px` cell of a notebook that contains a text, without its first line."""
+    cells = [cell.source for cell in nbformat.read(NOTEBOOKS / path, as_version=4).cells if cell.cell_type == "code"]
+    (found,) = [source for source in cells if source.startswith("%%px") and contains in source]
+    return found.partition("\n")[2]
+
+
+def skeleton(function):
+    return cell("04_ring_all_reduce.ipynb", f"def {function}(")
+
+
+def solution(function):
+    return cell("solutions/04_ring_all_reduce.ipynb", f"def {function}(")
+
+
+SETUP = "\n".join(
+    [
+        # A deadlock is not waited for as long as in the notebook.
+        cell("04_ring_all_reduce.ipynb", "init_process_group(").replace("seconds=10", "seconds=4"),
+        cell("04_ring_all_reduce.ipynb", "def pass_on(").partition("\nmust_agree")[0],
+        cell("04_ring_all_reduce.ipynb", "def ring_all_reduce(").partition("\nmust_agree")[0],
+    ]
+)
+
+
+def says(check, world, answer):
+    """Define an answer on every rank, and return what the check says."""
+    world.view.execute(textwrap.dedent(answer))
+    return repr(check(world))
+
+
+# ---------------------------------------------------------------- reduce_scatter
+
+
+def test_reduce_scatter_solution(world):
+    assert says(checks.reduce_scatter, world, solution("reduce_scatter")) == (
+        "Solved. Rank r holds chunk r of the sum, and every rank sent 48 bytes."
+    )
+
+
+def test_reduce_scatter_skeleton(world):
+    assert says(checks.reduce_scatter, world, skeleton("reduce_scatter")) == (
+        "Not yet. Rank 0 holds [1.0, 2.0, 3.0, 4.0], and the target is [10.0, 20.0, 30.0, 40.0]."
+    )
+
+
+def test_reduce_scatter_in_a_ring_of_whole_tensors(world):
+    answer = """
+        def reduce_scatter(tensor):
+            passing, received = tensor.clone(), torch.empty_like(tensor)
+            for step in range(n - 1):
+                pass_on(passing, received)
+                tensor += received
+                passing, received = received, passing
+            return tensor.tensor_split(n)[rank]
+    """
+    assert says(checks.reduce_scatter, world, answer) == (
+        "Not yet. Rank 0 sent 192 bytes, and a reduce-scatter sends 48: 144 too many."
+    )
+
+
+def test_reduce_scatter_with_a_step_too_many(world):
+    answer = """
+        def reduce_scatter(tensor):
+            chunks = tensor.tensor_split(n)
+            received = torch.empty_like(chunks[0])
+            for step in range(n - 1):
+                pass_on(chunks[(rank - step) % n], received)
+                chunks[(rank - step - 1) % n].add_(received)
+            pass_on(chunks[right], received)
+            return received
+    """
+    assert says(checks.reduce_scatter, world, answer) == (
+        "Not yet. Rank 0 sent 64 bytes, and a reduce-scatter sends 48: 16 too many."
+    )
+
+
+def test_reduce_scatter_of_an_all_reduce(world):
+    answer = """
+        def reduce_scatter(tensor):
+            ring_all_reduce(tensor)
+            return tensor.tensor_split(n)[rank]
+    """
+    assert says(checks.reduce_scatter, world, answer) == (
+        "Not yet. Rank 0 sent 96 bytes, and a reduce-scatter sends 48: 48 too many."
+    )
+
+
+def test_reduce_scatter_of_one_rank_that_sends_more(world):
+    answer = (
+        solution("reduce_scatter")
+        + """
+def without_waste(tensor, solve=reduce_scatter):
+    mine = solve(tensor)
+    if rank == 2:
+        dist.send(mine[:1], 3)
+    if rank == 3:
+        dist.recv(torch.empty(1), 2)
+    return mine
+
+reduce_scatter = without_waste
+"""
+    )
+    assert says(checks.reduce_scatter, world, answer) == (
+        "Not yet. Rank 2 sent 52 bytes, and a reduce-scatter sends 48: 4 too many."
+    )
+
+
+def test_reduce_scatter_as_it_stands_in_the_ring(world):
+    answer = """
+        def reduce_scatter(tensor):
+            chunks = tensor.tensor_split(n)
+            received = torch.empty_like(chunks[0])
+            for step in range(n - 1):
+                pass_on(chunks[(rank - step) % n], received)
+                chunks[(rank - step - 1) % n].add_(received)
+            return chunks[right]
+    """
+    assert says(checks.reduce_scatter, world, answer) == (
+        "Not yet. Rank 0 holds [50.0, 60.0, 70.0, 80.0], and the target is [10.0, 20.0, 30.0, 40.0]."
+    )
+
+
+def test_reduce_scatter_by_the_library(world):
+    answer = """
+        def reduce_scatter(tensor):
+            dist.all_reduce(tensor)
+            return tensor.tensor_split(n)[rank]
+    """
+    assert says(checks.reduce_scatter, world, answer) == (
+        "Not yet. Rank 0 sent 0 bytes, and a reduce-scatter sends 48: 48 too few."
+    )
+
+
+def test_reduce_scatter_that_returns_something_else(world):
+    assert says(checks.reduce_scatter, world, "def reduce_scatter(tensor):\n    pass") == (
+        "Not yet. Rank 0 returned None, and the target is a tensor of 4 numbers."
+    )
+    assert says(checks.reduce_scatter, world, "def reduce_scatter(tensor):\n    return tensor") == (
+        "Not yet. Rank 0 holds 16 numbers, and the target is 4."
+    )
+
+
+# ---------------------------------------------------------------- two_way_ring
+
+
+def test_two_way_ring_solution(world):
+    assert says(checks.two_way_ring, world, solution("two_way_ring")) == (
+        "Solved. Every rank holds the sum, and sent 48 bytes each way, both ways at once."
+    )
+
+
+def test_two_way_ring_skeleton(world):
+    assert says(checks.two_way_ring, world, skeleton("two_way_ring")) == (
+        "Not yet. Rank 0 sent 6 messages, and a ring in both directions sends 12: 6 too few."
+    )
+
+
+def test_two_way_ring_of_two_rings_to_the_right(world):
+    answer = """
+        def two_way_ring(tensor):
+            for half in tensor.tensor_split(2):
+                ring_all_reduce(half)
+    """
+    assert says(checks.two_way_ring, world, answer) == (
+        "Not yet. Rank 0 sent 96 bytes to rank 1, and the target is 48."
+    )
+
+
+def test_two_way_ring_that_takes_turns(world):
+    answer = """
+        def two_way_ring(tensor):
+            global rank, left, right
+            first, second = tensor.tensor_split(2)
+            ring_all_reduce(first)
+            rank, left, right = -rank, right, left
+            ring_all_reduce(second)
+            rank, left, right = -rank, right, left
+    """
+    assert says(checks.two_way_ring, world, answer) == (
+        "Not yet. Rank 0 sent one way only when the other way was done, in step 1."
+    )
+
+
+def test_two_way_ring_of_whole_tensors(world):
+    answer = """
+        def two_way_ring(tensor):
+            passing, received = tensor.clone(), torch.empty_like(tensor)
+            for step in range(n - 1):
+                pass_on(passing, received)
+                tensor += received
+                passing, received = received, passing
+    """
+    assert says(checks.two_way_ring, world, answer) == (
+        "Not yet. Rank 0 sent 192 bytes, and a ring in both directions sends 96: 96 too many."
+    )
+
+
+def test_two_way_ring_with_a_step_too_many(world):
+    answer = solution("two_way_ring").replace("range(2 * (n - 1))", "range(2 * n - 1)")
+    assert says(checks.two_way_ring, world, answer) == (
+        "Not yet. Rank 0 sent 112 bytes, and a ring in both directions sends 96: 16 too many."
+    )
+
+
+def test_two_way_ring_that_stops_half_way(world):
+    answer = solution("two_way_ring").replace("range(2 * (n - 1))", "range(n - 1)")
+    assert says(checks.two_way_ring, world, answer).startswith("Not yet. Rank 0 holds [")
+
+
+def test_two_way_ring_that_all_begin_with_send(broken_world):
+    answer = """
+        def two_way_ring(tensor):
+            dist.send(tensor[:8], right)
+            dist.recv(tensor[:8], left)
+    """
+    assert says(checks.two_way_ring, broken_world, answer).startswith("Not yet. Deadlock: ")
+
+
+# ---------------------------------------------------------------- other numbers of ranks
+
+
+@pytest.mark.parametrize("size", [2, 3, 5, 8])
+def test_the_solutions_in_other_worlds(size):
+    world = World(size)
+    try:
+        world.view.execute(SETUP)
+        for function, check in [("reduce_scatter", checks.reduce_scatter), ("two_way_ring", checks.two_way_ring)]:
+            assert says(check, world, solution(function)).startswith("Solved. ")
+            assert says(check, world, skeleton(function)).startswith("Not yet. ")
+    finally:
+        world.stop()

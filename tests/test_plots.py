@@ -1,0 +1,67 @@
+"""Figures: the ring's shows what each step has brought; all are stored small."""
+
+import io
+
+import PIL.Image
+import pytest
+from matplotlib import pyplot as plt
+from matplotlib.patches import Rectangle
+
+from helpers import plots
+from helpers.plots.style import RED, new_axes, png
+
+
+@pytest.fixture(autouse=True)
+def without_windows():
+    plt.switch_backend("agg")
+    yield
+    plt.close("all")
+
+
+def ring(size):
+    """What a ring all-reduce of 10**rank from every rank shows after each step."""
+    frames = [[[10**rank] * size] for rank in range(size)]
+    for step in range(2 * (size - 1)):
+        before = [frame[-1] for frame in frames]
+        for rank, frame in enumerate(frames):
+            chunk, left = (rank - step - 1) % size, before[rank - 1]
+            after = list(before[rank])
+            after[chunk] = left[chunk] + (before[rank][chunk] if step < size - 1 else 0)
+            frame.append(after)
+    return frames
+
+
+def framed(axes):
+    """Return rank and chunk of the cells that are marked as just brought."""
+    marks = [patch for patch in axes.patches if isinstance(patch, Rectangle) and patch.get_edgecolor()[:3] == rgb(RED)]
+    return sorted((int(mark.get_y()), int(mark.get_x())) for mark in marks)
+
+
+def rgb(colour):
+    return tuple(int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5))
+
+
+@pytest.mark.parametrize("size", [2, 3, 5, 8])
+def test_storyboard_of_a_ring(size):
+    plots.ring_storyboard(ring(size))
+    panels = [axes for axes in plt.gcf().axes if axes.get_visible()]
+    assert len(panels) == 2 * size - 1
+    assert framed(panels[0]) == []
+    for step, panel in enumerate(panels[1:]):
+        assert framed(panel) == sorted((rank, (rank - step - 1) % size) for rank in range(size))
+    assert {text.get_text() for text in panels[-1].texts} == {"1" * size}
+
+
+def test_one_step_of_a_ring():
+    plots.ring_step(ring(4), 3)
+    (axes,) = plt.gcf().axes
+    assert axes.get_title() == "reduce-scatter, step 3"
+    assert framed(axes) == [(0, 1), (1, 2), (2, 3), (3, 0)]
+
+
+def test_the_png_of_a_figure_has_few_colours():
+    axes = new_axes("all colours")
+    axes.imshow([[0, 1], [2, 3]], interpolation="bicubic")
+    picture = PIL.Image.open(io.BytesIO(png(axes.figure)))
+    assert len(picture.getcolors()) <= 128
+    assert repr(axes.figure).startswith("<Figure size ")
