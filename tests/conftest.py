@@ -2,16 +2,29 @@
 
 import pytest
 
+import helpers.world
 from helpers import World
 
 
 @pytest.fixture(scope="module")
-def world(request):
-    """Four ranks that have run the SETUP of the test module."""
-    world = World(4)
-    world.view.execute(request.module.SETUP)
-    yield world
-    world.stop()
+def worlds():
+    """The worlds that the tests of a module have been given; the last of them may still be running."""
+    worlds = []
+    yield worlds
+    for world in worlds:
+        world.stop()
+
+
+@pytest.fixture
+def world(worlds, request):
+    """Four ranks that have run the SETUP of the test module, the same for all its tests.
+
+    They are new ones after a test that has started a world of its own, because that stops the one before.
+    """
+    if not worlds or helpers.world._current is not worlds[-1]:
+        worlds.append(World(4))
+        worlds[-1].view.execute(request.module.SETUP, silent=True)
+    return worlds[-1]
 
 
 @pytest.fixture
@@ -19,4 +32,4 @@ def broken_world(world, request):
     """A world that the test leaves with ranks or a group that are good for nothing."""
     yield world
     world.restart()
-    world.view.execute(request.module.SETUP)
+    world.view.execute(request.module.SETUP, silent=True)

@@ -27,26 +27,17 @@ def solution(function):
     return cell("solutions/02_point_to_point.ipynb", f"def {function}(")
 
 
-@pytest.fixture(scope="module")
-def started():
-    world = World(4)
-    set_up(world)
-    yield world
-    world.stop()
+SETUP = cell("02_point_to_point.ipynb", "init_process_group(")
 
 
 @pytest.fixture
-def world(started):
+def world(world):
     """The world of this module, with clean ranks when the test before has spoilt them."""
-    yield started
-    if started.spoilt:
-        started.restart()
-        set_up(started)
-
-
-def set_up(world):
     world.spoilt = False
-    world.view.execute(cell("02_point_to_point.ipynb", "init_process_group("), silent=True)
+    yield world
+    if world.spoilt:
+        world.restart()
+        world.view.execute(SETUP, silent=True)
 
 
 def says(check, world, answer):
@@ -435,7 +426,7 @@ def test_overlap_in_the_wrong_order_of_results(world):
 def test_the_solutions_in_other_worlds(size):
     world = World(size)
     try:
-        set_up(world)
+        world.view.execute(SETUP, silent=True)
         for function, check in [
             ("ring_shift", checks.ring_shift),
             ("gather", checks.gather_by_hand),

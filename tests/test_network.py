@@ -107,11 +107,12 @@ def test_lift(world):
 
 
 def test_no_byte_arrives_before_its_time(world):
-    # A lower bound only: how much longer it takes is the machine's affair, and that of the benchmarks.
-    size, bits_per_second = 2**20, 40e6
+    # A lower bound only: how much longer it takes is the machine's affair, and that of the benchmarks. The first packets
+    # of a connection that was idle go out at once, hence the 0.8.
+    size, bits_per_second = 2**22, 200e6
     network.limit(world, bits_per_second)
     formula = 2 * 3 / 4 * size / (bits_per_second / 8)
-    assert max(on_ranks(world, "seconds", size)) > 0.9 * formula
+    assert max(on_ranks(world, "seconds", size)) > 0.8 * formula
 
 
 def test_a_group_made_later_is_paced_by_the_next_call(world):
