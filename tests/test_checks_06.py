@@ -194,6 +194,12 @@ def test_buckets(world, order, size, result, message):
     assert says(checks.buckets_by_size, world, answer).startswith(message)
 
 
+def test_buckets_with_an_empty_one_before_a_parameter_above_the_limit(world):
+    answer = BUCKETS.format(order="reversed(parameters)", size="nbytes", result="buckets")
+    answer = answer.replace(" and buckets[-1]", "")
+    assert says(checks.buckets_by_size, world, answer) == "Not yet. Bucket 0 of rank 0 is empty."
+
+
 def test_buckets_that_close_above_the_limit(world):
     answer = """
         def buckets_by_size(parameters, limit):

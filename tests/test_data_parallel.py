@@ -134,7 +134,7 @@ def test_weights_that_differ_in_the_last_bits(world):
 
 
 def test_without_set_epoch_the_second_epoch_is_the_first(world):
-    lines = failed(world, on_the_ranks(DEAL, "sampler.set_epoch(epoch)", "pass"))
+    lines = failed(world, on_the_ranks(DEAL, "sampler.set_epoch(1)", "pass"))
     assert lines == dict.fromkeys(range(2), "assert first == forgotten != second")
 
 

@@ -139,7 +139,7 @@ def _run_buckets_by_size():
     from torch import nn
 
     results = []
-    for type_, limit in ((torch.float32, 1200), (torch.float64, 1200), (torch.float32, 512)):
+    for type_, limit in ((torch.float32, 1200), (torch.float64, 1200), (torch.float32, 512), (torch.float32, 8)):
         parameters = [nn.Parameter(torch.zeros(size, dtype=type_)) for size in (32, 4, 300, 64, 64, 128, 16, 20, 4)]
         run = call_answer("buckets_by_size", [list(parameters), limit])
         if run.error:
