@@ -107,8 +107,8 @@ def test_lift(world):
 
 
 def test_no_byte_arrives_before_its_time(world):
-    # A lower bound only: how much longer it takes is the machine's affair, and that of the benchmarks. The first packets
-    # of a connection that was idle go out at once, hence the 0.8.
+    # A lower bound only: how much longer it takes is the machine's affair, and that of the benchmarks.
+    # The first packets of a connection that was idle go out at once, hence the 0.8.
     size, bits_per_second = 2**22, 200e6
     network.limit(world, bits_per_second)
     formula = 2 * 3 / 4 * size / (bits_per_second / 8)

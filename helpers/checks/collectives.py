@@ -1,4 +1,4 @@
-"""Checks of the exercises of notebook 03."""
+"""Checks of the exercises of 03_collectives."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""Checks of the exercises of notebook 07."""
+"""Checks of the exercises of 07_inside_ddp."""
 
 from helpers.checks.judging import Run, Verdict, Wrong, call_answer, judge
 from helpers.checks.small_model import compare_gradients, loss, new_data, new_model

@@ -1,4 +1,4 @@
-"""Checks of the exercises of notebook 02."""
+"""Checks of the exercises of 02_point_to_point."""
 
 import os
 import time

@@ -4,6 +4,7 @@ from helpers.plots.collectives import before_and_after, chunk_grid, stays
 from helpers.plots.controls import live
 from helpers.plots.data_parallel import loss_curves, step_timeline
 from helpers.plots.ddp_in_practice import extrapolation, throughput
+from helpers.plots.fewer_bytes import compression
 from helpers.plots.inside_ddp import buckets
 from helpers.plots.point_to_point import message_cost
 from helpers.plots.ring_all_reduce import ring_step, ring_storyboard
@@ -13,6 +14,7 @@ __all__ = [
     "all_reduce_times",
     "before_and_after",
     "buckets",
+    "compression",
     "bus_bandwidths",
     "chunk_grid",
     "extrapolation",

@@ -1,4 +1,4 @@
-"""Figures of notebook 03: what the ranks hold, chunk by chunk, and how long they stay in a call."""
+"""Figures of 03_collectives: what the ranks hold, chunk by chunk, and how long they stay in a call."""
 
 from collections.abc import Mapping, Sequence
 

@@ -1,4 +1,4 @@
-"""Figures of 08_ddp_in_practice: throughput on this machine, and efficiency on many machines by the model."""
+"""Figures of 10_ddp_in_practice: throughput on this machine, and efficiency on many machines by the model."""
 
 from collections.abc import Mapping, Sequence
 
@@ -14,21 +14,23 @@ _BANDS = (
 )
 
 
-def throughput(measured: Mapping[str, Mapping[int, float]], model: Mapping[int, float], cores: int) -> None:
+def throughput(batch: int, measured: Mapping[str, Mapping[int, float]], model: Mapping[int, float], cores: int) -> None:
     """Draw images per second against the number of ranks, and a line where the ranks have used up the cores.
 
-    `measured[name]` has a number for each number of ranks, of two settings at most, of which the last one is what
-    `model` predicts.
+    `batch` is the number of images of each rank. `measured[name]` has the time of a step in seconds for each number of
+    ranks, of two settings, of which the last one is what `model` predicts.
     """
-    axes = new_axes("More ranks than cores bring nothing, a slow link takes", height=3.6)
-    looks = {**LIMIT, "linestyle": ""}, MEASURED
-    for look, (name, points) in zip(looks[-len(measured) :], measured.items(), strict=True):
-        axes.plot(list(points), list(points.values()), label=f"measured, {name}", **look)
-    axes.plot(list(model), list(model.values()), label="model, paced links", **MODEL)
+    axes = new_axes("Images per second on this machine", height=3.6)
+
+    def draw(times, **look):
+        axes.plot(list(times), [batch * ranks / time for ranks, time in times.items()], **look)
+
+    for look, (name, times) in zip(({**LIMIT, "linestyle": ""}, MEASURED), measured.items(), strict=True):
+        draw(times, label=f"measured, {name}", **look)
+    draw(model, label="model, paced links", **MODEL)
+    axes.set_ylim(bottom=0, top=1.15 * axes.get_ylim()[1])
     if cores <= max(model):
         axes.axvline(cores, **GUIDE)
-    axes.set_ylim(bottom=0, top=1.15 * max(max(points.values()) for points in measured.values()))
-    if cores <= max(model):
         note(axes, f"{cores} cores", (cores, 0), shift=(5, 5))
     axes.set_xlabel("ranks, all on this machine")
     axes.set_ylabel("throughput (images per second)")
@@ -37,15 +39,18 @@ def throughput(measured: Mapping[str, Mapping[int, float]], model: Mapping[int, 
 
 
 def extrapolation(
-    machines: Sequence[int], modelled: Mapping[str, Sequence[tuple[float, float]]], measured: Mapping[int, float]
+    machines: Sequence[int], times: Mapping[str, Sequence[tuple[float, float]]], measured: Mapping[int, float]
 ) -> None:
     """Draw the efficiency of many machines by the model: for each link a band, from no overlap to full overlap.
 
-    `modelled[name]` has a pair of efficiencies for each number of machines, `measured` a single one for a few of them.
+    `times[name]` has for each number of machines the times of computing and of communication in seconds, by the model;
+    `measured` has the efficiency of a few of them.
     """
     axes = new_axes("Model, not measurement: efficiency, one rank on each machine", height=3.8)
-    for look, (name, rows) in zip(_BANDS, modelled.items(), strict=False):
-        low, high = zip(*rows, strict=True)
+    for look, (name, rows) in zip(_BANDS, times.items(), strict=False):
+        alone = sum(rows[0])
+        low = [alone / (computing + communication) for computing, communication in rows]
+        high = [alone / max(row) for row in rows]
         line = {"color": look["color"], "linestyle": look["linestyle"]}
         axes.fill_between(machines, low, high, alpha=0.25, linewidth=0, facecolor=look["color"], hatch=look["hatch"])
         axes.plot(machines, low, label=f"model, {name}", linewidth=2, **line)
@@ -57,6 +62,6 @@ def extrapolation(
     axes.xaxis.set_major_formatter(FuncFormatter(lambda number, _: f"{number:.0f}"))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{share:.0%}"))
     axes.set_xlabel("machines (lower edge of a band: no overlap, upper edge: full overlap)")
-    axes.set_ylabel("efficiency (throughput of k / k times that of 1)")
+    axes.set_ylabel("efficiency")
     axes.set_ylim(0, 1.05)
     axes.figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize="small")

@@ -1,0 +1,155 @@
+"""Checks of the exercises of 08_fewer_bytes."""
+
+from contextlib import contextmanager
+
+from helpers.checks.judging import Run, Verdict, Wrong, call_answer, judge
+from helpers.checks.small_model import compare_gradients, loss, new_data, new_model
+
+_SAMPLES, _STEPS = 3, 50
+_FACTORS = (1e-7, 1.0, 1e7, 0.0)  # of the loss, and so of the gradients
+
+
+def scaled(world) -> Verdict:
+    """Check `scaled(state, bucket)`, a hook that sends fp16 without leaving its range.
+
+    The gradients that it gets are of four magnitudes, one of them 0.
+    """
+
+    def check(runs):
+        for rank, run in enumerate(runs):
+            for factor, sizes, numbers, buckets, difference in run.result:
+                about = f"With a loss multiplied by {factor:g}, on rank {rank}"
+                if difference:
+                    raise Wrong(f"{about} {difference} those of one process.")
+                if sum(sizes) > 2 * numbers + 4 * buckets:
+                    raise Wrong(
+                        f"Rank {rank} gave {sum(sizes)} bytes to all-reduce for {numbers} numbers in {buckets} "
+                        f"buckets, and the target is at most {2 * numbers + 4 * buckets}."
+                    )
+        _, sizes, numbers, _, _ = runs[0].result[0]
+        return f"The gradients are right at every magnitude, and {numbers} numbers took {sum(sizes)} bytes."
+
+    return judge(world, "scaled", check, _run_scaled)
+
+
+def coarse(world) -> Verdict:
+    """Check `coarse(missed, bucket)`, a hook that rounds to multiples of 1/64 and loses nothing in the long run."""
+    bound = world.size / 64
+
+    def check(runs):
+        for rank, run in enumerate(runs):
+            fine, name, difference = run.result
+            if fine:
+                raise Wrong(f"Rank {rank} sent numbers that have not been rounded.")
+            if not difference <= bound * 1.01:
+                raise Wrong(
+                    f"What arrived on rank {rank} in {_STEPS} steps for {name} is off by up to {difference:.2f}, "
+                    f"and the target is at most {bound:.2f}."
+                )
+        return f"Every number was rounded, and after {_STEPS} steps the sums are off by at most {bound:.2f}."
+
+    return judge(world, "coarse", check, _run_coarse)
+
+
+def _run_scaled():
+    import torch.distributed as dist
+
+    rank, n = dist.get_rank(), dist.get_world_size()
+    data = [new_data(other, _SAMPLES) for other in range(n)]
+    findings = []
+    for factor in _FACTORS:
+        model, runs = _hooked("scaled", None)
+        for _ in range(2):  # several buckets from the second step on
+            model.zero_grad()
+            runs.clear()
+            with _all_reduced() as tensors:
+                failed = _backward(factor * loss(model, [data[rank]]), runs)
+            if failed:
+                return failed
+        whole = new_model()
+        (factor * loss(whole, data)).backward()
+        numbers = sum(parameter.numel() for parameter in whole.parameters())
+        sizes = [tensor.nbytes for tensor in tensors]
+        findings.append((factor, sizes, numbers, len(runs), compare_gradients(model.module, whole, tolerance=5e-3)))
+    return Run(findings, [], "")
+
+
+def _run_coarse():
+    import torch
+    import torch.distributed as dist
+
+    rank, n = dist.get_rank(), dist.get_world_size()
+    data = [new_data(other, _SAMPLES) for other in range(n)]
+    model, runs = _hooked("coarse", {})
+    sums = {name: torch.zeros_like(parameter) for name, parameter in model.module.named_parameters()}
+    fine = False
+    for _ in range(_STEPS):
+        model.zero_grad()
+        with _all_reduced() as tensors:
+            failed = _backward(loss(model, [data[rank]]), runs)
+        if failed:
+            return failed
+        # Ranks may average before they round or after it.
+        fine = fine or any(all(_fine(factor * 64 * tensor) for factor in (1, n)) for tensor in tensors)
+        for name, parameter in model.module.named_parameters():
+            sums[name] += parameter.grad
+    whole = new_model()
+    loss(whole, data).backward()
+    off = {name: (sums[name] - _STEPS * p.grad).abs().max().item() for name, p in whole.named_parameters()}
+    worst = max(off, key=off.get)
+    return Run((fine, worst, off[worst]), [], "")
+
+
+def _fine(tensor):
+    """Whether some numbers of a tensor are far from integers."""
+    return bool(((tensor - tensor.round()).abs() > 0.02).any())
+
+
+def _hooked(function, state):
+    """Return a model in DDP that calls the learner's hook, and a list of what came of each call."""
+    import torch
+    from torch.nn.parallel import DistributedDataParallel as DDP
+
+    runs = []
+
+    def hook(state, bucket):
+        runs.append(call_answer(function, [state, bucket]))
+        if not runs[-1].error and not isinstance(runs[-1].result, torch._C.Future):
+            error = f"TypeError: a hook returns a future, and this one a {type(runs[-1].result).__name__}"
+            runs[-1] = runs[-1]._replace(error=error)
+        if not runs[-1].error:
+            return runs[-1].result
+        nothing = torch.futures.Future()
+        nothing.set_result(bucket.buffer())
+        return nothing
+
+    model = DDP(new_model(), bucket_cap_mb=0.0001)
+    model.register_comm_hook(state, hook)
+    return model, runs
+
+
+def _backward(loss, runs):
+    """Compute gradients; return the run of a hook that failed, or None."""
+    try:
+        loss.backward()
+    except Exception as error:
+        return Run(None, [], f"{type(error).__name__}: {error}")
+    return next((run for run in runs if run.error), None)
+
+
+@contextmanager
+def _all_reduced():
+    """List copies of the tensors that this process gives to all-reduce from Python inside the block."""
+    import torch.distributed as dist
+
+    all_reduce, tensors = dist.ProcessGroup.allreduce, []
+
+    def recorded(group, given, *options):
+        tensors.extend(tensor.clone() for tensor in ([given] if hasattr(given, "clone") else given))
+        return all_reduce(group, given, *options)
+
+    dist.ProcessGroup.allreduce = recorded
+    try:
+        yield tensors
+    finally:
+        dist.ProcessGroup.allreduce = all_reduce

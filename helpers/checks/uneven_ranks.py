@@ -1,0 +1,103 @@
+"""Checks of the exercises of notebook 09_uneven_ranks."""
+
+import os
+
+from helpers.checks.judging import Run, Verdict, Wrong, call_answer, judge
+
+
+def straggler(world) -> Verdict:
+    """Check `straggler(seconds)`: every rank names the rank that communicates least, by far, or None.
+
+    It is called with one straggler, which is each rank in turn, and without one, alike and with small differences.
+    """
+    n = world.size
+    alike = [1.0] * n
+    cases = [(seconds, slow) for slow in range(n) for seconds in [[0.2 if r == slow else 1.0 for r in range(n)]]]
+    cases += [(alike, None), ([1.0 - 0.05 * r for r in range(n)], None)]
+
+    def check(runs):
+        for rank, run in enumerate(runs):
+            for (seconds, target), result in zip(cases, run.result, strict=True):
+                if result != target or isinstance(result, bool):
+                    raise Wrong(
+                        f"When the ranks communicate for {', '.join(f'{s:g}' for s in seconds)} s, rank {rank} "
+                        f"returned {result}, and the target is {target}."
+                    )
+        return f"Every rank named each of the {n} stragglers, and none where there was none."
+
+    return judge(world, "straggler", check, _run_straggler, [seconds for seconds, _ in cases])
+
+
+def averages(world) -> Verdict:
+    """Check `averages(gradients)`: every rank gets the means of all steps, over the ranks that take part in each.
+
+    It is called with r + 1 gradients on rank r, with none on rank 0 and one elsewhere, and with none at all.
+    """
+    n = world.size
+    cases = [
+        ("r + 1 gradients on rank r", [r + 1 for r in range(n)]),
+        ("no gradient on rank 0 and one on each other rank", [int(r > 0) for r in range(n)]),
+        ("no gradients", [0] * n),
+    ]
+
+    def check(runs):
+        for rank, run in enumerate(runs):
+            for (name, lengths), result in zip(cases, run.result, strict=True):
+                target = _means(lengths)
+                if not isinstance(result, list) or len(result) != len(target):
+                    found = f"a list of {len(result)}" if isinstance(result, list) else f"a {result}"
+                    raise Wrong(
+                        f"With {name}, rank {rank} returned {found}, and the target is a list of {len(target)}."
+                    )
+                for step, (found, right) in enumerate(zip(result, target, strict=True)):
+                    if not isinstance(found, int | float) or not abs(found - right) < 1e-4:
+                        raise Wrong(
+                            f"With {name}, rank {rank} returned {_show(found)} for step {step}, "
+                            f"and the target is {_show(right)}."
+                        )
+        return f"Every rank returned the means of all steps, {_means(cases[0][1])} with {cases[0][0]}."
+
+    return judge(world, "averages", check, _run_averages, [lengths for _, lengths in cases])
+
+
+def _gradient(rank, step):
+    return float(rank + 1 + 10 * step)
+
+
+def _means(lengths):
+    """Return the mean gradient of every step, over the ranks with so many gradients."""
+    steps = [
+        [_gradient(rank, step) for rank, length in enumerate(lengths) if step < length] for step in range(max(lengths))
+    ]
+    return [sum(gradients) / len(gradients) for gradients in steps]
+
+
+def _run_straggler(cases):
+    rank = int(os.environ["RANK"])
+    results = []
+    for seconds in cases:
+        run = call_answer("straggler", [seconds[rank]])
+        if run.error:
+            return run
+        results.append(run.result if run.result is None or isinstance(run.result, int) else str(run.result))
+    return Run(results, [], "")
+
+
+def _run_averages(cases):
+    import torch
+
+    rank = int(os.environ["RANK"])
+    results = []
+    for lengths in cases:
+        run = call_answer("averages", [[torch.tensor([_gradient(rank, step)]) for step in range(lengths[rank])]])
+        if run.error:
+            return run
+        if isinstance(run.result, list):
+            results.append([x if isinstance(x, int | float) else f"a {type(x).__name__}" for x in run.result])
+        else:
+            results.append(type(run.result).__name__)
+    return Run(results, [], "")
+
+
+def _show(number):
+    return f"{number:.4g}" if isinstance(number, float) else str(number)

@@ -1,0 +1,214 @@
+"""The checks of 07_inside_ddp: each accepts the solution, and says what is wrong with other answers."""
+
+import textwrap
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from helpers import World, checks
+from helpers.checks.judging import RESTART
+
+NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
+NAME = "07_inside_ddp.ipynb"
+
+
+def cell(path, contains):
+    """Return the `%%px` cell of a notebook that contains a text, without its first line."""
+    cells = [cell.source for cell in nbformat.read(NOTEBOOKS / path, as_version=4).cells if cell.cell_type == "code"]
+    (found,) = [source for source in cells if source.startswith("%%px") and contains in source]
+    return found.partition("\n")[2]
+
+
+def skeleton(function):
+    return cell(NAME, f"def {function}(")
+
+
+def solution(function):
+    return cell(f"solutions/{NAME}", f"def {function}(")
+
+
+SETUP = "\n".join(cell(NAME, contains) for contains in ("init_process_group(", "def average("))
+
+
+def says(check, world, answer):
+    world.view.execute(textwrap.dedent(answer))
+    return repr(check(world))
+
+
+# ---------------------------------------------------------------- accumulate_all
+
+ACCUMULATE = """
+    def accumulate_all(model, parts):
+        for number, (inputs, labels) in enumerate(parts, start=1):
+            with model.no_sync() if {} else nullcontext():
+                {}
+"""
+NOT_LAST = "number < len(parts)"
+MEAN = "(cross_entropy(model(inputs), labels) / len(parts)).backward()"
+OTHER_GRADIENTS = "the gradient of 0.weight differs from those of one process on all batches."
+
+
+def test_accumulate_solution(world):
+    assert says(checks.accumulate_all, world, solution("accumulate_all")) == (
+        "Solved. With 3 batches and with 1, every rank sent 496 bytes and has the gradients of one process."
+    )
+
+
+def test_accumulate_skeleton(world):
+    assert says(checks.accumulate_all, world, skeleton("accumulate_all")) == (
+        "Not yet. With 3 batches, rank 0 sent 1488 bytes of gradients, and the target is 496."
+    )
+
+
+def test_accumulate_a_sum(world):
+    answer = ACCUMULATE.format(NOT_LAST, "cross_entropy(model(inputs), labels).backward()")
+    assert says(checks.accumulate_all, world, answer) == (
+        "Not yet. With 3 batches, on rank 0 the gradients are 3.00 times those of one process on all batches."
+    )
+
+
+def test_accumulate_in_silence_to_the_end(world):
+    assert says(checks.accumulate_all, world, ACCUMULATE.format("True", MEAN)) == (
+        "Not yet. With 3 batches, rank 0 sent 0 bytes of gradients, and the target is 496."
+    )
+
+
+def test_accumulate_with_forward_outside(world):
+    answer = """
+        def accumulate_all(model, parts):
+            for number, (inputs, labels) in enumerate(parts, start=1):
+                loss = cross_entropy(model(inputs), labels) / len(parts)
+                with model.no_sync() if number < len(parts) else nullcontext():
+                    loss.backward()
+    """
+    assert says(checks.accumulate_all, world, answer) == (
+        "Not yet. With 3 batches, rank 0 sent 1488 bytes of gradients, and the target is 496."
+    )
+
+
+def test_accumulate_that_sends_the_first_batch(world):
+    assert says(checks.accumulate_all, world, ACCUMULATE.format("number > 1", MEAN)) == (
+        f"Not yet. With 3 batches, on rank 0 {OTHER_GRADIENTS}"
+    )
+
+
+def test_accumulate_that_leaves_the_last_batch_out(world):
+    answer = """
+        def accumulate_all(model, parts):
+            inputs, labels = (torch.cat(tensors) for tensors in zip(*parts[: max(1, len(parts) - 1)]))
+            cross_entropy(model(inputs), labels).backward()
+    """
+    assert says(checks.accumulate_all, world, answer) == f"Not yet. With 3 batches, on rank 0 {OTHER_GRADIENTS}"
+
+
+def test_accumulate_for_three_only(world):
+    answer = ACCUMULATE.format(NOT_LAST, "(cross_entropy(model(inputs), labels) / 3).backward()")
+    assert says(checks.accumulate_all, world, answer) == (
+        "Not yet. With 1 batch, on rank 0 the gradients are 0.33 times those of one process on all batches."
+    )
+
+
+def test_accumulate_on_the_bare_model(world):
+    answer = """
+        def accumulate_all(model, parts):
+            for inputs, labels in parts:
+                (cross_entropy(model.module(inputs), labels) / len(parts)).backward()
+    """
+    assert says(checks.accumulate_all, world, answer) == (
+        "Not yet. With 3 batches, rank 0 sent 0 bytes of gradients, and the target is 496."
+    )
+
+
+# ---------------------------------------------------------------- weigh
+
+WEIGH = """
+    def weigh(samples, bucket):
+        message = torch.cat([samples * bucket.buffer(), torch.tensor([float(samples)])])
+        work = dist.all_reduce(message, async_op=True)
+        return work.get_future().then(lambda done: {})
+"""
+
+
+def test_weigh_solution(world):
+    assert says(checks.weigh, world, solution("weigh")) == (
+        "Solved. Every sample has the same weight, whichever rank has it, after one all-reduce for each bucket."
+    )
+
+
+def test_weigh_skeleton(world):
+    assert says(checks.weigh, world, skeleton("weigh")) == (
+        "Not yet. With r + 1 samples on rank r, on rank 0 the gradient of 0.weight differs from those of one process."
+    )
+
+
+def test_weigh_with_the_mean_number_of_samples(world):
+    answer = WEIGH.format("done.value()[0][:-1] * n / done.value()[0][-1]")
+    assert says(checks.weigh, world, answer) == (
+        "Not yet. With r + 1 samples on rank r, on rank 0 the gradients are 4.00 times those of one process."
+    )
+
+
+def test_weigh_with_two_collectives(world):
+    answer = """
+        def weigh(samples, bucket):
+            count = torch.tensor(float(samples))
+            dist.all_reduce(count)
+            work = dist.all_reduce(bucket.buffer().mul_(samples / count), async_op=True)
+            return work.get_future().then(lambda done: done.value()[0])
+    """
+    assert says(checks.weigh, world, answer) == (
+        "Not yet. Rank 0 called 2 all_reduce for a bucket, and the target is 1 all_reduce."
+    )
+
+
+def test_weigh_without_the_others(world):
+    answer = """
+        def weigh(samples, bucket):
+            future = torch.futures.Future()
+            future.set_result(bucket.buffer())
+            return future
+    """
+    assert says(checks.weigh, world, answer) == (
+        "Not yet. Rank 0 called no collective for a bucket, and the target is 1 all_reduce."
+    )
+
+
+def test_weigh_that_returns_a_tensor(world):
+    answer = "def weigh(samples, bucket):\n    dist.all_reduce(bucket.buffer())\n    return bucket.buffer()"
+    assert says(checks.weigh, world, answer) == "Not yet. Rank 0 returned a Tensor, and the target is a future."
+
+
+def test_weigh_that_raises(world):
+    assert says(checks.weigh, world, "def weigh(samples):\n    pass").startswith("Not yet. Rank 0 raised TypeError: ")
+
+
+def test_weigh_that_is_not_there(world):
+    assert says(checks.weigh, world, "globals().pop('weigh', None)") == (
+        "Not yet. Rank 0 has no function `weigh`: run the cell that defines it, then this check."
+    )
+
+
+def test_weigh_on_one_rank_only(broken_world):
+    answer = """
+        def weigh(samples, bucket):
+            if rank == 0:
+                return average(bucket.buffer())
+    """
+    verdict = says(checks.weigh, broken_world, answer)
+    assert verdict.startswith("Not yet. Deadlock: ") and verdict.endswith(RESTART)
+
+
+# ---------------------------------------------------------------- other numbers of ranks
+
+
+@pytest.mark.parametrize("size", [2, 5])
+def test_the_solutions_in_other_worlds(size):
+    world = World(size)
+    try:
+        world.view.execute(SETUP)
+        for function, check in [("accumulate_all", checks.accumulate_all), ("weigh", checks.weigh)]:
+            assert says(check, world, solution(function)).startswith("Solved. ")
+            assert says(check, world, skeleton(function)).startswith("Not yet. ")
+    finally:
+        world.stop()

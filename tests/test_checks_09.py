@@ -1,0 +1,156 @@
+"""The checks of 09_uneven_ranks: each accepts the solution, and says what is wrong with other answers."""
+
+import textwrap
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from helpers import World, checks
+from helpers.checks.judging import RESTART
+
+NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
+NAME = "09_uneven_ranks.ipynb"
+
+
+def cell(path, contains):
+    """Return the `%%px` cell of a notebook that contains a text, without its first line."""
+    cells = [cell.source for cell in nbformat.read(NOTEBOOKS / path, as_version=4).cells if cell.cell_type == "code"]
+    (found,) = [source for source in cells if source.startswith("%%px") and contains in source]
+    return found.partition("\n")[2]
+
+
+def skeleton(function):
+    return cell(NAME, f"def {function}(")
+
+
+def solution(function):
+    return cell(f"solutions/{NAME}", f"def {function}(")
+
+
+SETUP = cell(NAME, "init_process_group(")
+
+
+def says(check, world, answer):
+    world.view.execute(textwrap.dedent(answer))
+    return repr(check(world))
+
+
+# ---------------------------------------------------------------- straggler
+
+STRAGGLER = """
+    def straggler(seconds):
+        everywhere = [None] * n
+        dist.all_gather_object(everywhere, seconds)
+        {}
+"""
+
+
+def test_straggler_solution(world):
+    assert says(checks.straggler, world, solution("straggler")) == (
+        "Solved. Every rank named each of the 4 stragglers, and none where there was none."
+    )
+
+
+def test_straggler_skeleton(world):
+    assert says(checks.straggler, world, skeleton("straggler")) == (
+        "Not yet. When the ranks communicate for 0.2, 1, 1, 1 s, rank 0 returned None, and the target is 0."
+    )
+
+
+def test_straggler_that_communicates_most(world):
+    answer = STRAGGLER.format("return everywhere.index(max(everywhere))")
+    assert says(checks.straggler, world, answer) == (
+        "Not yet. When the ranks communicate for 0.2, 1, 1, 1 s, rank 0 returned 1, and the target is 0."
+    )
+
+
+def test_straggler_always(world):
+    answer = STRAGGLER.format("return everywhere.index(min(everywhere))")
+    assert says(checks.straggler, world, answer) == (
+        "Not yet. When the ranks communicate for 1, 1, 1, 1 s, rank 0 returned 0, and the target is None."
+    )
+
+
+def test_straggler_known_to_itself_only(world):
+    answer = STRAGGLER.format("return rank if seconds < sorted(everywhere)[1] / 2 else None")
+    assert says(checks.straggler, world, answer) == (
+        "Not yet. When the ranks communicate for 1, 0.2, 1, 1 s, rank 0 returned None, and the target is 1."
+    )
+
+
+# ---------------------------------------------------------------- averages
+
+AVERAGES = """
+    def averages(gradients):
+        longest = torch.tensor(len(gradients))
+        dist.all_reduce(longest, op=dist.ReduceOp.MAX)
+        means = []
+        for step in range(longest):
+            message = torch.tensor([gradients[step].item(), 1.0]) if step < len(gradients) else torch.zeros(2)
+            dist.all_reduce(message)
+            means.append((message[0] / {}).item())
+        return means
+"""
+
+
+def test_averages_solution(world):
+    assert says(checks.averages, world, solution("averages")) == (
+        "Solved. Every rank returned the means of all steps, [2.5, 13.0, 23.5, 34.0] with r + 1 gradients on rank r."
+    )
+
+
+def test_averages_that_ask_for_the_longest_list_first(world):
+    assert says(checks.averages, world, AVERAGES.format("message[1]")).startswith("Solved. ")
+
+
+def test_averages_skeleton(world):
+    assert says(checks.averages, world, skeleton("averages")) == (
+        "Not yet. With r + 1 gradients on rank r, rank 0 returned a list of 1, and the target is a list of 4."
+    )
+
+
+def test_averages_over_all_ranks(world):
+    assert says(checks.averages, world, AVERAGES.format("n")) == (
+        "Not yet. With r + 1 gradients on rank r, rank 0 returned 9.75 for step 1, and the target is 13."
+    )
+
+
+def test_averages_as_tensors(world):
+    answer = AVERAGES.format("message[1]").replace(".item())\n        return", ")\n        return")
+    assert says(checks.averages, world, answer) == (
+        "Not yet. With r + 1 gradients on rank r, rank 0 returned a Tensor for step 0, and the target is 2.5."
+    )
+
+
+def test_averages_of_the_shortest_list(world):
+    answer = AVERAGES.format("message[1]").replace("MAX", "MIN")
+    assert says(checks.averages, world, answer) == (
+        "Not yet. With r + 1 gradients on rank r, rank 0 returned a list of 1, and the target is a list of 4."
+    )
+
+
+def test_averages_that_leave_early(broken_world):
+    answer = """
+        def averages(gradients):
+            for gradient in gradients:
+                dist.all_reduce(gradient)
+            return [gradient.item() / n for gradient in gradients]
+    """
+    verdict = says(checks.averages, broken_world, answer)
+    assert verdict.startswith("Not yet. Deadlock: ") and verdict.endswith(RESTART)
+
+
+# ---------------------------------------------------------------- other numbers of ranks
+
+
+@pytest.mark.parametrize("size", [2, 5])
+def test_the_solutions_in_other_worlds(size):
+    world = World(size)
+    try:
+        world.view.execute(SETUP)
+        for function, check in [("straggler", checks.straggler), ("averages", checks.averages)]:
+            assert says(check, world, solution(function)).startswith("Solved. ")
+            assert says(check, world, skeleton(function)).startswith("Not yet. ")
+    finally:
+        world.stop()

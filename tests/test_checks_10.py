@@ -1,0 +1,253 @@
+"""The checks of 10_ddp_in_practice: each accepts the solution, and says what is wrong with other answers."""
+
+import textwrap
+from pathlib import Path
+
+import ipyparallel as ipp
+import nbformat
+import pytest
+
+from helpers import World, checks
+
+NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
+NAME = "10_ddp_in_practice.ipynb"
+
+
+def cell(path, contains):
+    """Return the `%%px` cell of a notebook that contains a text, without its first line."""
+    cells = [cell.source for cell in nbformat.read(NOTEBOOKS / path, as_version=4).cells if cell.cell_type == "code"]
+    (found,) = [source for source in cells if source.startswith("%%px") and contains in source]
+    return found.partition("\n")[2]
+
+
+def skeleton(function):
+    return cell(NAME, f"%%px\ndef {function}(")
+
+
+def solution(function):
+    return cell(f"solutions/{NAME}", f"%%px\ndef {function}(")
+
+
+# A shorter timeout, so that a deadlock ends sooner.
+SETUP = cell(NAME, "init_process_group(").replace("seconds=10", "seconds=4")
+
+
+def says(check, world, answer):
+    world.view.execute(textwrap.dedent(answer))
+    return repr(check(world))
+
+
+# ---------------------------------------------------------------- gated
+
+
+def test_gated_solution(world):
+    assert says(checks.gated, world, solution("forward")) == (
+        "Solved. The outputs are the same, and every parameter takes part on every rank."
+    )
+
+
+def test_gated_skeleton(world):
+    assert says(checks.gated, world, skeleton("forward")) == (
+        "Not yet. With a dark batch on rank 0 and bright ones elsewhere, on rank 0 a parameter had no part in the loss."
+    )
+
+
+FORWARD = """
+    def forward(self, x):
+        hidden = self.body(x)
+        {}
+"""
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (
+            "return hidden if x.mean() > 0.5 else hidden + 0 * self.extra(hidden)",
+            "Not yet. On rank 0 the output for bright images is not that of the exercise.",
+        ),
+        ("return self.extra(hidden)", "Not yet. On rank 0 the output for dark images is not that of the exercise."),
+        ("hidden + 0 * self.extra(hidden)", "Not yet. On rank 0 the output for dark images is not that of the"),
+        ("return torch.where(x.mean() > 0.5, self.extra(hidden), hidden)", "Solved. "),
+        ("return self.extra(hidden) if x.mean() > 0.5 else hidden + 0 * self.extra(hidden)", "Solved. "),
+        ("return self.other(hidden)", "Not yet. Rank 0 raised AttributeError: 'Gated' object has no attribute 'other'"),
+    ],
+)
+def test_gated(world, answer, message):
+    assert says(checks.gated, world, FORWARD.format(answer)).startswith(message)
+
+
+def test_gated_without_the_gradient(world):
+    answer = FORWARD.format("return self.extra(hidden) if x.mean() > 0.5 else hidden + 0 * self.extra(hidden).detach()")
+    assert says(checks.gated, world, answer) == (
+        "Not yet. With a dark batch on rank 0 and bright ones elsewhere, on rank 0 a parameter had no part in the loss."
+    )
+
+
+# ---------------------------------------------------------------- accuracy
+
+
+def test_accuracy_solution(world):
+    assert says(checks.accuracy, world, solution("accuracy")) == (
+        "Solved. Every rank returned the exact share, and evaluated no more than its own images."
+    )
+
+
+def test_accuracy_skeleton(world):
+    assert says(checks.accuracy, world, skeleton("accuracy")) == (
+        "Not yet. With an uneven number of images, 17, rank 0 returned 0.4000, and the target is 0.4706."
+    )
+
+
+ACCURACY = """
+    def accuracy(model, data):
+        images, labels = data[{mine}]
+        right = (model(images).argmax(dim=1) == labels).{reduce}
+        dist.all_reduce(right)
+        return right{result}
+"""
+UNEVEN = "Not yet. With an uneven number of images, 17, rank 0 returned "
+
+
+@pytest.mark.parametrize(
+    ("mine", "reduce", "result", "message"),
+    [
+        ("range(rank, len(data), n)", "sum()", " / len(data)", "Solved. "),
+        ("range(rank, len(data), n)", "double().mean()", ".item() / n", UNEVEN + "0.4750, and the target is 0.4706."),
+        (
+            "list(DistributedSampler(data, shuffle=False))",
+            "sum()",
+            ".item() / len(data)",
+            UNEVEN + "0.6471, and the target is 0.4706.",
+        ),
+        (
+            "list(DistributedSampler(data, shuffle=False, drop_last=True))",
+            "sum()",
+            ".item() / len(data)",
+            "Not yet. With an uneven number of images, 17, the ranks evaluated only 16 of them.",
+        ),
+        (
+            "list(range(len(data)))",
+            "double().mean()",
+            ".item() / n",
+            "Not yet. With an even number of images, 16, rank 0 evaluated 16 of them, and its share is 4.",
+        ),
+        (
+            "range(rank, len(data), n)",
+            "sum()",
+            ".tolist(), len(data)",
+            "Not yet. Rank 0 returned a tuple, and the target is a number.",
+        ),
+    ],
+)
+def test_accuracy(world, mine, reduce, result, message):
+    answer = ACCURACY.format(mine=mine, reduce=reduce, result=result)
+    assert says(checks.accuracy, world, answer).startswith(message)
+
+
+# ---------------------------------------------------------------- out_of_step
+
+
+def test_out_of_step_solution(world):
+    assert says(checks.out_of_step, world, solution("out_of_step")) == (
+        "Solved. Every rank names the ranks that have drifted, and no weights were sent."
+    )
+
+
+def test_out_of_step_skeleton(world):
+    assert says(checks.out_of_step, world, skeleton("out_of_step")) == (
+        "Not yet. When one bit has changed on the last rank, rank 0 returned [], and the target is [3]."
+    )
+
+
+GATHERED = """
+    def out_of_step(model):
+        mine = {mine}
+        all_of_them = [torch.empty_like(mine) for _ in range(n)]
+        dist.all_gather(all_of_them, mine)
+        return [other for other in range(n) if not torch.equal(all_of_them[other], all_of_them[{against}])]
+"""
+VECTOR = "vector(model.parameters()).detach()"
+
+
+@pytest.mark.parametrize(
+    ("mine", "against", "message"),
+    [
+        (
+            f"{VECTOR}.double().sum()",
+            0,
+            "Not yet. When two weights have swapped places on rank 1, rank 0 returned [], and the target is [1].",
+        ),
+        (
+            f"{VECTOR}.sum().round()",
+            0,
+            "Not yet. When one bit has changed on the last rank, rank 0 returned [], and the target is [3].",
+        ),
+        (
+            VECTOR,
+            0,
+            "Not yet. Rank 0 handed a tensor of 1800 bytes to a collective: that is its weights.",
+        ),
+        (
+            f"torch.tensor([zlib.crc32({VECTOR}.numpy().tobytes())])",
+            "rank",
+            "Not yet. When one bit has changed on the last rank, rank 3 returned [0, 1, 2], and the target is [3].",
+        ),
+    ],
+)
+def test_out_of_step(world, mine, against, message):
+    assert says(checks.out_of_step, world, GATHERED.format(mine=mine, against=against)) == message
+
+
+def test_out_of_step_on_one_rank_only(broken_world):
+    answer = """
+        def out_of_step(model):
+            if rank == 0:
+                dist.all_reduce(torch.ones(1))
+            return []
+    """
+    assert says(checks.out_of_step, broken_world, answer).startswith("Not yet. Deadlock: the group's timeout ended")
+
+
+# ---------------------------------------------------------------- the lesson's own asserts
+
+
+@pytest.mark.parametrize(
+    ("whole", "broken"),
+    [
+        ("optimizer.load_state_dict(momentum)", "pass"),
+        ("torch.manual_seed(SEED + n * epoch + rank)", "pass"),
+    ],
+)
+def test_a_training_that_is_not_continued_rightly(world, tmp_path, whole, broken):
+    definitions = cell(NAME, "def save(")
+    assert definitions.count(whole) == 1
+    world.view.update({"SEED": 0, "path": str(tmp_path / "checkpoint.pt")})
+    world.view.execute(definitions.replace(whole, broken))
+    with pytest.raises(ipp.CompositeError) as raised:
+        world.view.execute(cell(NAME, "whole, optimizer = new_training()"))
+    assert {kind for kind, *_ in raised.value.elist} == {"AssertionError"}
+
+
+def test_a_training_that_is_continued_rightly(world, tmp_path):
+    world.view.update({"SEED": 0, "path": str(tmp_path / "checkpoint.pt")})
+    world.view.execute(cell(NAME, "def save("))
+    world.view.execute(cell(NAME, "whole, optimizer = new_training()"))
+
+
+# ---------------------------------------------------------------- other numbers of ranks
+
+
+@pytest.mark.parametrize("size", [5])
+def test_the_solutions_in_other_worlds(size):
+    world = World(size)
+    try:
+        world.view.execute(SETUP)
+        for check, function in (
+            (checks.gated, "forward"),
+            (checks.accuracy, "accuracy"),
+            (checks.out_of_step, "out_of_step"),
+        ):
+            assert says(check, world, solution(function)).startswith("Solved. ")
+    finally:
+        world.stop()

@@ -1,0 +1,152 @@
+"""What 07_inside_ddp, 08_fewer_bytes and 09_uneven_ranks assert about gradients and bytes fails when it is not so."""
+
+import re
+from pathlib import Path
+
+import ipyparallel as ipp
+import nbformat
+import pytest
+
+from helpers import World
+
+NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
+
+
+class Lesson:
+    """Two ranks that run the cells of a notebook."""
+
+    def __init__(self, name):
+        cells = nbformat.read(NOTEBOOKS / name, as_version=4).cells
+        self.cells = [cell.source for cell in cells if cell.cell_type == "code"]
+        self.world = World(2)
+        self.world.view["SEED"] = 0
+
+    def cell(self, contains, *change):
+        """Return a `%%px` cell, without its first line; of a change, a text and what replaces it, it is there once."""
+        (source,) = [source for source in self.cells if contains in source]
+        magic, _, source = source.partition("\n")
+        assert magic == "%%px"
+        if change:
+            assert source.count(change[0]) == 1, change[0]
+            source = source.replace(*change)
+        return source
+
+    def run(self, *contained):
+        for contains in contained:
+            self.world.view.execute(self.cell(contains))
+
+    def failed(self, source):
+        """Run a cell that fails, and return the line of the assert that failed on each rank that raised."""
+        with pytest.raises(ipp.CompositeError) as raised:
+            self.world.view.execute(source)
+        lines = {}
+        for kind, _, traceback, engine in raised.value.elist:
+            assert kind == "AssertionError"
+            arrows = re.findall(r"-+> *\d+ +(.*)", re.sub(r"\x1b\[[\d;]*m", "", traceback))
+            lines[engine["engine_id"]] = [line for line in arrows if "assert" in line][0]
+        return lines
+
+
+def lesson(name, *contained):
+    @pytest.fixture(scope="module")
+    def ranks():
+        lesson = Lesson(name)
+        lesson.run(*contained)
+        yield lesson
+        lesson.world.stop()
+
+    return ranks
+
+
+inside = lesson("07_inside_ddp.ipynb", "init_process_group(", "class Net", "def average(", "def watched(")
+fewer = lesson("08_fewer_bytes.ipynb", "init_process_group(", "def new_model(", "def compress(", "def gradients(")
+uneven = lesson("09_uneven_ranks.ipynb", "init_process_group(", "def steps(")
+
+# ---------------------------------------------------------------- 07_inside_ddp
+
+EACH = "assert_close(each, parameter.grad / n)"
+ONCE = "assert_close(once, parameter.grad / n)"
+
+
+def accumulated(inside, *, average=(), accumulate=()):
+    """Run the accumulation with an average or an accumulation that is broken, then whole again."""
+    inside.world.view.execute(inside.cell("def average(", *average))
+    inside.world.view.execute(inside.cell("def accumulate(", *accumulate))
+    inside.run("no_sync {quiet}")
+    lines = inside.failed(inside.cell("alone = Net()"))
+    inside.run("def average(", "def accumulate(")
+    return lines
+
+
+def test_a_hook_that_does_not_average(inside):
+    assert accumulated(inside, average=("tensor.div_(n)", "tensor")) == {0: EACH, 1: EACH}
+
+
+def test_a_hook_that_does_not_add_up(inside):
+    change = "dist.all_reduce(tensor.div_(n), async_op=True)", "dist.broadcast(tensor, src=0, async_op=True)"
+    assert accumulated(inside, average=change) == {0: EACH, 1: EACH}
+
+
+def test_accumulated_gradients_of_other_batches(inside):
+    lines = accumulated(inside, accumulate=("backward(wrapped, part)", "backward(wrapped, parts[0])"))
+    assert lines == {0: EACH, 1: EACH}
+
+
+@pytest.mark.parametrize("broken", ["quiet and number < 2", "number < 3", "False"])
+def test_accumulation_that_sends_too_much_or_too_little(inside, broken):
+    inside.world.view.execute(inside.cell("def accumulate(", "quiet and number < 3", broken))
+    (line,) = set(inside.failed(inside.cell("no_sync {quiet}")).values())
+    assert line == "assert total(sent) == payload * (1 if quiet else 4)"
+    inside.run("def accumulate(")
+
+
+def test_bytes_that_the_hook_has_not_counted(inside):
+    inside.run("def settled(")
+    source = inside.cell("traffic.loopback()", "wrapped, sent = settled()", "wrapped, sent = settled(); sent.pop()")
+    assert set(inside.failed(source).values()) == {"assert total(sent) == B"}
+
+
+def test_bytes_that_do_not_travel(inside):
+    inside.run("def settled(")
+    source = inside.cell(
+        "traffic.loopback()", "wrapped(rows).sum().backward()", "wrapped.module(rows).sum().backward()"
+    )
+    assert inside.failed(source) == {0: "assert excess > 0"}
+
+
+def test_gradients_that_are_no_views(inside):
+    inside.run("def settled(")
+    source = inside.cell("storages = {", "gradient_as_bucket_view=view", "gradient_as_bucket_view=False")
+    assert set(inside.failed(source).values()) == {"assert len(storages) == (len(sent) if view else 4)"}
+
+
+# ---------------------------------------------------------------- 08_fewer_bytes
+
+
+@pytest.mark.parametrize(
+    ("whole", "broken"),
+    [
+        pytest.param("bucket.buffer() / n", "bucket.buffer()", id="sum, no average"),
+        pytest.param("dist.all_reduce(", "dist.broadcast(src=0, tensor=", id="not added up"),
+        pytest.param(".to(dtype)", ".to(torch.float32)", id="not rounded"),
+        pytest.param(".to(dtype)", ".to(torch.bfloat16)", id="rounded too much"),
+    ],
+)
+def test_a_hook_that_does_not_what_the_stock_one_does(fewer, whole, broken):
+    fewer.world.view.execute(fewer.cell("def compress(", whole, broken))
+    (line,) = set(fewer.failed(fewer.cell("fp16, bf16 = (")).values())
+    assert line == "assert 0 < min(errors[:2]) and max(errors[:2]) < 1e-3 < errors[2] < 1e-2"
+
+
+# ---------------------------------------------------------------- 09_uneven_ranks
+
+
+def test_join_with_the_other_divisor(uneven):
+    source = uneven.cell("seen = {}", "divide_by_initial_world_size=by_all", "divide_by_initial_world_size=not by_all")
+    lines = uneven.failed(source)
+    assert lines == {1: "assert abs(seen[True][number] - total / n) < 1e-3"}
+
+
+def test_join_of_gradients_that_are_not_averaged(uneven):
+    source = uneven.cell("seen = {}", "list(steps(model))", "[(rank + 1.0)] * (rank + 1); list(steps(model))")
+    assert set(uneven.failed(source).values()) == {"assert abs(seen[True][number] - total / n) < 1e-3"}
