@@ -191,7 +191,27 @@ def test_two_way_ring_that_takes_turns(world):
             rank, left, right = -rank, right, left
     """
     assert says(checks.two_way_ring, world, answer) == (
-        "Not yet. Rank 0 sent one way only when the other way was done, in step 1."
+        "Not yet. Rank 0 waited for one way before it sent the other, in step 1. (dist.send waits.)"
+    )
+
+
+def test_two_way_ring_that_takes_turns_and_waits_for_its_sends_in_the_end(world):
+    answer = """
+        def two_way_ring(tensor):
+            halves, works = [half.tensor_split(n) for half in tensor.tensor_split(2)], []
+            for chunks, place, target, source in zip(halves, (rank, -rank), (right, left), (left, right)):
+                for step in range(2 * (n - 1)):
+                    mine = chunks[(place - step - 1) % n]
+                    received = torch.empty_like(mine)
+                    work = dist.irecv(received, source)
+                    works.append(dist.isend(chunks[(place - step) % n].clone(), target))
+                    work.wait()
+                    mine.copy_(mine + received if step < n - 1 else received)
+            for work in works:
+                work.wait()
+    """
+    assert says(checks.two_way_ring, world, answer) == (
+        "Not yet. Rank 0 waited for one way before it sent the other, in step 1. (dist.send waits.)"
     )
 
 
