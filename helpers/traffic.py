@@ -21,6 +21,8 @@ import psutil
 import torch
 import torch.distributed as dist
 
+from helpers.patching import replaced
+
 # The methods by which torch hands a collective to the backend; versions of torch differ in some of them.
 _COLLECTIVES = {
     "all_gather": ["allgather", "allgather_coalesced", "_allgather_base", "all_gather_single"],
@@ -103,7 +105,7 @@ def recorded(watch: torch.Tensor | None = None) -> Iterator[list[Message]]:
         (dist.ProcessGroup, "recv_anysource", posting("recv", dist.ProcessGroup.recv_anysource)),
         (dist.Work, "wait", waiting(dist.Work.wait)),
     ]
-    with _methods(changed):
+    with replaced(changed):
         yield messages
 
 
@@ -125,21 +127,8 @@ def collectives() -> Iterator[Counter]:
 
     methods = {method: name for name, methods in _COLLECTIVES.items() for method in methods}
     there = methods.keys() & vars(dist.ProcessGroup).keys()
-    with _methods([(dist.ProcessGroup, m, counting(methods[m], vars(dist.ProcessGroup)[m])) for m in there]):
+    with replaced([(dist.ProcessGroup, m, counting(methods[m], vars(dist.ProcessGroup)[m])) for m in there]):
         yield calls
-
-
-@contextmanager
-def _methods(changed):
-    """Give classes other methods, as (class, name, method), while the block runs."""
-    originals = [(owner, name, vars(owner)[name]) for owner, name, _ in changed]
-    try:
-        for owner, name, method in changed:
-            setattr(owner, name, method)
-        yield
-    finally:
-        for owner, name, method in originals:
-            setattr(owner, name, method)
 
 
 class Sent(NamedTuple):
