@@ -9,7 +9,7 @@ import re
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 import torch
@@ -57,8 +57,8 @@ def recorded() -> Iterator[list[Call]]:
 
         def note_end(answer):
             call.end = time.monotonic()
-            if kind != "remote":
-                call.received = _tensor_bytes(answer.value())
+            with suppress(Exception):  # the error of a call that failed belongs to whoever waits for its answer
+                call.received = 0 if kind == "remote" else _tensor_bytes(answer.value())
 
         made.append(call)
         notes.append((answer, answer.then(note_end)))
@@ -98,6 +98,7 @@ def recorded() -> Iterator[list[Call]]:
     finally:
         # Whoever waits for an answer may go on before its end has been noted.
         torch.futures.collect_all([noted for answer, noted in notes if answer.done()]).wait()
+        made.sort(key=lambda call: call.begin)  # the calls of several threads
 
 
 def _called(function, args, kwargs):
