@@ -270,7 +270,7 @@ def test_two_buckets_skeleton(world):
             LAUNCH,
             "bucket.work.wait() if bucket is buckets[0] else __import__('time').sleep(0.1)",
             RESULT,
-            f"Not yet. Rank 0 never waited for a bucket. {RESTART}",
+            f"Not yet. Rank 0 waited for only one of its buckets. {RESTART}",
         ),
         (LAUNCH, FINISH, "update", "Not yet. Rank 0 returned a function, and the target is a model and a function."),
         (LAUNCH, FINISH, "model, nothing", "Not yet. Rank 0 raised NameError: name 'nothing' is not defined"),

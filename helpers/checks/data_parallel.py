@@ -97,7 +97,8 @@ def _require_two_buckets(rank, calls, size):
     if "wait" in names[: names.index("end of backward")]:
         raise Wrong(f"Rank {rank} waited for a bucket before backward had ended.")
     if names.count("wait") < 2:
-        raise Wrong(f"Rank {rank} never waited for a bucket. {RESTART}")
+        waited = "waited for only one of its buckets" if "wait" in names else "never waited for a bucket"
+        raise Wrong(f"Rank {rank} {waited}. {RESTART}")
 
 
 def _run_average_gradients():
