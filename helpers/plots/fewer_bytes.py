@@ -36,8 +36,9 @@ def compression(hooks: Mapping[str, tuple[float, float, float, float]]) -> None:
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(color="#E0E0E0")
         axes.set_axisbelow(True)
+        top = max(values[place] for values in hooks.values()) * (1e3 if place == 2 else 1)
         if place == 1:
             axes.set_yscale("symlog", linthresh=1e-4)
-        axes.set_ylim(0, max(values[place] for values in hooks.values()) * (1e3 if place == 2 else 1) * 1.15)
+        axes.set_ylim(0, top * (3 if place == 1 else 1.15))
     handles, names = all_axes[0].get_legend_handles_labels()
     figure.legend(handles, names, loc="outside lower center", ncols=4, frameon=False, fontsize="small")
