@@ -12,13 +12,14 @@ UNFINISHED := .venv/.unfinished
 RUN := PATH="$(CURDIR)/.venv/bin:$$PATH" .venv/bin/python -m
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 10))
 
-.PHONY: help lab test bench notebooks clean
+.PHONY: help lab test bench notebooks script clean
 
 help:
 	@echo 'make lab        open the course in JupyterLab (ARGS="--no-browser --port 8899" passes arguments on)'
 	@echo 'make test       run every test, every notebook and every solution'
 	@echo 'make bench      measure start, restart, memory and stop (ARGS= passes arguments on)'
 	@echo 'make notebooks  run every notebook and store its outputs (NOTEBOOKS="notebooks/01*.ipynb" for a few)'
+	@echo 'make script     write the rank code of a notebook for torchrun (NOTEBOOK=06_data_parallel)'
 	@echo 'make clean      remove .venv and all caches'
 	@echo 'The first of them installs the course into .venv; PYTHON=python3.12 says with which Python.'
 
@@ -46,6 +47,9 @@ notebooks: $(INSTALLED)
 	@$(RUN) nbconvert --to notebook --execute --inplace \
 	  --ExecutePreprocessor.record_timing=False --ExecutePreprocessor.store_widget_state=False \
 	  --Exporter.preprocessors=nbconvert.preprocessors.CoalesceStreamsPreprocessor $(NOTEBOOKS)
+
+script: $(INSTALLED)
+	@$(RUN) helpers.script $(NOTEBOOK)
 
 clean:
 	rm -rf .venv .pytest_cache .ruff_cache build *.egg-info

@@ -1,0 +1,72 @@
+"""The code that a notebook runs on its ranks, as one script for torchrun.
+
+`python -m helpers.script 06_data_parallel` writes `06_data_parallel.py` and says how to run it.
+"""
+
+import re
+import sys
+import textwrap
+from pathlib import Path
+
+import nbformat
+
+_NEVER_ENDS = "# The notebook has a cell here that is meant to get stuck; a script would get stuck for good."
+# What a script has to leave, if it has entered it.
+_FAREWELLS = {
+    "rpc.init_rpc(": "rpc.shutdown()",
+    "dist.init_process_group(": "if dist.is_initialized():\n    dist.destroy_process_group()",
+}
+
+
+def script(path: Path) -> str:
+    """Return what the ranks run in a notebook, up to its exercises, with the headings of the lesson as comments.
+
+    The cells for all ranks stand as they are, and those for some under an `if rank in (...)`. What the notebook's own
+    process does (figures, comparisons between ranks, faults) is left out, and so are the cells with `--noblock`, which
+    are meant to get stuck. Parameters other than WORLD_SIZE become constants; torchrun gives the number of ranks.
+    """
+    parts = []
+    for cell in nbformat.read(path, as_version=4).cells:
+        headings = re.findall(r"^#+ (.+)", cell.source, re.MULTILINE) if cell.cell_type == "markdown" else []
+        if "Exercises" in headings:
+            break
+        parts += [f"# {heading}" for heading in headings]
+        if cell.cell_type == "code":
+            parts.append(_rank_code(cell))
+    text = "\n\n".join(filter(None, parts))
+    parts += [farewell for begin, farewell in _FAREWELLS.items() if begin in text]
+    return "\n\n\n".join(filter(None, parts)) + "\n"
+
+
+def _rank_code(cell) -> str:
+    """Return what a code cell runs on the ranks, or the constants that its parameters are."""
+    first, _, body = cell.source.partition("\n")
+    if "parameters" in cell.metadata.get("tags", []):
+        return "\n".join(line for line in cell.source.splitlines() if not line.startswith("WORLD_SIZE"))
+    if not first.startswith("%%px"):
+        return "\n".join(line.removeprefix("%px ") for line in cell.source.splitlines() if line.startswith("%px "))
+    if "--noblock" in first:
+        return _NEVER_ENDS
+    body = body.strip("\n")
+    if targets := re.search(r"--targets (\S+)", first):
+        ranks = f"range(n)[{targets[1]}]" if ":" in targets[1] else f"({targets[1]},)"
+        return f"if rank in {ranks}:\n" + textwrap.indent(body, "    ")
+    return body
+
+
+def main(names: list[str]) -> None:
+    """Write the script of each notebook, given as "06_data_parallel", into this folder; print how to run it."""
+    if not names:
+        sys.exit("Name a notebook, as in: make script NOTEBOOK=06_data_parallel")
+    for name in names:
+        path = Path("notebooks", name).with_suffix(".ipynb")
+        if not path.exists():
+            there = ", ".join(sorted(other.stem for other in path.parent.glob("[0-9]*.ipynb"))) or "none in this folder"
+            sys.exit(f"There is no notebook {path}. Those that are there: {there}.")
+        target = Path(path.stem).with_suffix(".py")
+        target.write_text(script(path))
+        print(f"torchrun --nproc-per-node 2 {target}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

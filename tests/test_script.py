@@ -1,0 +1,68 @@
+"""The script of a notebook is what its ranks run, and it runs under torchrun."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbformat.v4 import new_code_cell, new_markdown_cell
+
+from helpers.script import script
+from helpers.torchrun import torchrun
+
+ROOT = Path(__file__).parent.parent
+# Before them, the notebooks are about the notebook's own talk with its ranks.
+SCRIPTS = sorted(path for path in ROOT.glob("notebooks/[0-9]*.ipynb") if path.stem[:2] >= "02")
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
+def test_the_script_runs_under_torchrun(path, ranks):
+    said = torchrun(script(path), ranks)
+    assert len(said) == ranks
+    assert any(said)
+
+
+def test_what_becomes_of_each_kind_of_cell(tmp_path):
+    cells = [
+        new_markdown_cell("# The title\n\nProse.\n\n## A heading"),
+        new_code_cell("WORLD_SIZE = 4\nSEED = 0", metadata={"tags": ["parameters"]}),
+        new_code_cell("from helpers import World\nworld = World(WORLD_SIZE)"),
+        new_code_cell('%%px\nif rank:\n    print("all")'),
+        new_code_cell("%px x = 1\nassert world.view['x'] == [1]\n%px y = 2"),
+        new_code_cell("%%px --targets 0\nprint(0)\n\nprint(1)"),
+        new_code_cell("%%px --targets 1:\nprint(2)"),
+        new_code_cell("%%px --noblock -o answer\nstuck()"),
+        new_markdown_cell("## Exercises"),
+        new_code_cell("%%px\nskeleton()"),
+    ]
+    path = tmp_path / "notebook.ipynb"
+    nbformat.write(nbformat.v4.new_notebook(cells=cells), path)
+    assert script(path).split("\n\n\n") == [
+        "# The title",
+        "# A heading",
+        "SEED = 0",
+        'if rank:\n    print("all")',
+        "x = 1\ny = 2",
+        "if rank in (0,):\n    print(0)\n\n    print(1)",
+        "if rank in range(n)[1:]:\n    print(2)",
+        "# The notebook has a cell here that is meant to get stuck; a script would get stuck for good.\n",
+    ]
+
+
+def write(name, folder):
+    return subprocess.run([sys.executable, "-m", "helpers.script", name], cwd=folder, capture_output=True, text=True)
+
+
+def test_the_command_writes_the_script_and_says_how_to_run_it(tmp_path):
+    (tmp_path / "notebooks").symlink_to(ROOT / "notebooks")
+    said = write("02_point_to_point", tmp_path)
+    assert said.stdout == "torchrun --nproc-per-node 2 02_point_to_point.py\n"
+    assert (tmp_path / "02_point_to_point.py").read_text() == script(ROOT / "notebooks/02_point_to_point.ipynb")
+
+
+def test_a_notebook_that_is_not_there(tmp_path):
+    said = write("2", tmp_path)
+    assert said.stderr == "There is no notebook notebooks/2.ipynb. Those that are there: none in this folder.\n"
+    assert said.returncode == 1
