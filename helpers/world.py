@@ -6,7 +6,7 @@ import shutil
 import signal
 import tempfile
 
-from helpers import memory, processes
+from helpers import devices, memory, processes
 from helpers.errors import WorldError
 from helpers.table import table
 
@@ -172,8 +172,7 @@ class World:
             raise WorldError(f"{what} needs every rank idle, and rank {busy[0].rank} is {busy[0].state}.")
 
     def _device(self, rank):
-        devices = self._ranks.cuda_devices
-        return f"cuda:{rank % devices}" if devices else "cpu"
+        return devices.choose(rank, self.size, self._ranks.cuda_devices).device
 
 
 def _require_room(size, force):

@@ -1,0 +1,36 @@
+"""Which device and which backend a rank takes, on any machine."""
+
+import os
+from typing import NamedTuple
+
+
+class Choice(NamedTuple):
+    """The device and the backend of a rank, and why; shows as the sentence that a notebook prints."""
+
+    device: str
+    backend: str
+    why: str
+
+    def __str__(self):
+        return f"{self.backend} on {self.device}, because {self.why}"
+
+
+def choose(local_rank: int, local_ranks: int, gpus: int) -> Choice:
+    """Return what rank `local_rank` of the `local_ranks` on one machine takes, if that machine has so many GPUs.
+
+    The ranks take the GPUs in turn. NCCL is the fastest backend for CUDA tensors, but it refuses two ranks on one GPU.
+    gloo takes them, by way of main memory, so ranks that share a GPU take gloo.
+    """
+    if gpus == 0:
+        return Choice("cpu", "gloo", "there is no GPU")
+    device = f"cuda:{local_rank % gpus}"
+    if local_ranks > gpus:
+        return Choice(device, "gloo", "ranks share a GPU, which NCCL refuses")
+    return Choice(device, "nccl", "each rank has a GPU of its own")
+
+
+def of_this_rank() -> Choice:
+    """Return what the rank that calls this takes, from the environment of torchrun and the GPUs that torch finds."""
+    import torch
+
+    return choose(int(os.environ["LOCAL_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"]), torch.cuda.device_count())
