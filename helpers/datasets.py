@@ -1,10 +1,17 @@
 """Small real data that comes with the packages of the course, so that nothing is downloaded."""
 
+import random
+import re
+from pydoc_data.topics import topics
+from typing import NamedTuple
+
 import torch
 from sklearn.datasets import load_digits
 from torch.utils.data import TensorDataset
 
 _TRAINING = 1500
+_CHAPTERS = ("specialnames", "compound", "string-methods", "debugger", "typesseq", "formatstrings")
+_WORDS_OF_A_CHAPTER = 2600  # the shortest of them has some more
 
 
 def digits() -> tuple[TensorDataset, TensorDataset]:
@@ -24,3 +31,34 @@ def digits() -> tuple[TensorDataset, TensorDataset]:
         TensorDataset(images[:_TRAINING], labels[:_TRAINING]),
         TensorDataset(images[_TRAINING:], labels[_TRAINING:]),
     )
+
+
+class Passages(NamedTuple):
+    """Passages of text: the words of each one as numbers, of shape (its length,); its label; the words by number."""
+
+    bags: list[torch.Tensor]
+    labels: torch.Tensor
+    words: list[str]
+
+
+def passages() -> Passages:
+    """Return about a thousand passages of 8 to 24 words from six chapters of Python's help, in a random order.
+
+    The label of a passage is the number of its chapter, 0 to 5; each chapter gives about as many passages as any other.
+    The texts are those that `help()` shows for this version of Python, so they change a little from one to the next;
+    for one version they are the same on every rank and every run.
+    """
+    generator = random.Random(0)
+    texts, labels = [], []
+    for label, chapter in enumerate(_CHAPTERS):
+        words = re.findall(r"[a-z_]+", topics[chapter].lower())[:_WORDS_OF_A_CHAPTER]
+        while len(words) >= 24:
+            length = generator.randint(8, 24)
+            texts.append(words[:length])
+            labels.append(label)
+            del words[:length]
+    order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(0)).tolist()
+    vocabulary = sorted(set(sum(texts, [])))
+    number = {word: place for place, word in enumerate(vocabulary)}
+    bags = [torch.tensor([number[word] for word in texts[place]]) for place in order]
+    return Passages(bags, torch.tensor(labels)[order], vocabulary)

@@ -23,3 +23,18 @@ def test_digits_are_the_same_every_time_and_leave_the_seed_alone():
     first, second = datasets.digits()[0], datasets.digits()[0]
     assert torch.equal(first.tensors[0], second.tensors[0])
     assert torch.equal(torch.rand(3), expected)
+
+
+def test_passages():
+    bags, labels, words = datasets.passages()
+    assert len(bags) == len(labels) > 900
+    assert all(8 <= len(bag) <= 24 for bag in bags) and len({len(bag) for bag in bags}) == 17
+    counts = labels.bincount()
+    assert len(counts) == 6 and counts.min() > 0.9 * counts.max()
+    used = torch.cat(bags).unique()
+    assert torch.equal(used, torch.arange(len(words))) and words == sorted(set(words))
+
+
+def test_passages_are_the_same_every_time():
+    first, second = datasets.passages(), datasets.passages()
+    assert all(map(torch.equal, first.bags, second.bags)) and torch.equal(first.labels, second.labels)
