@@ -68,6 +68,30 @@ def test_accumulate_a_sum(world):
     )
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [
+        """
+        def accumulate_all(model, parts):
+            inputs, labels = map(torch.cat, zip(*parts))
+            cross_entropy(model(inputs), labels).backward()
+        """,
+        """
+        def accumulate_all(model, parts):
+            losses = []
+            for number, (inputs, labels) in enumerate(parts, start=1):
+                with model.no_sync() if number < len(parts) else nullcontext():
+                    losses.append(cross_entropy(model(inputs), labels) / len(parts))
+            sum(losses).backward()
+        """,
+    ],
+)
+def test_accumulate_with_all_batches_in_memory(world, answer):
+    assert says(checks.accumulate_all, world, answer) == (
+        "Not yet. With 3 batches, rank 0 did not take one batch after the other, each with its backward."
+    )
+
+
 def test_accumulate_in_silence_to_the_end(world):
     assert says(checks.accumulate_all, world, ACCUMULATE.format("True", MEAN)) == (
         "Not yet. With 3 batches, rank 0 sent 0 bytes of gradients, and the target is 496."
@@ -171,6 +195,16 @@ def test_weigh_without_the_others(world):
     """
     assert says(checks.weigh, world, answer) == (
         "Not yet. Rank 0 called no collective for a bucket, and the target is 1 all_reduce."
+    )
+
+
+def test_weigh_with_the_future_of_the_work(world):
+    answer = """
+        def weigh(samples, bucket):
+            return dist.all_reduce(bucket.buffer(), async_op=True).get_future()
+    """
+    assert says(checks.weigh, world, answer) == (
+        "Not yet. Rank 0 raised TypeError: the future of your hook holds no tensor, as that of `average` does"
     )
 
 

@@ -72,6 +72,21 @@ def test_straggler_always(world):
     )
 
 
+@pytest.mark.parametrize(
+    ("compared_with", "message"),
+    [
+        ("max(everywhere)", "0.2, 0.3, 1, 1 s, rank 0 returned 0, and the target is None."),
+        ("sum(everywhere) / n", "0.2, 0.3, 1, 1 s, rank 0 returned 0, and the target is None."),
+        ("2 * 0.9 * sorted(everywhere)[1]", "0.6, 1, 1, 1 s, rank 0 returned 0, and the target is None."),
+        ("2 * 0.3 * sorted(everywhere)[1]", "0.4, 1, 1, 1 s, rank 0 returned None, and the target is 0."),
+    ],
+)
+def test_straggler_compared_with_something_else(world, compared_with, message):
+    least = "everywhere.index(min(everywhere))"
+    answer = STRAGGLER.format(f"return {least} if min(everywhere) <= {compared_with} / 2 else None")
+    assert says(checks.straggler, world, answer) == f"Not yet. When the ranks communicate for {message}"
+
+
 def test_straggler_known_to_itself_only(world):
     answer = STRAGGLER.format("return rank if seconds < sorted(everywhere)[1] / 2 else None")
     assert says(checks.straggler, world, answer) == (

@@ -14,13 +14,15 @@ def accumulate_all(world) -> Verdict:
 
     def check(runs):
         for rank, run in enumerate(runs):
-            for parts, sent, size, difference in run.result:
+            for parts, events, sent, size, difference in run.result:
                 times = f"With {parts} batch" + ("es" if parts > 1 else "")
                 if sent != size:
                     raise Wrong(f"{times}, rank {rank} sent {sent} bytes of gradients, and the target is {size}.")
                 if difference:
                     raise Wrong(f"{times}, on rank {rank} {difference} those of one process on all batches.")
-        size = runs[0].result[0][2]
+                if events != [_SAMPLES, "backward"] * parts:
+                    raise Wrong(f"{times}, rank {rank} did not take one batch after the other, each with its backward.")
+        size = runs[0].result[0][3]
         return f"With 3 batches and with 1, every rank sent {size} bytes and has the gradients of one process."
 
     return judge(world, "accumulate_all", check, _run_accumulate_all)
@@ -54,6 +56,7 @@ def _run_accumulate_all():
     for parts in (3, 1):
         model, sent = DDP(new_model()), []
         model.register_comm_hook(sent, _counted_average)
+        events = _watch(model.module)
         data = [[new_data(parts * other + part, _SAMPLES) for part in range(parts)] for other in range(n)]
         run = call_answer("accumulate_all", [model, data[rank]])
         if run.error:
@@ -61,8 +64,16 @@ def _run_accumulate_all():
         whole = new_model()
         loss(whole, sum(data, [])).backward()
         size = sum(parameter.nbytes for parameter in whole.parameters())
-        findings.append((parts, sum(sent), size, compare_gradients(model.module, whole)))
+        findings.append((parts, events, sum(sent), size, compare_gradients(model.module, whole)))
     return Run(findings, [], "")
+
+
+def _watch(model):
+    """Return a list of what a model does from now on: the number of samples of each forward, and each backward."""
+    events = []
+    model.register_forward_pre_hook(lambda _, inputs: events.append(len(inputs[0])))
+    model[-1].bias.register_hook(lambda _: events.append("backward"))
+    return events
 
 
 def _counted_average(sent, bucket):
@@ -98,6 +109,8 @@ def _run_weigh():
         try:
             loss(model, [data[rank]]).backward()
         except Exception as error:
+            if "isPyObject" in str(error):
+                return Run(None, [], "TypeError: the future of your hook holds no tensor, as that of `average` does")
             return Run(None, [], f"{type(error).__name__}: {error}")
         if failed := [run for run in runs if run.error]:
             return failed[0]

@@ -14,6 +14,9 @@ def straggler(world) -> Verdict:
     alike = [1.0] * n
     cases = [(seconds, slow) for slow in range(n) for seconds in [[0.2 if r == slow else 1.0 for r in range(n)]]]
     cases += [(alike, None), ([1.0 - 0.05 * r for r in range(n)], None)]
+    cases += [([0.4] + alike[1:], 0), ([0.6] + alike[1:], None)]
+    if n > 2:
+        cases.append(([0.2, 0.3] + alike[2:], None))  # two that are slow, and neither by far
 
     def check(runs):
         for rank, run in enumerate(runs):
