@@ -51,6 +51,16 @@ def test_mean_skeleton(world):
     assert says(checks.mean_of_all, world, skeleton("mean")) == "Not yet. Rank 0 returned 1.0, and the target is 3.0."
 
 
+def test_mean_as_a_number_of_numpy(world):
+    answer = """
+        def mean(numbers):
+            parts = torch.tensor([numbers.sum(), len(numbers)])
+            dist.all_reduce(parts)
+            return parts[0].numpy() / parts[1].numpy()
+    """
+    assert says(checks.mean_of_all, world, answer) == "Solved. Every rank returned 3.0, after one all_reduce."
+
+
 def test_mean_of_the_means(world):
     answer = """
         def mean(numbers):

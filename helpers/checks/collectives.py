@@ -105,11 +105,14 @@ def _run_with_digit():
 
 
 def _sendable(result):
-    """Return a result in a form that pickle takes, a tensor of one number as that number."""
+    """Return a result in a form that pickle takes, a tensor or an array of one number as that number."""
+    import numpy as np
     import torch
 
     if isinstance(result, list | tuple):
         return [_sendable(item) for item in result]
+    if isinstance(result, np.ndarray | np.generic):
+        result = torch.as_tensor(result)
     if isinstance(result, torch.Tensor) and result.numel() == 1:
         return result.item()
     if result is None or isinstance(result, int | float | torch.Tensor):
