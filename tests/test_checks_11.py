@@ -1,0 +1,275 @@
+"""The checks of 11_rpc_and_rref: each accepts the solution, and says what is wrong with other answers."""
+
+import textwrap
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from helpers import World, checks
+from helpers.checks.rpc_judging import in_one_line
+
+NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
+
+
+def cell(path, contains):
+    """Return the `%%px` cell of a notebook that contains a text, without its first line."""
+    cells = [cell.source for cell in nbformat.read(NOTEBOOKS / path, as_version=4).cells if cell.cell_type == "code"]
+    (found,) = [source for source in cells if source.startswith("%%px") and contains in source]
+    return found.partition("\n")[2]
+
+
+def skeleton(function):
+    return cell("11_rpc_and_rref.ipynb", f"def {function}(")
+
+
+def solution(function):
+    return cell("solutions/11_rpc_and_rref.ipynb", f"def {function}(")
+
+
+SETUP = cell("solutions/11_rpc_and_rref.ipynb", "init_rpc(")
+
+
+def says(check, world, answer):
+    """Define an answer on every rank, and return what the check says."""
+    world.view.execute(textwrap.dedent(answer))
+    return repr(check(world))
+
+
+# ---------------------------------------------------------------- fan_out
+
+
+def test_fan_out_solution(world):
+    assert says(checks.fan_out, world, solution("fan_out")) == "Solved. 4 calls were under way at the same time."
+
+
+def test_fan_out_skeleton(world):
+    assert says(checks.fan_out, world, skeleton("fan_out")) == (
+        "Not yet. worker3 was called after worker0 had answered."
+    )
+
+
+def test_fan_out_that_waits_for_each(world):
+    answer = """
+        def fan_out(function, x):
+            return sum(rpc.rpc_async(other, function, args=(x,)).wait() for other in range(n))
+    """
+    assert says(checks.fan_out, world, answer) == "Not yet. worker3 was called after worker0 had answered."
+
+
+def test_fan_out_without_rank_0(world):
+    answer = """
+        def fan_out(function, x):
+            futures = [rpc.rpc_async(other, function, args=(x,)) for other in range(1, n)]
+            return function(x) + sum(torch.futures.wait_all(futures))
+    """
+    assert says(checks.fan_out, world, answer) == "Not yet. worker0 was called 0 times, and the target is once."
+
+
+def test_fan_out_that_takes_the_mean(world):
+    answer = """
+        def fan_out(function, x):
+            futures = [rpc.rpc_async(other, function, args=(x,)) for other in range(n)]
+            return sum(torch.futures.wait_all(futures)) / n
+    """
+    assert says(checks.fan_out, world, answer) == (
+        "Not yet. Rank 0 returned [2.5, 5.0], and the target is [10.0, 20.0]."
+    )
+
+
+def test_fan_out_that_returns_the_futures(world):
+    answer = """
+        def fan_out(function, x):
+            return torch.futures.collect_all([rpc.rpc_async(other, function, args=(x,)) for other in range(n)])
+    """
+    assert says(checks.fan_out, world, answer) == "Not yet. Rank 0 returned a Future, and the target is [10.0, 20.0]."
+
+
+def test_an_answer_that_raises_elsewhere(world):
+    answer = """
+        def fail():
+            raise ZeroDivisionError("on purpose")
+
+        def fan_out(function, x):
+            return rpc.rpc_sync("worker2", fail)
+    """
+    assert says(checks.fan_out, world, answer) == ("Not yet. Rank 0 raised ZeroDivisionError('on purpose') on worker2")
+
+
+def test_an_answer_that_is_not_there(world):
+    assert says(checks.fan_out, world, "globals().pop('fan_out', None)") == (
+        "Not yet. Rank 0 has no function `fan_out`: run the cell that defines it, then this check."
+    )
+
+
+# ---------------------------------------------------------------- stays_there
+
+
+def test_stays_there_solution(world):
+    assert says(checks.stays_there, world, solution("scaled_total")) == (
+        "Solved. 1048576 bytes stayed on worker1, and 4 came to rank 0."
+    )
+
+
+def test_stays_there_skeleton(world):
+    assert says(checks.stays_there, world, skeleton("scaled_total")) == (
+        "Not yet. Rank 0 fetched 2097152 bytes of tensors, and the target is 64 at most."
+    )
+
+
+def test_stays_there_by_to_here(world):
+    answer = """
+        def scaled_total(owner, load, scale):
+            return scale(rpc.remote(owner, load).to_here()).sum().item()
+    """
+    assert says(checks.stays_there, world, answer) == (
+        "Not yet. Rank 0 fetched 1048576 bytes of tensors, and the target is 64 at most."
+    )
+
+
+def test_stays_there_of_the_tensor_of_rank_0(world):
+    answer = """
+        def total(scale, tensor):
+            return scale(tensor).sum().item()
+
+        def scaled_total(owner, load, scale):
+            return rpc.rpc_sync(owner, total, args=(scale, load()))
+    """
+    assert says(checks.stays_there, world, answer) == (
+        "Not yet. Rank 0 sent 1048576 bytes of tensors, and the target is 64 at most."
+    )
+
+
+def test_stays_there_on_rank_0(world):
+    answer = """
+        def scaled_total(owner, load, scale):
+            return scale(load()).sum().item()
+    """
+    assert says(checks.stays_there, world, answer) == "Not yet. worker1 was never called."
+
+
+def test_stays_there_without_the_scale(world):
+    answer = """
+        def scaled_total(owner, load, scale):
+            return rpc.remote(owner, load).rpc_sync().sum().item()
+    """
+    assert says(checks.stays_there, world, answer) == (
+        "Not yet. Rank 0 returned 524288.0, and the target is 1048576.0."
+    )
+
+
+# ---------------------------------------------------------------- add_many
+
+
+def test_add_many_solution(world):
+    assert says(checks.add_many, world, solution("add_many")) == (
+        "Solved. The object on worker1 was updated 5 times, by calls through its RRef."
+    )
+
+
+def test_add_many_skeleton(world):
+    assert says(checks.add_many, world, skeleton("add_many")) == (
+        "Not yet. The object on worker1 was updated 0 times, and the target is 5 times."
+    )
+
+
+def test_add_many_at_once(world):
+    answer = """
+        def add_many(counter, times):
+            return counter.rpc_sync().add(times)
+    """
+    assert says(checks.add_many, world, answer) == (
+        "Not yet. The object on worker1 was updated once, and the target is 5 times."
+    )
+
+
+def test_add_many_and_one(world):
+    answer = """
+        def add_many(counter, times):
+            for _ in range(times):
+                counter.rpc_sync().add(1)
+            return counter.rpc_sync().add(1)
+    """
+    assert says(checks.add_many, world, answer) == (
+        "Not yet. The object on worker1 was updated 6 times, and the target is 5 times."
+    )
+
+
+def test_add_many_that_does_not_wait(world):
+    answer = """
+        def add_many(counter, times):
+            for _ in range(times):
+                counter.rpc_async().add(1)
+            return times
+    """
+    assert says(checks.add_many, world, answer) == (
+        "Not yet. Some updates had not been made when add_many returned: wait for their futures."
+    )
+
+
+def test_add_many_of_other_numbers(world):
+    answer = """
+        def add_many(counter, times):
+            return [counter.rpc_sync().add(number) for number in range(times)][-1]
+    """
+    assert says(checks.add_many, world, answer) == (
+        "Not yet. The object on worker1 was updated by [0, 1, 2, 3, 4], and the target is [1, 1, 1, 1, 1]."
+    )
+
+
+def test_add_many_that_returns_another_sum(world):
+    answer = """
+        def add_many(counter, times):
+            return sum(counter.rpc_sync().add(1) for _ in range(times))
+    """
+    assert says(checks.add_many, world, answer) == "Not yet. Rank 0 returned 15.0, and the target is 5."
+
+
+def test_add_many_on_the_owner(world):
+    answer = """
+        def there(counter, times):
+            return [counter.local_value().add(1) for _ in range(times)][-1]
+
+        def add_many(counter, times):
+            return rpc.rpc_sync("worker1", there, args=(counter, times))
+    """
+    assert says(checks.add_many, world, answer) == (
+        "Not yet. `add` was called 0 times through the RRef, and the target is 5 times."
+    )
+
+
+# ---------------------------------------------------------------- around them
+
+
+def test_without_rpc(broken_world):
+    broken_world.restart()
+    for function, check in [("fan_out", checks.fan_out), ("add_many", checks.add_many)]:
+        assert says(check, broken_world, f"def {function}(*arguments):\n    pass") == (
+            "Not yet. Rank 0 raised RuntimeError: "
+            "RPC has not been initialized. Call torch.distributed.rpc.init_rpc first."
+        )
+
+
+def test_errors_in_one_line():
+    assert in_one_line("") == ""
+    assert in_one_line("ValueError: no\nand more") == "ValueError: no"
+    assert in_one_line(
+        "RuntimeError: KeyError: 'On WorkerInfo(id=1, name=trainer):\\nKeyError(\\'k\\')\\nTraceback (most recent"
+    ).endswith("on trainer")
+    assert in_one_line("RuntimeError: E: On WorkerInfo(id=1, name=ps):\nE('x')\nTraceback\n") == "E('x') on ps"
+
+
+@pytest.mark.parametrize("size", [2, 8])
+def test_the_solutions_in_other_worlds(size):
+    world = World(size)
+    try:
+        world.view.execute(SETUP, silent=True)
+        for function, check in [
+            ("fan_out", checks.fan_out),
+            ("scaled_total", checks.stays_there),
+            ("add_many", checks.add_many),
+        ]:
+            assert says(check, world, solution(function)).startswith("Solved. ")
+            assert says(check, world, skeleton(function)).startswith("Not yet. ")
+    finally:
+        world.stop()
