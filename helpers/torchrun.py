@@ -9,7 +9,7 @@ from pathlib import Path
 from helpers.errors import WorldError
 from helpers.store import LOOPBACK
 
-_SECONDS_TO_RUN = 60
+_SECONDS_TO_RUN = 120
 # By itself torchrun hosts its store on every interface. It takes one that this process has at the same port already.
 _LAUNCHER = """
 import socket, sys
@@ -27,7 +27,7 @@ run.main([f"--master-port={port}", *sys.argv[1:]])
 def torchrun(script: str, ranks: int) -> list[str]:
     """Run a script as `torchrun --nproc-per-node=RANKS` does, and return what each rank prints, in their order.
 
-    Raises `WorldError` with the end of the output when the script fails or takes longer than a minute.
+    Raises `WorldError` with the end of the output when the script fails or takes longer than two minutes.
     """
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "script.py")
