@@ -1,0 +1,241 @@
+"""The checks of 13_distributed_autograd: each accepts the solution, and says what is wrong with other answers."""
+
+import textwrap
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from helpers import checks
+
+NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
+
+
+def cell(path, contains):
+    """Return the `%%px` cell of a notebook that contains a text, without its first line."""
+    cells = [cell.source for cell in nbformat.read(NOTEBOOKS / path, as_version=4).cells if cell.cell_type == "code"]
+    (found,) = [source for source in cells if source.startswith("%%px") and contains in source]
+    return found.partition("\n")[2]
+
+
+def skeleton(function):
+    return cell("13_distributed_autograd.ipynb", f"def {function}(")
+
+
+def solution(function):
+    return cell("solutions/13_distributed_autograd.ipynb", f"def {function}(")
+
+
+SETUP = cell("13_distributed_autograd.ipynb", "init_rpc(")
+IN_VAIN = (
+    "Not yet. Rank 0 raised RuntimeError: a call has timed out, as a backward does that waits for a gradient in vain"
+)
+
+
+def says(check, world, answer):
+    """Define an answer on every rank, and return what the check says."""
+    world.view.execute(textwrap.dedent(answer))
+    return repr(check(world))
+
+
+# ---------------------------------------------------------------- backward_by_hand
+
+
+def test_backward_by_hand_solution(world):
+    assert says(checks.backward_by_hand, world, solution("backward_by_hand")) == (
+        "Solved. Both workers hold the gradients of one process, and no context was opened."
+    )
+
+
+def test_backward_by_hand_skeleton(world):
+    assert says(checks.backward_by_hand, world, skeleton("backward_by_hand")) == (
+        "Not yet. On worker0 the gradient of 0.weight is None, unlike those of one process."
+    )
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (
+            'kept["scores"].backward(gradient)',
+            'kept["scores"].sum().backward()',
+            "On worker0 the gradient of 0.weight differs from those of one process.",
+        ),
+        (
+            "hidden.backward(rpc",
+            "(rpc",
+            "On worker0 the gradient of 0.weight is None, unlike those of one process.",
+        ),
+        (
+            'kept["scores"].backward(gradient)',
+            'kept["hidden"].grad, = torch.autograd.grad(kept["scores"], kept["hidden"], gradient)',
+            "On worker1 the gradient of 2.weight is None, unlike those of one process.",
+        ),
+        ("cross_entropy(scores, labels)", "cross_entropy(scores, labels, reduction='sum')", None),
+        ("scores.grad,", "score.grad,", "Rank 0 raised NameError: name 'score' is not defined"),
+    ],
+    ids=["ignores the gradient", "stops at worker0", "only passes on", "sum", "misspelt"],
+)
+def test_wrong_backward_by_hand(world, old, new, message):
+    answer = solution("backward_by_hand")
+    assert old in answer
+    message = message or "On worker0 the gradients are 12.00 times those of one process."
+    assert says(checks.backward_by_hand, world, answer.replace(old, new)) == f"Not yet. {message}"
+
+
+def test_backward_by_hand_with_a_context(world):
+    answer = solution("accumulate") + textwrap.dedent("""
+        def backward_by_hand(first, second, inputs, labels):
+            accumulate(first, second, [(inputs, labels)])
+    """)
+    assert says(checks.backward_by_hand, world, answer) == (
+        "Not yet. You opened 1 context, and the target is plain RPC without one."
+    )
+
+
+# ---------------------------------------------------------------- accumulate
+
+
+def test_accumulate_solution(world):
+    assert says(checks.accumulate, world, solution("accumulate")) == (
+        "Solved. Both workers hold the gradients of all samples, from 3 contexts."
+    )
+
+
+def test_accumulate_skeleton(world):
+    assert says(checks.accumulate, world, skeleton("accumulate")) == (
+        "Not yet. On worker0 the gradient of 0.weight is None, unlike those of one process."
+    )
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (
+            "            keep(context_id)\n",
+            "",
+            "On worker0 the gradient of 0.weight is None, unlike those of one process.",
+        ),
+        (
+            'rpc.rpc_sync("worker1", keep, args=(context_id,))',
+            "pass",
+            "On worker1 the gradient of 2.weight is None, unlike those of one process.",
+        ),
+        (
+            " if parameter.grad is None else parameter.grad + gradient",
+            "",
+            "On worker0 the gradient of 0.weight differs from those of one process.",
+        ),
+        (
+            ', reduction="sum") / samples',
+            ") / len(batches)",
+            "On worker0 the gradient of 0.weight differs from those of one process.",
+        ),
+        (
+            ', reduction="sum") / samples',
+            ', reduction="sum")',
+            "On worker0 the gradients are 15.00 times those of one process.",
+        ),
+        (
+            "for inputs, labels in batches:",
+            "for inputs, labels in [map(torch.cat, zip(*batches))]:",
+            "You opened 1 context, and the target is 3, one for each batch.",
+        ),
+    ],
+    ids=["not on worker0", "not on worker1", "the last one", "mean of means", "sum", "in one"],
+)
+def test_wrong_accumulate(world, old, new, message):
+    answer = solution("accumulate")
+    assert old in answer
+    assert says(checks.accumulate, world, answer.replace(old, new)) == f"Not yet. {message}"
+
+
+def test_accumulate_that_asks_for_parameters_in_the_context(world):
+    answer = solution("accumulate") + textwrap.dedent("""
+        def weight(second):
+            return second.local_value()[0].weight.sum()
+    """)
+    begin = "            scores = second"
+    log = '        rpc.rpc_sync("worker1", weight, args=(second,))\n'
+    assert begin in answer
+    world.view.execute("rpc._set_rpc_timeout(3)")
+    verdict = says(checks.accumulate, world, answer.replace(begin, f"    {log}{begin}"))
+    world.view.execute("rpc._set_rpc_timeout(10)")
+    assert verdict == IN_VAIN
+    assert says(checks.accumulate, world, solution("accumulate")).startswith("Solved.")
+
+
+# ---------------------------------------------------------------- frozen
+
+
+def test_frozen_solution(world):
+    assert says(checks.frozen, world, solution("train_frozen")) == (
+        "Solved. `first` made its step, and worker1 computed no gradient for the weights of `second`."
+    )
+
+
+def test_frozen_skeleton(world):
+    assert says(checks.frozen, world, skeleton("train_frozen")) == ("Not yet. The weights of `first` have not changed.")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (
+            'rpc.rpc_sync("worker1", freeze, args=(second,))',
+            "pass",
+            "worker1 computed gradients for the weights of `second`, and they do not need any.",
+        ),
+        (
+            'rpc.rpc_sync("worker1", freeze, args=(second,))',
+            "second.to_here().requires_grad_(False)",
+            "worker1 computed gradients for the weights of `second`, and they do not need any.",
+        ),
+        ("second.rpc_sync().forward", "second.to_here()", "`second` was never called on worker1."),
+        ("lr=0.1", "lr=0.01", "The weights of `first` are not those that one process has after the step."),
+        ("first(inputs)", "first(inputs).detach()", "Rank 0 raised RuntimeError: requires_grad not set on root"),
+        ("optimizer.step(context_id)", "pass", "The weights of `first` have not changed."),
+    ],
+    ids=["leaves it out", "freezes a copy", "at home", "too slow", "detached", "no step"],
+)
+def test_wrong_frozen(world, old, new, message):
+    answer = solution("train_frozen")
+    assert old in answer
+    assert says(checks.frozen, world, answer.replace(old, new)) == f"Not yet. {message}"
+
+
+def test_frozen_that_trains_second(world):
+    answer = """
+        def parameters_there(module):
+            return [rpc.RRef(parameter) for parameter in module.local_value().parameters()]
+
+        def train_frozen(first, second, inputs, labels):
+            references = [rpc.RRef(parameter) for parameter in first.parameters()]
+            references += rpc.rpc_sync("worker1", parameters_there, args=(second,))
+            optimizer = DistributedOptimizer(torch.optim.SGD, references, lr=0.1)
+            with dist_autograd.context() as context_id:
+                scores = second.rpc_sync().forward(first(inputs))
+                dist_autograd.backward(context_id, [torch.nn.functional.cross_entropy(scores, labels)])
+                optimizer.step(context_id)
+    """
+    assert says(checks.frozen, world, answer) == "Not yet. The weights of `second` have changed."
+
+
+# ---------------------------------------------------------------- all
+
+
+def test_answer_that_leaves_a_context_open(broken_world):
+    answer = """
+        def accumulate(first, second, batches):
+            dist_autograd._new_context()
+    """
+    assert says(checks.accumulate, broken_world, answer) == (
+        "Not yet. Rank 0 raised RuntimeError: Already have an autograd context id for this thread."
+    )
+
+
+def test_nobody_has_started_rpc(broken_world):
+    broken_world.restart()
+    assert repr(checks.frozen(broken_world)) == (
+        "Not yet. Rank 0 raised RuntimeError: RPC has not been initialized. Call torch.distributed.rpc.init_rpc first."
+    )
