@@ -4,26 +4,34 @@ from helpers.plots.collectives import before_and_after, chunk_grid, stays
 from helpers.plots.controls import live
 from helpers.plots.data_parallel import loss_curves, step_timeline
 from helpers.plots.ddp_in_practice import extrapolation, throughput
+from helpers.plots.distributed_autograd import autograd_graph, remote_training
 from helpers.plots.fewer_bytes import compression
 from helpers.plots.inside_ddp import buckets
 from helpers.plots.point_to_point import message_cost
+from helpers.plots.reinforcement_learning import episode_rewards, message_diagram
 from helpers.plots.ring_all_reduce import ring_step, ring_storyboard
+from helpers.plots.rpc_threads_and_failures import server_threads
 from helpers.plots.what_all_reduce_costs import all_reduce_times, bus_bandwidths, modelled_times
 
 __all__ = [
     "all_reduce_times",
+    "autograd_graph",
     "before_and_after",
     "buckets",
-    "compression",
     "bus_bandwidths",
     "chunk_grid",
+    "compression",
+    "episode_rewards",
     "extrapolation",
     "live",
     "loss_curves",
     "message_cost",
+    "message_diagram",
     "modelled_times",
+    "remote_training",
     "ring_step",
     "ring_storyboard",
+    "server_threads",
     "stays",
     "step_timeline",
     "throughput",

@@ -1,0 +1,217 @@
+"""Checks of the exercises of 14_reinforcement_learning: an agent on rank 0, observers on the others."""
+
+import os
+import random
+from typing import NamedTuple
+
+from helpers.checks.judging import Run, Verdict, Wrong, call_answer, judge
+from helpers.checks.rpc_judging import Made, call_with_rpc, in_one_line
+
+_DISCOUNT = 0.99
+_OWN = ("_rref_typeof_on_owner", "_known")  # calls by torch and by this check
+_stage = []  # on the agent: the object of the learner that keeps the rewards
+
+
+def returns_of(world) -> Verdict:
+    """Check `returns_of(arrived)`: the return of each step in the order of arrival, apart for each observer."""
+
+    def check(runs):
+        for arrived, returned in zip(_arrivals(), runs[0].result, strict=True):
+            if not isinstance(returned, list):
+                raise Wrong(f"The agent returned {returned}, and the target is a list of numbers.")
+            if len(returned) != len(arrived):
+                raise Wrong(f"{len(arrived)} rewards have arrived, and the agent returned {len(returned)} returns.")
+            target = _returns(arrived)
+            for place, (value, right) in enumerate(zip(returned, target, strict=True)):
+                if abs(value - right) > 1e-3:
+                    raise Wrong(
+                        f"Of the rewards of {', '.join(other for other, _ in arrived[:6])} ... the one in place "
+                        f"{place}, of {arrived[place][0]}, has return {value:.3f}, and the target is {right:.3f}."
+                    )
+        return "Every step has the return of its own observer's episode, in the order of arrival."
+
+    return judge(world, "returns_of", check, _run_returns_of)
+
+
+def one_rpc(world) -> Verdict:
+    """Check `Scores` and `run_episode(agent, environment, name)`: each reward is on the agent before the next step."""
+
+    def check(runs):
+        played = runs[0].result
+        if played is None:
+            raise Wrong("Rank 0 has no class `Scores`: run the cell that defines it, then this check.")
+        for other, played_one in played.items():
+            _require_played(other, played_one)
+        counts = ", ".join(f"{_steps(other) + 1} calls for {_steps(other)} steps" for other in played)
+        return f"The observers made {counts}, and the agent knew every reward before the next step."
+
+    return judge(world, "run_episode", check, _run_one_rpc)
+
+
+class Played(NamedTuple):
+    """What became of the episode of one observer."""
+
+    run: Run
+    made: list[Made]
+    wrong: str  # what the first wrong action was
+    known: list[int]  # at every step, how many rewards of this observer the agent knew
+    rewards: list[float]  # that the agent knows in the end
+
+
+class Line:
+    """An environment of so many steps, in which the right action is known and every reward is another number.
+
+    At every step it asks the agent how many rewards of this observer it knows.
+    """
+
+    def __init__(self, observer: str):
+        self.observer = observer
+        self.step_number = 0
+        self.known = []
+        self.wrong = ""
+
+    def reset(self, seed=None):
+        """Return the first observation, as gymnasium does."""
+        return self._observation(), {}
+
+    def step(self, action):
+        """Take an action, and return what gymnasium returns."""
+        import torch.distributed.rpc as rpc
+
+        if self.step_number == _steps(self.observer):
+            raise RuntimeError("the environment was asked for a step after its episode had ended")
+        if not self.wrong and action != (right := _policy(self._observation())):
+            self.wrong = f"At step {self.step_number} {self.observer} pushed {action}, and the policy says {right}."
+        self.known.append(rpc.rpc_sync("agent", _known, args=(self.observer,)))
+        reward = _rewards(self.observer)[self.step_number]
+        self.step_number += 1
+        over = self.step_number == _steps(self.observer)
+        # One episode falls, the next is cut.
+        return self._observation(), reward, over and self._number() % 2 == 1, over and self._number() % 2 == 0, {}
+
+    def _number(self):
+        return int(self.observer.removeprefix("observer"))
+
+    def _observation(self):
+        return [float(self._number()), float(self.step_number)]
+
+
+def _require_played(other, played):
+    rank = other.removeprefix("observer")
+    if played.run.error == "KeyError: 'run_episode'":
+        raise Wrong(f"Rank {rank} has no function `run_episode`: run the cell that defines it, then this check.")
+    if played.run.error:
+        raise Wrong(f"Rank {rank} raised {played.run.error}")
+    steps, target = _steps(other), _rewards(other)
+    if len(played.known) != steps:
+        raise Wrong(f"{other} played {len(played.known)} steps, and its episode has {steps}.")
+    for step, known in enumerate(played.known):
+        if known != step:
+            raise Wrong(f"When {other} took step {step}, the agent knew {known} of its rewards, and not {step}.")
+    if played.rewards != target:
+        raise Wrong(f"Of {other} the agent holds the rewards {played.rewards}, and the target is {target}.")
+    if played.wrong:
+        raise Wrong(played.wrong)
+    calls = sum(call.callee == "agent" and call.function not in _OWN for call in played.made)
+    if calls > steps + 1:
+        raise Wrong(f"{other} made {calls} calls for {steps} steps, and the target is {steps + 1}.")
+
+
+def _run_returns_of():
+    if os.environ["RANK"] != "0":
+        return Run(None, [], "")
+    runs = [call_answer("returns_of", [arrived]) for arrived in _arrivals()]
+    failed = [run for run in runs if run.error]
+    return (failed or runs)[0]._replace(result=[_numbers(run.result) for run in runs])
+
+
+def _run_one_rpc():
+    import torch.distributed.rpc as rpc
+
+    _start_rpc()
+    if os.environ["RANK"] != "0":
+        return Run(None, [], "")
+    run = call_answer("Scores", [_policy])
+    if run.error == "KeyError: 'Scores'":
+        return run._replace(error="")
+    if run.error:
+        return run
+    _stage[:] = [run.result]
+    try:
+        agent = rpc.RRef(run.result)
+        others = [f"observer{rank}" for rank in range(1, int(os.environ["WORLD_SIZE"]))]
+        answers = {other: rpc.rpc_async(other, _play, args=(agent, other)) for other in others}
+        played = {other: Played(*answer.wait(), _held(other)) for other, answer in answers.items()}
+    except RuntimeError as error:
+        return Run(None, [], in_one_line(f"RuntimeError: {error}"))
+    return Run(played, [], "")
+
+
+def _start_rpc():
+    """Start RPC with the names of the notebook, over TCP, unless it is running."""
+    import warnings
+
+    import torch.distributed.rpc as rpc
+
+    if rpc.api._is_current_rpc_agent_set():
+        return
+    rank = int(os.environ["RANK"])
+    options = rpc.TensorPipeRpcBackendOptions(rpc_timeout=10, _transports=["uv"], _channels=["basic"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch's warnings about itself
+        name = f"observer{rank}" if rank else "agent"
+        rpc.init_rpc(name, rank=rank, world_size=int(os.environ["WORLD_SIZE"]), rpc_backend_options=options)
+
+
+def _play(agent, observer):
+    environment = Line(observer)
+    run, made = call_with_rpc("run_episode", [agent, environment, observer])
+    return run._replace(result=None), made, environment.wrong, environment.known
+
+
+def _known(observer):
+    return len(_held(observer))
+
+
+def _held(observer):
+    rewards = getattr(_stage[0], "rewards", {})
+    return list(rewards.get(observer, [])) if isinstance(rewards, dict) else []
+
+
+def _policy(observation):
+    return int(observation[1]) % 2
+
+
+def _steps(observer):
+    """Return how many steps the episode of an observer has in this check."""
+    return 3 + int(observer.removeprefix("observer"))
+
+
+def _rewards(observer):
+    return [float(10 * int(observer.removeprefix("observer")) + step) for step in range(_steps(observer))]
+
+
+def _arrivals():
+    """Return lists of rewards as they arrive at the agent: a short one, and one in which an observer ends early."""
+    short = [("observer1", 1.0), ("observer2", 1.0), ("observer1", 1.0), ("observer2", 1.0), ("observer2", 1.0)]
+    rewards = ["observer1"] * 10 + ["observer2"] * 60 + ["observer3"] * 30
+    random.Random(0).shuffle(rewards)
+    return [short, [(other, 1.0) for other in rewards]]
+
+
+def _returns(arrived):
+    returns, following = [], {}
+    for other, reward in reversed(arrived):
+        following[other] = reward + _DISCOUNT * following.get(other, 0.0)
+        returns.append(following[other])
+    return returns[::-1]
+
+
+def _numbers(result):
+    """Return a tensor or a sequence of numbers as a list of floats, and anything else as the name of its type."""
+    if hasattr(result, "tolist"):
+        result = result.tolist()
+    try:
+        return [float(number) for number in result]
+    except (TypeError, ValueError):
+        return f"a {type(result).__name__}" if result is not None else "None"

@@ -1,0 +1,221 @@
+"""The checks of 14_reinforcement_learning: each accepts the solution, and says what is wrong with other answers."""
+
+import textwrap
+from pathlib import Path
+
+import nbformat
+
+from helpers import checks
+
+NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
+SETUP = "pass"  # the checks start RPC themselves
+
+
+def cell(path, contains):
+    """Return the `%%px` cell of a notebook that contains a text, without its first line."""
+    cells = [cell.source for cell in nbformat.read(NOTEBOOKS / path, as_version=4).cells if cell.cell_type == "code"]
+    (found,) = [source for source in cells if source.startswith("%%px") and contains in source]
+    return found.partition("\n")[2]
+
+
+def skeleton(contains):
+    return cell("14_reinforcement_learning.ipynb", contains)
+
+
+def solution(contains):
+    return cell("solutions/14_reinforcement_learning.ipynb", contains)
+
+
+def says(check, world, answer):
+    """Define an answer on every rank, and return what the check says."""
+    world.view.execute(textwrap.dedent(answer))
+    return repr(check(world))
+
+
+# ---------------------------------------------------------------- returns_of
+
+SHORT = "Of the rewards of observer1, observer2, observer1, observer2, observer2 ..."
+
+
+def test_returns_solution(world):
+    assert says(checks.returns_of, world, solution("def returns_of(")) == (
+        "Solved. Every step has the return of its own observer's episode, in the order of arrival."
+    )
+
+
+def test_returns_skeleton(world):
+    assert says(checks.returns_of, world, skeleton("def returns_of(")) == (
+        f"Not yet. {SHORT} the one in place 0, of observer1, has return 4.901, and the target is 1.990."
+    )
+
+
+def test_returns_in_the_order_of_the_observers(world):
+    answer = """
+        def returns_of(arrived):
+            returns = []
+            for name in sorted({name for name, _ in arrived}):
+                own, following = [], 0.0
+                for reward in [reward for other, reward in arrived if other == name]:
+                    following = reward + 0.99 * following
+                    own.append(following)
+                returns += own[::-1]
+            return returns
+    """
+    assert says(checks.returns_of, world, answer) == (
+        f"Not yet. {SHORT} the one in place 1, of observer2, has return 1.000, and the target is 2.970."
+    )
+
+
+def test_returns_discounted_by_the_distance_in_arrivals(world):
+    answer = """
+        def returns_of(arrived):
+            return [sum(reward * 0.99**later for later, (name, reward) in enumerate(arrived[place:])
+                        if name == arrived[place][0]) for place in range(len(arrived))]
+    """
+    assert says(checks.returns_of, world, answer) == (
+        f"Not yet. {SHORT} the one in place 0, of observer1, has return 1.980, and the target is 1.990."
+    )
+
+
+def test_returns_that_look_back(world):
+    answer = """
+        def returns_of(arrived):
+            returns, before = [], {}
+            for name, reward in arrived:
+                before[name] = reward + 0.99 * before.get(name, 0.0)
+                returns.append(before[name])
+            return returns
+    """
+    assert says(checks.returns_of, world, answer) == (
+        f"Not yet. {SHORT} the one in place 0, of observer1, has return 1.000, and the target is 1.990."
+    )
+
+
+def test_returns_as_a_tensor_on_the_agent_alone(world):
+    answer = solution("def returns_of(") + textwrap.dedent("""
+        import os, torch
+        by_list = returns_of
+        def returns_of(arrived):
+            assert os.environ["RANK"] == "0"
+            return torch.tensor(by_list(arrived))
+    """)
+    assert says(checks.returns_of, world, answer).startswith("Solved. ")
+
+
+def test_returns_by_observer(world):
+    assert says(checks.returns_of, world, "def returns_of(arrived):\n    return dict(arrived)") == (
+        "Not yet. The agent returned a dict, and the target is a list of numbers."
+    )
+
+
+def test_returns_of_a_part(world):
+    assert says(checks.returns_of, world, "def returns_of(arrived):\n    return [1.99, 1.0]") == (
+        "Not yet. 5 rewards have arrived, and the agent returned 2 returns."
+    )
+
+
+def test_returns_that_raise(world):
+    assert says(checks.returns_of, world, "def returns_of(arrived):\n    return arrived[5]") == (
+        "Not yet. Rank 0 raised IndexError: list index out of range"
+    )
+
+
+# ---------------------------------------------------------------- one_rpc
+
+
+def test_one_rpc_solution(world):
+    assert says(checks.one_rpc, world, solution("class Scores")) == (
+        "Solved. The observers made 5 calls for 4 steps, 6 calls for 5 steps, 7 calls for 6 steps, and the agent knew "
+        "every reward before the next step."
+    )
+
+
+def test_one_rpc_skeleton(world):
+    assert says(checks.one_rpc, world, skeleton("class Scores")) == (
+        "Not yet. observer1 made 8 calls for 4 steps, and the target is 5."
+    )
+
+
+def play(contains, *changes):
+    """Return the solution, or the skeleton, with some lines changed."""
+    answer = contains("class Scores")
+    for old, new in changes:
+        assert old in answer
+        answer = answer.replace(old, new)
+    return answer
+
+
+def test_one_rpc_with_all_rewards_in_the_end(world):
+    answer = play(
+        skeleton,
+        ("truncated = False\n", "truncated = False\n    rewards = []\n"),
+        ("        agent.rpc_sync().report_reward(name, reward)", "        rewards.append(reward)"),
+    )
+    answer += "\n    agent.rpc_sync().report_rewards(name, rewards)\n"
+    answer += "\nScores.report_rewards = lambda self, name, rewards: self.rewards.update({name: rewards})"
+    assert says(checks.one_rpc, world, answer) == (
+        "Not yet. When observer1 took step 1, the agent knew 0 of its rewards, and not 1."
+    )
+
+
+def test_one_rpc_without_the_last_reward(world):
+    answer = play(solution, ("\n    agent.rpc_sync().report_reward(name, reward)", ""))
+    assert says(checks.one_rpc, world, answer) == (
+        "Not yet. Of observer1 the agent holds the rewards [10.0, 11.0, 12.0], and the target is "
+        "[10.0, 11.0, 12.0, 13.0]."
+    )
+
+
+def test_one_rpc_with_one_list_for_all(world):
+    answer = play(solution, ("self.rewards.setdefault(name, [])", 'self.rewards.setdefault("all", [])'))
+    assert says(checks.one_rpc, world, answer) == (
+        "Not yet. When observer1 took step 1, the agent knew 0 of its rewards, and not 1."
+    )
+
+
+def test_one_rpc_that_counts_a_first_reward(world):
+    answer = play(solution, ("reward, terminated, truncated = None,", "reward, terminated, truncated = 0.0,"))
+    assert says(checks.one_rpc, world, answer) == (
+        "Not yet. When observer1 took step 0, the agent knew 1 of its rewards, and not 0."
+    )
+
+
+def test_one_rpc_that_takes_no_notice_of_a_cut(world):
+    answer = play(solution, ("while not (terminated or truncated)", "while not terminated"))
+    assert says(checks.one_rpc, world, answer) == (
+        "Not yet. Rank 2 raised RuntimeError: the environment was asked for a step after its episode had ended"
+    )
+
+
+def test_one_rpc_by_asynchronous_reports(world):
+    answer = play(skeleton, ("agent.rpc_sync().report_reward", "agent.rpc_async().report_reward"))
+    assert says(checks.one_rpc, world, answer).startswith("Not yet. ")
+
+
+def test_one_rpc_that_plays_alone(world):
+    answer = play(skeleton, ("agent.rpc_sync().select_action(name, observation)", "0"))
+    answer = answer.replace("agent.rpc_sync().report_reward(name, reward)", "pass")
+    assert says(checks.one_rpc, world, answer) == (
+        "Not yet. When observer1 took step 1, the agent knew 0 of its rewards, and not 1."
+    )
+
+
+def test_one_rpc_with_actions_of_its_own(world):
+    answer = play(skeleton, ("agent.rpc_sync().select_action(name, observation)", "0"))
+    assert says(checks.one_rpc, world, answer) == ("Not yet. At step 1 observer1 pushed 0, and the policy says 1.")
+
+
+def test_one_rpc_whose_agent_raises(world):
+    answer = play(skeleton, ("return self.policy(observation)", "return self.polices(observation)"))
+    assert says(checks.one_rpc, world, answer) == (
+        "Not yet. Rank 1 raised AttributeError(\"'Scores' object has no attribute 'polices'\") on agent"
+    )
+
+
+def test_one_rpc_that_is_not_there(world):
+    assert says(checks.one_rpc, world, "globals().pop('run_episode', None)") == (
+        "Not yet. Rank 1 has no function `run_episode`: run the cell that defines it, then this check."
+    )
+    assert says(checks.one_rpc, world, "globals().pop('Scores', None)") == (
+        "Not yet. Rank 0 has no class `Scores`: run the cell that defines it, then this check."
+    )
