@@ -85,13 +85,15 @@ def test_scaled_for_small_gradients_only(world):
     assert says(checks.scaled, world, answer).startswith("Not yet. With a loss multiplied by ")
 
 
-def test_bf16_is_too_coarse(world):
+def test_scaled_in_bf16(world):
     answer = """
         def scaled(state, bucket):
             work = dist.all_reduce((bucket.buffer() / n).bfloat16(), async_op=True)
             return work.get_future().then(lambda done: done.value()[0].float())
     """
-    assert says(checks.scaled, world, answer).startswith("Not yet. With a loss multiplied by ")
+    assert says(checks.scaled, world, answer) == (
+        "Not yet. Rank 0 sent numbers of torch.bfloat16, and the target is torch.float16."
+    )
 
 
 # ---------------------------------------------------------------- coarse
@@ -108,6 +110,20 @@ COARSE = """
 def test_coarse_solution(world):
     assert says(checks.coarse, world, solution("coarse")) == (
         "Solved. Every number was rounded, and after 50 steps the sums are off by at most 0.06."
+    )
+
+
+def test_coarse_on_a_finer_grid(world):
+    answer = """
+        def coarse(missed, bucket):
+            sent = round_to(bucket.buffer() * 4096)
+            dist.all_reduce(sent)
+            future = torch.futures.Future()
+            future.set_result(sent / 4096 / n)
+            return future
+    """
+    assert says(checks.coarse, world, answer) == (
+        "Not yet. After one step rank 0 has finer gradients than rounding them to 1/64 can give."
     )
 
 

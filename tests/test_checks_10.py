@@ -42,7 +42,7 @@ def says(check, world, answer):
 
 def test_gated_solution(world):
     assert says(checks.gated, world, solution("forward")) == (
-        "Solved. The outputs are the same, and every parameter takes part on every rank."
+        "Solved. Outputs and gradients are the same, and every parameter takes part on every rank."
     )
 
 
@@ -81,6 +81,21 @@ def test_gated_without_the_gradient(world):
     answer = FORWARD.format("return self.extra(hidden) if x.mean() > 0.5 else hidden + 0 * self.extra(hidden).detach()")
     assert says(checks.gated, world, answer) == (
         "Not yet. With a dark batch on rank 0 and bright ones elsewhere, on rank 0 a parameter had no part in the loss."
+    )
+
+
+@pytest.mark.parametrize(
+    ("answer", "wrong"),
+    [
+        ("return hidden + (self.extra(hidden) - self.extra(hidden).detach())", "extra.weight"),
+        ("return hidden.detach() + 0 * self.extra(hidden)", "body.weight"),
+    ],
+)
+def test_gated_with_other_gradients_for_dark_batches(world, answer, wrong):
+    answer = FORWARD.format(f"if x.mean() > 0.5:\n            return self.extra(hidden)\n        {answer}")
+    assert says(checks.gated, world, answer) == (
+        "Not yet. With a dark batch on rank 0 and bright ones elsewhere, on rank 0 the gradient of "
+        f"{wrong} is not the mean of what the ranks' batches give."
     )
 
 
@@ -186,7 +201,7 @@ VECTOR = "vector(model.parameters()).detach()"
         (
             VECTOR,
             0,
-            "Not yet. Rank 0 handed a tensor of 1800 bytes to a collective: that is its weights.",
+            "Not yet. Rank 0 handed 9000 bytes to collectives: those are its weights.",
         ),
         (
             f"torch.tensor([zlib.crc32({VECTOR}.numpy().tobytes())])",
@@ -197,6 +212,13 @@ VECTOR = "vector(model.parameters()).detach()"
 )
 def test_out_of_step(world, mine, against, message):
     assert says(checks.out_of_step, world, GATHERED.format(mine=mine, against=against)) == message
+
+
+def test_out_of_step_by_the_first_parameter_only(world):
+    mine = "torch.tensor([zlib.crc32(next(model.parameters()).detach().numpy().tobytes())])"
+    assert says(checks.out_of_step, world, GATHERED.format(mine=mine, against=0)) == (
+        "Not yet. When the last bit of all has changed on the last rank, rank 0 returned [], and the target is [3]."
+    )
 
 
 def test_out_of_step_on_one_rank_only(broken_world):

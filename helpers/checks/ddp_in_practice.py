@@ -9,7 +9,7 @@ _FEATURES, _CLASSES = 4, 2
 
 
 def gated(world) -> Verdict:
-    """Check `forward(self, x)` of a model with a branch: the same outputs, and DDP trains it without any option."""
+    """Check `forward(self, x)` of a model with a branch: same outputs and gradients, under DDP with no option."""
 
     def check(runs):
         for rank, run in enumerate(runs):
@@ -23,7 +23,7 @@ def gated(world) -> Verdict:
         for rank, run in enumerate(runs):
             if run.result[1]:
                 raise Wrong(f"Under DDP, rank {rank} waited in vain for a gradient of another rank.")
-        return "The outputs are the same, and every parameter takes part on every rank."
+        return "Outputs and gradients are the same, and every parameter takes part on every rank."
 
     return judge(world, "forward", check, _run_gated, group_of_its_own=True)
 
@@ -60,6 +60,7 @@ def out_of_step(world) -> Verdict:
         "one bit has changed on the last rank": [n - 1],
         "two weights have swapped places on rank 1": [1],
         "a bit has changed on rank 0": list(range(1, n)),
+        "the last bit of all has changed on the last rank": [n - 1],
     }
 
     def check(runs):
@@ -69,7 +70,7 @@ def out_of_step(world) -> Verdict:
                 if result != target:
                     raise Wrong(f"When {case}, rank {rank} returned {result}, and the target is {target}.")
                 if sent:
-                    raise Wrong(f"Rank {rank} handed a tensor of {sent} bytes to a collective: that is its weights.")
+                    raise Wrong(f"Rank {rank} handed {sent} bytes to collectives: those are its weights.")
         return "Every rank names the ranks that have drifted, and no weights were sent."
 
     return judge(world, "out_of_step", check, _run_out_of_step)
@@ -100,6 +101,12 @@ def _run_gated():
     except RuntimeError as error:
         unused = "finished reduction" in str(error)
         return Run(("", "a parameter had no part in the loss." if unused else str(error)), [], "")
+    n = dist.get_world_size()
+    for other in range(n):  # two steps, and their mean over the ranks
+        (2 / n * original(bright if other else dark).sum()).backward()
+    for (name, mine), true in zip(model.named_parameters(), original.parameters(), strict=True):
+        if not torch.allclose(mine.grad, true.grad, rtol=1e-3, atol=1e-5):
+            return Run(("", f"the gradient of {name} is not the mean of what the ranks' batches give."), [], "")
     return Run(("", ""), [], "")
 
 
@@ -156,15 +163,15 @@ def _run_out_of_step():
     from torch import nn
 
     rank, n, results = dist.get_rank(), dist.get_world_size(), []
-    for changed, swap in ((None, False), (n - 1, False), (1, True), (0, False)):
+    for changed, how in ((None, ""), (n - 1, "first"), (1, "swap"), (0, "first"), (n - 1, "last")):
         with torch.random.fork_rng():
             torch.manual_seed(1)
             model = nn.Sequential(nn.Linear(_FEATURES, 64), nn.ReLU(), nn.Linear(64, _CLASSES))
         weights = model[0].weight.data
-        if rank == changed and swap:
+        if rank == changed and how == "swap":
             weights[0, 0], weights[1, 1] = weights[1, 1].item(), weights[0, 0].item()
         elif rank == changed:
-            weights[0, 0].nextafter_(torch.tensor(2.0))
+            (weights[0, 0] if how == "first" else model[2].bias.data[-1]).nextafter_(torch.tensor(2.0))
         with _handed_over() as sizes:
             run = call_answer("out_of_step", [model])
         if run.error:
@@ -172,7 +179,7 @@ def _run_out_of_step():
         size = sum(parameter.nbytes for parameter in model.parameters())
         result = run.result.tolist() if isinstance(run.result, torch.Tensor) else run.result
         result = list(result) if isinstance(result, list | tuple | set) else result
-        results.append((result, max(sizes, default=0) if max(sizes, default=0) >= size / 4 else 0))
+        results.append((result, sum(sizes) if sum(sizes) >= size / 4 else 0))
     return Run(results, [], "")
 
 

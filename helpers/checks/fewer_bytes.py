@@ -6,6 +6,7 @@ from helpers.checks.judging import Run, Verdict, Wrong, call_answer, judge
 from helpers.checks.small_model import compare_gradients, loss, new_data, new_model
 
 _SAMPLES, _STEPS = 3, 50
+_EXACT = 1e-3  # what rounding to 1/64 in one step cannot reach
 _FACTORS = (1e-7, 1.0, 1e7, 0.0)  # of the loss, and so of the gradients
 
 
@@ -17,8 +18,10 @@ def scaled(world) -> Verdict:
 
     def check(runs):
         for rank, run in enumerate(runs):
-            for factor, sizes, numbers, buckets, difference in run.result:
+            for factor, sizes, types, numbers, buckets, difference in run.result:
                 about = f"With a loss multiplied by {factor:g}, on rank {rank}"
+                if "torch.bfloat16" in types:
+                    raise Wrong(f"Rank {rank} sent numbers of torch.bfloat16, and the target is torch.float16.")
                 if difference:
                     raise Wrong(f"{about} {difference} those of one process.")
                 if sum(sizes) > 2 * numbers + 4 * buckets:
@@ -26,7 +29,7 @@ def scaled(world) -> Verdict:
                         f"Rank {rank} gave {sum(sizes)} bytes to all-reduce for {numbers} numbers in {buckets} "
                         f"buckets, and the target is at most {2 * numbers + 4 * buckets}."
                     )
-        _, sizes, numbers, _, _ = runs[0].result[0]
+        _, sizes, _, numbers, _, _ = runs[0].result[0]
         return f"The gradients are right at every magnitude, and {numbers} numbers took {sum(sizes)} bytes."
 
     return judge(world, "scaled", check, _run_scaled)
@@ -38,9 +41,11 @@ def coarse(world) -> Verdict:
 
     def check(runs):
         for rank, run in enumerate(runs):
-            fine, name, difference = run.result
+            fine, first, name, difference = run.result
             if fine:
                 raise Wrong(f"Rank {rank} sent numbers that have not been rounded.")
+            if first < _EXACT:
+                raise Wrong(f"After one step rank {rank} has finer gradients than rounding them to 1/64 can give.")
             if not difference <= bound * 1.01:
                 raise Wrong(
                     f"What arrived on rank {rank} in {_STEPS} steps for {name} is off by up to {difference:.2f}, "
@@ -70,7 +75,9 @@ def _run_scaled():
         (factor * loss(whole, data)).backward()
         numbers = sum(parameter.numel() for parameter in whole.parameters())
         sizes = [tensor.nbytes for tensor in tensors]
-        findings.append((factor, sizes, numbers, len(runs), compare_gradients(model.module, whole, tolerance=5e-3)))
+        types = {str(tensor.dtype) for tensor in tensors}
+        difference = compare_gradients(model.module, whole, tolerance=5e-3)
+        findings.append((factor, sizes, types, numbers, len(runs), difference))
     return Run(findings, [], "")
 
 
@@ -82,8 +89,10 @@ def _run_coarse():
     data = [new_data(other, _SAMPLES) for other in range(n)]
     model, runs = _hooked("coarse", {})
     sums = {name: torch.zeros_like(parameter) for name, parameter in model.module.named_parameters()}
+    whole = new_model()
+    loss(whole, data).backward()
     fine = False
-    for _ in range(_STEPS):
+    for step in range(_STEPS):
         model.zero_grad()
         with _all_reduced() as tensors:
             failed = _backward(loss(model, [data[rank]]), runs)
@@ -93,11 +102,11 @@ def _run_coarse():
         fine = fine or any(all(_fine(factor * 64 * tensor) for factor in (1, n)) for tensor in tensors)
         for name, parameter in model.module.named_parameters():
             sums[name] += parameter.grad
-    whole = new_model()
-    loss(whole, data).backward()
+        if step == 0:
+            first = max((sums[name] - p.grad).abs().max().item() for name, p in whole.named_parameters())
     off = {name: (sums[name] - _STEPS * p.grad).abs().max().item() for name, p in whole.named_parameters()}
     worst = max(off, key=off.get)
-    return Run((fine, worst, off[worst]), [], "")
+    return Run((fine, first, worst, off[worst]), [], "")
 
 
 def _fine(tensor):
