@@ -6,10 +6,29 @@ Run as `python -m benchmarks`, or `make bench`; `python -m benchmarks ring_all_r
 import os
 import sys
 
-from benchmarks import data_parallel, notebooks, ranks, ring_all_reduce
+from benchmarks import (
+    data_parallel,
+    distributed_rnn,
+    notebooks,
+    ranks,
+    reinforcement_learning,
+    ring_all_reduce,
+    round_trips,
+)
 from helpers.table import table
 
-PARTS = {part.__name__.split(".")[-1]: part for part in (ranks, ring_all_reduce, data_parallel, notebooks)}
+PARTS = {
+    part.__name__.split(".")[-1]: part
+    for part in (
+        ranks,
+        ring_all_reduce,
+        data_parallel,
+        round_trips,
+        reinforcement_learning,
+        distributed_rnn,
+        notebooks,
+    )
+}
 
 
 def main(names: list[str]) -> None:

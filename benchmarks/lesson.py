@@ -9,8 +9,8 @@ NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
 
 
 def setup(notebook: str) -> str:
-    """Return the source of the cell of a notebook that makes the process group of all ranks."""
-    return next(source for source in _cells(notebook) if "init_process_group(" in source)
+    """Return the source of the cell of a notebook that makes the process group of all ranks, or starts RPC."""
+    return next(source for source in _cells(notebook) if "init_process_group(" in source or "init_rpc(" in source)
 
 
 def definitions(notebook: str, *names: str) -> str:

@@ -2,6 +2,7 @@
 
 import random
 import re
+from collections import Counter
 from pydoc_data.topics import topics
 from typing import NamedTuple
 
@@ -12,6 +13,7 @@ from torch.utils.data import TensorDataset
 _TRAINING = 1500
 _CHAPTERS = ("specialnames", "compound", "string-methods", "debugger", "typesseq", "formatstrings")
 _WORDS_OF_A_CHAPTER = 2600  # the shortest of them has some more
+_SHORTEST_PARAGRAPH = 8  # words; shorter ones are headings and the like
 
 
 def digits() -> tuple[TensorDataset, TensorDataset]:
@@ -62,3 +64,35 @@ def passages() -> Passages:
     number = {word: place for place, word in enumerate(vocabulary)}
     bags = [torch.tensor([number[word] for word in texts[place]]) for place in order]
     return Passages(bags, torch.tensor(labels)[order], vocabulary)
+
+
+class HelpTexts(NamedTuple):
+    """Running text: the numbers of its words, of shape (words,), to train and to validate on; the words by number."""
+
+    training: torch.Tensor
+    validation: torch.Tensor
+    words: list[str]
+
+
+def help_texts(size: int = 1000) -> HelpTexts:
+    """Return the text of Python's help, some 50,000 words to train on and 7,000 for validation.
+
+    A word is a run of letters, in small letters, or one of the marks . , : and ; and every paragraph ends with <end>.
+    The `size` - 2 most frequent words of the training part have numbers from 2 up, the most frequent one first; all
+    others are number 1, <rare>. Number 0 is <end>. A paragraph that stands in several chapters is taken once, so none
+    is in both parts. Of 80 paragraphs in a row the last 10 are for validation.
+
+    The texts are those that `help()` shows for this version of Python, so they change a little from one to the next;
+    for one version they are the same on every rank and every run. With a `size` above the number of different words,
+    all of them have a number of their own.
+    """
+    paragraphs = [p for topic in topics.values() for p in re.split(r"\n\s*\n", topic.lower())]
+    texts = dict.fromkeys(tuple(re.findall(r"[a-z_]+|[.,:;]", paragraph)) for paragraph in paragraphs)
+    parts = [], []
+    for place, text in enumerate(text for text in texts if len(text) >= _SHORTEST_PARAGRAPH):
+        parts[place // 10 % 8 == 7].extend([*text, "<end>"])
+    training, validation = parts
+    ranking = Counter(word for word in training if word != "<end>").most_common(size - 2)
+    words = ["<end>", "<rare>", *(word for word, _ in ranking)]
+    number = {word: place for place, word in enumerate(words)}
+    return HelpTexts(*(torch.tensor([number.get(word, 1) for word in part]) for part in parts), words)

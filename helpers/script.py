@@ -11,10 +11,11 @@ from pathlib import Path
 import nbformat
 
 _NEVER_ENDS = "# The notebook has a cell here that is meant to get stuck; a script would get stuck for good."
-# What a script has to leave, if it has entered it.
+# What a script has to leave, if it has entered it. The barrier lets the threads of gloo end their Python callbacks, as
+# those of a hook: one that is still at it when Python ends aborts the process.
 _FAREWELLS = {
     "rpc.init_rpc(": "rpc.shutdown()",
-    "dist.init_process_group(": "if dist.is_initialized():\n    dist.destroy_process_group()",
+    "dist.init_process_group(": "if dist.is_initialized():\n    dist.barrier()\n    dist.destroy_process_group()",
 }
 
 

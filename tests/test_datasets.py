@@ -38,3 +38,27 @@ def test_passages():
 def test_passages_are_the_same_every_time():
     first, second = datasets.passages(), datasets.passages()
     assert all(map(torch.equal, first.bags, second.bags)) and torch.equal(first.labels, second.labels)
+
+
+def test_help_texts():
+    training, validation, words = datasets.help_texts()
+    assert len(training) > 40_000 and 5_000 < len(validation) < len(training) / 5
+    assert len(words) == len(set(words)) == 1000 and words[:2] == ["<end>", "<rare>"]
+    for part in (training, validation):
+        assert part.dtype == torch.int64 and part.min() == 0 and part.max() < len(words)
+        assert part[-1] == 0 and (part == 1).float().mean() < 0.12
+    counts = training.bincount()[2:].tolist()
+    assert counts == sorted(counts, reverse=True) and counts[-1] > 0
+
+
+def test_no_paragraph_of_the_help_texts_is_in_both_parts():
+    training, validation, words = datasets.help_texts(10_000)  # no word is rare in the training part
+    assert not (training == 1).any()
+    paragraphs = [set(" ".join(words[n] for n in part).split("<end>")) for part in (training, validation)]
+    assert len(paragraphs[1]) > 100
+    assert not {p for p in paragraphs[0] & paragraphs[1] if p.strip()}
+
+
+def test_help_texts_are_the_same_every_time():
+    first, second = datasets.help_texts(), datasets.help_texts()
+    assert torch.equal(first.training, second.training) and first.words == second.words

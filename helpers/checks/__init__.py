@@ -1,9 +1,12 @@
 """Checks of the exercises: each runs the learner's function on the ranks, and says what is wrong and on which rank."""
 
+from helpers.checks.cartpole_solved import parameter_server
 from helpers.checks.collectives import grid_sums, mean_of_all, transposed
 from helpers.checks.data_parallel import average_gradients, buckets_by_size, two_buckets
 from helpers.checks.ddp_in_practice import accuracy, gated, out_of_step
 from helpers.checks.distributed_autograd import accumulate, backward_by_hand, frozen
+from helpers.checks.distributed_rnn import clip, two_layers
+from helpers.checks.faster_distributed_rnn import looked_up, loss_there
 from helpers.checks.fewer_bytes import coarse, scaled
 from helpers.checks.inside_ddp import accumulate_all, weigh
 from helpers.checks.meet_the_ranks import numbers_collected, world_turned_round
@@ -26,6 +29,7 @@ __all__ = [
     "backward_by_hand",
     "batches",
     "buckets_by_size",
+    "clip",
     "coarse",
     "fan_out",
     "frozen",
@@ -33,12 +37,15 @@ __all__ = [
     "gather_by_hand",
     "grid_sums",
     "halving_doubling",
+    "looked_up",
+    "loss_there",
     "mean_of_all",
     "next_replica",
     "numbers_collected",
     "one_rpc",
     "out_of_step",
     "overlap",
+    "parameter_server",
     "recursive_doubling",
     "reduce_scatter",
     "returns_of",
@@ -50,6 +57,7 @@ __all__ = [
     "transposed",
     "tree_broadcast",
     "two_buckets",
+    "two_layers",
     "two_way_ring",
     "uneven_shares",
     "weigh",

@@ -1,10 +1,13 @@
 """Every figure of the course, in one style, drawn from plain data."""
 
+from helpers.plots.cartpole_solved import filmstrips, paces, training_curve
 from helpers.plots.collectives import before_and_after, chunk_grid, stays
 from helpers.plots.controls import live
 from helpers.plots.data_parallel import loss_curves, step_timeline
 from helpers.plots.ddp_in_practice import extrapolation, throughput
 from helpers.plots.distributed_autograd import autograd_graph, remote_training
+from helpers.plots.distributed_rnn import cut_model, perplexity_curve
+from helpers.plots.faster_distributed_rnn import rpc_steps, shares_by_rank, step_times
 from helpers.plots.fewer_bytes import compression
 from helpers.plots.inside_ddp import buckets
 from helpers.plots.point_to_point import message_cost
@@ -21,18 +24,26 @@ __all__ = [
     "bus_bandwidths",
     "chunk_grid",
     "compression",
+    "cut_model",
     "episode_rewards",
     "extrapolation",
+    "filmstrips",
     "live",
     "loss_curves",
     "message_cost",
     "message_diagram",
     "modelled_times",
+    "paces",
+    "perplexity_curve",
     "remote_training",
     "ring_step",
     "ring_storyboard",
+    "rpc_steps",
     "server_threads",
+    "shares_by_rank",
     "stays",
     "step_timeline",
+    "step_times",
     "throughput",
+    "training_curve",
 ]

@@ -1,0 +1,81 @@
+"""CartPole by an agent and 2 observers: steps per second of each version, and how long it takes to be solved."""
+
+from statistics import median
+
+import ipyparallel as ipp
+from tqdm import tqdm
+
+from benchmarks import lesson, side_by_side
+from helpers import World
+
+NOTEBOOK = "15_cartpole_solved.ipynb"
+TURNS = 5
+SEEDS = range(5)
+LEARNING = ["Policy", "discounted", "learn", "Agent", "Collecting", "train", "mean_lengths"]
+OBSERVERS = ["Observer", "OneCall", "ManyEnvironments", "apart", "Together", "Counted", "pace"]
+VERSIONS = ["two calls", "one call", "many environments", "many, collected"]
+
+# On the agent, with names of the lesson.
+MEASURED = """
+def racers():
+    single, vector = [Agent(Counted, Observer), Agent(Counted, OneCall)], Agent(Counted, ManyEnvironments)
+    return [*single, vector, Collecting(Counted, Together)]
+
+def turn():
+    return [steps for steps, rpcs in map(pace, racing)]
+
+def solve():
+    '''Return the seconds to a running reward above the threshold, the last one, and the mean of 20 greedy episodes.'''
+    agent, rewards, running, begin = Agent(ManyEnvironments), [], [0.0], time.monotonic()
+    train(agent, rewards, running, gym.spec("CartPole-v1").reward_threshold, report=lambda found: None)
+    seconds = time.monotonic() - begin
+    agent.select_action = lambda seen: agent.policy(seen).argmax(dim=1)
+    return seconds, running[-1], sum(len(actions) for _, actions, _ in agent.run_round()[:20]) / 20
+
+def curves(rounds):
+    return [mean_lengths(Agent(Observer), share, rounds), mean_lengths(Agent(ManyEnvironments), 1, rounds)]
+"""
+
+
+def rows() -> list[list]:
+    """Measure, and return the rows of the table."""
+    world = World(3)
+    try:
+        world.view["SEED"] = 0
+        world.view.execute(lesson.setup(NOTEBOOK) + "\n" + lesson.definitions(NOTEBOOK, *LEARNING, *OBSERVERS))
+        world.view.client[0].execute(MEASURED + "\nracing = racers()", block=True)
+        _on_agent(world, "turn")  # to warm up
+        turns = [_on_agent(world, "turn") for _ in tqdm(range(TURNS), desc="turns")]
+        solved, curves = [], []
+        for seed in tqdm(SEEDS, desc="seeds"):
+            world.view["SEED"] = seed
+            solved.append(_on_agent(world, "solve"))
+            curves.append(_on_agent(world, "curves", 5))
+    finally:
+        world.stop()
+    paces = dict(zip(VERSIONS, zip(*turns, strict=True), strict=True))
+    seconds = [taken for taken, running, _ in solved if running > 475]
+    greedy = min(mean for *_, mean in solved)
+    return [
+        *[_row(version, paces) for version in VERSIONS[1:]],
+        [f"seeds solved, of {len(SEEDS)}", len(seconds), f"{greedy:.0f}: the worst mean of 20 greedy episodes", ""],
+        ["CartPole solved", f"{median(seconds):.0f} s", f"{max(seconds):.0f} s, the longest", ""],
+        *[_same(f"round {number + 1}", [[curve[number] for curve in two] for two in curves]) for number in (0, 2, 4)],
+    ]
+
+
+def _on_agent(world, function, *arguments):
+    return world.view.client[0].apply_async(ipp.Reference(function), *arguments).get()
+
+
+def _row(version, paces):
+    steps, others = paces[version], paces[VERSIONS[0]]
+    ratio = side_by_side.ratio(steps, others)
+    return [f"steps/s, {version}", f"{median(steps):.0f}", f"{median(others):.0f}, {VERSIONS[0]}", f"{ratio:.1f}"]
+
+
+def _same(what, means):
+    slow, fast = ([two[version] for two in means] for version in (0, 1))
+    compared = f"{median(slow):.0f}, {VERSIONS[0]}"
+    ratio = side_by_side.ratio(fast, slow)
+    return [f"mean episode of {what}, many environments", f"{median(fast):.0f} steps", compared, f"{ratio:.2f}"]

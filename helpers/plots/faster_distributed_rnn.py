@@ -1,0 +1,112 @@
+"""Figures of 17_faster_distributed_rnn: what trainer and server do during a step, and how long a step takes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from matplotlib.patches import Patch
+
+from helpers.plots.style import BLUE, GREEN, GUIDE, RED, new_axes
+
+if TYPE_CHECKING:
+    from helpers.stopwatch import Step
+
+_LOOKS = {
+    "forward": {"facecolor": "#B5D6EC"},
+    "backward": {"facecolor": BLUE},
+    "optimizer step of both": {"facecolor": GREEN, "hatch": "---"},
+    "RPC: nobody computes": {"facecolor": RED, "hatch": "///"},
+}
+_SHARES = {
+    "computes": {"facecolor": BLUE},
+    "waits for the other": {"facecolor": "#D9D9D9"},
+    "optimizer step of both": _LOOKS["optimizer step of both"],
+    "RPC": _LOOKS["RPC: nobody computes"],
+}
+
+_VERSIONS = {
+    "one process": {"facecolor": "#D9D9D9"},
+    "first": {"facecolor": RED, "hatch": "///"},
+    "second": {"facecolor": BLUE},
+}
+
+
+def rpc_steps(steps: Mapping[str, Step]) -> None:
+    """Draw what trainer and server compute during a step, and between them the time in which neither does.
+
+    `steps` maps a heading to a step of the trainer.
+    """
+    axes = new_axes("One step", height=0.9 + 1.3 * len(steps))
+    axes.grid(False, axis="y")
+    places, names = [], []
+    for number, (heading, step) in enumerate(steps.items()):
+        top = 4.2 * number
+        axes.text(0, top + 0.45, heading, fontsize="small", fontweight="bold")
+        for place, entries in ((1, step.here), (3, step.there)):
+            for entry in entries:
+                look = next((name for name in _LOOKS if entry.what.endswith(name.split()[0])), "forward")
+                _bar(axes, entry.begin - step.begin, entry.end - step.begin, top + place, look)
+        for begin, end in _gaps(step):
+            _bar(axes, begin - step.begin, end - step.begin, top + 2, "RPC: nobody computes")
+        places += [top + place for place in (1, 2, 3)]
+        names += ["trainer", "between", "server"]
+    axes.set_ylim(4.2 * len(steps) - 0.2, 0)
+    axes.set_xlim(left=0)
+    axes.set_yticks(places, names, fontsize="small")
+    axes.tick_params(axis="y", length=0)
+    axes.spines["left"].set_visible(False)
+    axes.set_xlabel("time since the step began (ms)")
+    handles = [Patch(label=name, **look) for name, look in _LOOKS.items()]
+    axes.figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), frameon=False, fontsize="small")
+
+
+def shares_by_rank(shares: Mapping[str, Mapping[str, float]]) -> None:
+    """Draw a bar for each rank, of the seconds of a step that go to each kind of thing, by their names."""
+    axes = new_axes("Where the time of a step goes", height=0.9 + 0.55 * len(shares))
+    axes.grid(False, axis="y")
+    for place, seconds in enumerate(shares.values()):
+        left = 0.0
+        for what, look in _SHARES.items():
+            axes.barh(place, 1e3 * seconds[what], left=1e3 * left, height=0.6, edgecolor="white", **look)
+            left += seconds[what]
+    axes.set_yticks(range(len(shares)), list(shares))
+    axes.invert_yaxis()
+    axes.set_xlabel("time (ms)")
+    handles = [Patch(label=name, **look) for name, look in _SHARES.items()]
+    axes.figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), frameon=False, fontsize="small")
+
+
+def step_times(seconds: Mapping[str, Mapping[str, float]], tokens: int) -> None:
+    """Draw the tokens per second of one process, the first and the second version, by the links on which they ran.
+
+    `seconds` maps a link to the duration of a step of each of them, by its name; a step reads so many tokens.
+    """
+    axes = new_axes("Tokens per second", height=3.4)
+    axes.grid(False, axis="x")
+    for number, (version, look) in enumerate(_VERSIONS.items()):
+        for place, times in enumerate(seconds.values()):
+            where = place + 0.27 * (number - 1)
+            speed = tokens / times[version]
+            axes.bar(where, speed, width=0.25, label="" if place else version, edgecolor="white", **look)
+            axes.annotate(f"{speed:,.0f}", (where, speed), (0, 2), textcoords="offset points", ha="center")
+    axes.set_xticks(range(len(seconds)), list(seconds))
+    axes.set_ylabel("tokens per second")
+    axes.axhline(0, color=GUIDE["color"], linewidth=0.8)
+    axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
+
+
+def _gaps(step):
+    """Return the times in which nobody computes, as pairs."""
+    gaps, until = [], step.begin
+    computed = sorted((entry.begin, entry.end) for entry in [*step.here, *step.there])
+    for begin, end in [*computed, (step.end, step.end)]:
+        if begin > until:
+            gaps.append((until, begin))
+        until = max(until, end)
+    return gaps
+
+
+def _bar(axes, begin, end, place, look):
+    style = {"edgecolor": "white", "linewidth": 0.4, "zorder": 2, **_LOOKS[look]}
+    axes.broken_barh([(1e3 * begin, 1e3 * (end - begin))], (place - 0.4, 0.8), **style)

@@ -1,0 +1,197 @@
+"""The checks of 16_distributed_rnn, and the perplexity that its model reaches with other seeds."""
+
+import textwrap
+from pathlib import Path
+
+import nbformat
+import pytest
+
+import helpers.world
+from helpers import World, checks
+
+NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
+NAME = "16_distributed_rnn.ipynb"
+
+
+def cell(path, contains):
+    """Return the `%%px` cell of a notebook that contains a text, without its first line."""
+    cells = [cell.source for cell in nbformat.read(NOTEBOOKS / path, as_version=4).cells if cell.cell_type == "code"]
+    (found,) = [source for source in cells if source.startswith("%%px") and contains in source]
+    return found.partition("\n")[2]
+
+
+def skeleton(name):
+    return cell(NAME, f"{name}(" if name == "def clip" else name)
+
+
+def solution(name):
+    return cell(f"solutions/{NAME}", f"{name}(" if name == "def clip" else name)
+
+
+SETUP = cell(NAME, "rpc.init_rpc(")
+
+
+@pytest.fixture
+def world(worlds):
+    """A trainer and a server, the same for all tests of this module."""
+    if not worlds or helpers.world._current is not worlds[-1]:
+        worlds.append(World(2))
+        worlds[-1].view.execute(SETUP, silent=True)
+    return worlds[-1]
+
+
+def says(check, world, answer):
+    world.view.execute(textwrap.dedent(answer))
+    return repr(check(world))
+
+
+# ---------------------------------------------------------------- clip
+
+
+def test_clip_solution(world):
+    assert says(checks.clip, world, solution("def clip")) == (
+        "Solved. The gradients of both ranks are those of one process, above the limit and below it."
+    )
+
+
+def test_clip_skeleton(world):
+    assert says(checks.clip, world, skeleton("def clip")) == (
+        "Not yet. `clip` returned 0.0000, and the norm of all gradients was 0.7308."
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("** 0.5", ""), "`clip` returned 0.5341, and the norm of all gradients was 0.7308."),
+        (
+            ("if norm > limit:", "if norm < 0:"),
+            "With a norm of 0.7308 and a limit of 0.3654, the gradients on server have norm 0.2213 afterwards, "
+            "and the target is 0.1107.",
+        ),
+        (
+            ("if norm > limit:", "if True:"),
+            "With a norm of 0.7308 and a limit of 1.4617, the gradients on server have norm 0.4427 afterwards, "
+            "and the target is 0.2213.",
+        ),
+        (("return norm", "return None"), "`clip` returned a NoneType, and the target is the norm, a number."),
+        (("part.wait() for part in parts", "part.wait() for part in parts[:1]"), "`clip` returned 0.2213, and the "),
+        (("gradients[reference.local_value()] **", "grads ** "), "Rank 0 raised NameError(\"name 'grads' is not "),
+    ],
+)
+def test_clip_that_is_wrong(world, change, message):
+    answer = solution("def clip").replace(*change)
+    assert answer != solution("def clip")
+    assert says(checks.clip, world, answer).startswith(f"Not yet. {message}")
+
+
+def test_clip_by_the_norm_of_each_rank(world):
+    answer = """
+        def clip_here(context, limit):
+            gradients = dist_autograd.get_gradients(context).values()
+            norm = sum((gradient**2).sum().item() for gradient in gradients) ** 0.5
+            for gradient in gradients:
+                gradient.mul_(min(1, limit / norm))
+            return norm
+
+        def clip(context, references, limit):
+            owners = {reference.owner_name() for reference in references}
+            return sum(rpc.rpc_sync(owner, clip_here, (context, limit)) ** 2 for owner in owners) ** 0.5
+    """
+    assert says(checks.clip, world, answer).startswith(
+        "Not yet. With a norm of 0.7308 and a limit of 0.3654, the gradients on server have norm 0.2213 "
+    )
+
+
+# ---------------------------------------------------------------- two_layers
+
+
+def test_two_layers_solution(world):
+    assert says(checks.two_layers, world, solution("class TwoLayers")) == (
+        "Solved. Both layers compute and learn as nn.LSTM does, the second one on server."
+    )
+
+
+def test_two_layers_skeleton(world):
+    assert says(checks.two_layers, world, skeleton("class TwoLayers")) == (
+        "Not yet. Parameter 4 of 8 is owned by trainer, and the target is server."
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            ("self.second(output, hidden[1])", "self.second(output)"),
+            "In window 1 the output is not that of nn.LSTM with two layers.",
+        ),
+        (
+            ("return output, (first, second)", "return output, (second, first)"),
+            "After window 0 the hidden state of layer 0 is not that of nn.LSTM with two layers.",
+        ),
+        (
+            ("self.second(output, hidden[1])", "self.second(output.detach(), hidden[1])"),
+            "In window 0 the gradient of parameter 0 is not that of nn.LSTM with two layers.",
+        ),
+        (
+            ("return local + self.second.remote_parameters()", "return local"),
+            "`parameter_rrefs` returned 4 parameters, and the target is 8.",
+        ),
+        (
+            ("return local + self.second.remote_parameters()", "return self.second.remote_parameters() + local"),
+            "Parameter 0 of 8 is owned by server, and the target is trainer.",
+        ),
+        (
+            ("nn.LSTM, (width, width)", "nn.LSTM, (2 * width, width)"),
+            "Parameter 4 of 8 has shape (16, 8), and the target is (16, 4).",
+        ),
+        (("self.first(vectors", "self.first(vector"), "Rank 0 raised NameError: name 'vector' is not defined"),
+    ],
+)
+def test_two_layers_that_are_wrong(world, change, message):
+    answer = solution("class TwoLayers").replace(*change)
+    assert answer != solution("class TwoLayers")
+    assert says(checks.two_layers, world, answer) == f"Not yet. {message}"
+
+
+def test_an_answer_that_is_not_there(world):
+    world.view.execute("globals().pop('clip', None)")
+    assert repr(checks.clip(world)) == (
+        "Not yet. Rank 0 has no function `clip`: run the cell that defines it, then this check."
+    )
+
+
+# ---------------------------------------------------------------- three ranks, three seeds
+
+
+def test_the_solutions_with_a_third_rank():
+    world = World(3)
+    try:
+        world.view.execute(SETUP)
+        assert says(checks.clip, world, solution("def clip")).startswith("Solved. ")
+        assert says(checks.two_layers, world, solution("class TwoLayers")).endswith(" on spare2.")
+        assert says(checks.two_layers, world, skeleton("class TwoLayers")).startswith("Not yet. ")
+    finally:
+        world.stop()
+
+
+@pytest.mark.alone
+def test_the_model_is_better_than_the_bigrams_with_three_seeds(world):
+    for contains in (
+        "def bigram(",
+        "def loss_of(",
+        "def windows(",
+        "class Part:",
+        "def step(",
+        "class RemoteParts:",
+        "def perplexity(",
+        "def train(",
+    ):
+        world.view.execute(cell(NAME, contains), silent=True)
+    training = cell(NAME, "train(model, new_optimizer(")
+    for seed in (1, 2, 3):
+        world.view["SEED"] = seed
+        # Nothing listens for what is published.
+        world.view.client[0].execute(training, silent=True, block=True)
+        reached, bigram = world.view.client[0].pull(["validated[-1][1]", "baselines['bigram']"], block=True)
+        assert reached < 0.98 * bigram, (seed, reached, bigram)

@@ -1,0 +1,154 @@
+"""The checks of 17_faster_distributed_rnn: each accepts the solution, and says what is wrong with other answers."""
+
+import textwrap
+from pathlib import Path
+
+import nbformat
+import pytest
+
+import helpers.world
+from helpers import World, checks
+
+NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
+NAME = "17_faster_distributed_rnn.ipynb"
+
+
+def cell(path, contains):
+    """Return the `%%px` cell of a notebook that contains a text, without its first line."""
+    cells = [cell.source for cell in nbformat.read(NOTEBOOKS / path, as_version=4).cells if cell.cell_type == "code"]
+    (found,) = [source for source in cells if source.startswith("%%px") and contains in source]
+    return found.partition("\n")[2]
+
+
+def skeleton(function):
+    return cell(NAME, f"def {function}(")
+
+
+def solution(function):
+    return cell(f"solutions/{NAME}", f"def {function}(")
+
+
+SETUP = cell(NAME, "init_rpc(")
+
+
+@pytest.fixture
+def world(worlds):
+    """A trainer and a server, the same for all tests of this module."""
+    if not worlds or helpers.world._current is not worlds[-1]:
+        worlds.append(World(2))
+        worlds[-1].view.execute(SETUP, silent=True)
+    return worlds[-1]
+
+
+def says(check, world, answer):
+    world.view.execute(textwrap.dedent(answer))
+    return repr(check(world))
+
+
+# ---------------------------------------------------------------- loss_there
+
+
+def test_loss_there_solution(world):
+    assert says(checks.loss_there, world, solution("loss_there")) == (
+        "Solved. The loss and all gradients are right, and the trainer received 4 bytes instead of 80000."
+    )
+
+
+def test_loss_there_skeleton(world):
+    assert says(checks.loss_there, world, skeleton("loss_there")) == (
+        "Not yet. The trainer received 80000 bytes, of which the logits are 80000, and the target is 64 at most."
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("flatten(0, 1), targets.flatten())", "flatten(0, 1), targets.flatten()) * 2"), "The loss is 14."),
+        (
+            ("targets.flatten())", "targets.flatten(), reduction='none')"),
+            "`loss_there` returned a tensor of shape (20,), and the target is the loss, a tensor of one number.",
+        ),
+        (
+            ("output, targets))", "output.detach(), targets))"),
+            "The loss is right, and the gradient of the output is not.",
+        ),
+        (("targets.flatten())", "targets.flatten()).detach()"), "The loss is right, and the gradient of the output "),
+        (("targets.flatten())", "targets.flatten()).item()"), "`loss_there` returned float, and the target is the "),
+        (("reference.local_value()(", "missing("), "Rank 0 raised NameError(\"name 'missing' is not defined\") on"),
+    ],
+)
+def test_loss_there_that_is_wrong(world, change, message):
+    answer = solution("loss_there").replace(*change)
+    assert answer != solution("loss_there")
+    assert says(checks.loss_there, world, answer).startswith(f"Not yet. {message}")
+
+
+def test_loss_there_with_a_copy_of_the_decoder_here(world):
+    answer = """
+        def loss_there(decoder, output, targets):
+            weight, bias = [reference.to_here() for reference in decoder.remote_parameters()]
+            return cross_entropy((output @ weight.T + bias).flatten(0, 1), targets.flatten())
+    """
+    assert says(checks.loss_there, world, answer) == (
+        "Not yet. The trainer received 68000 bytes, and the target is 64 at most."
+    )
+
+
+# ---------------------------------------------------------------- looked_up
+
+
+def test_looked_up_solution(world):
+    assert says(checks.looked_up, world, solution("looked_up")) == (
+        "Solved. The vectors and the gradient are right up to rounding, and the trainer received 256 bytes."
+    )
+
+
+def test_looked_up_skeleton(world):
+    assert says(checks.looked_up, world, skeleton("looked_up")) == (
+        "Not yet. The trainer received 1280 bytes for 20 words, 8 of them different, and the target is 256."
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            (".bfloat16()", ""),
+            "The trainer received 512 bytes for 20 words, 8 of them different, and the target is 256.",
+        ),
+        (
+            (".float()[places]", "[places]"),
+            "`looked_up` returned a tensor of shape (5, 4, 16) and type torch.bfloat16, and the target is "
+            "shape (5, 4, 16) and type torch.float32.",
+        ),
+        (
+            ("[places]", "[0 * places]"),
+            "The vectors are up to ",
+        ),
+        ((".bfloat16()", ".detach().bfloat16()"), "The vectors are right, and no gradient comes to the table."),
+        ((".float()[places]", ".float()[places] + 0 * missing"), "Rank 0 raised NameError: name 'missing' is not "),
+    ],
+)
+def test_looked_up_that_is_wrong(world, change, message):
+    answer = solution("looked_up").replace(*change)
+    assert answer != solution("looked_up")
+    assert says(checks.looked_up, world, answer).startswith(f"Not yet. {message}")
+
+
+def test_looked_up_with_every_copy_of_a_row(world):
+    answer = solution("looked_up").replace("words.unique(return_inverse=True)", "words, ...")
+    assert says(checks.looked_up, world, answer) == (
+        "Not yet. The trainer received 640 bytes for 20 words, 8 of them different, and the target is 256."
+    )
+
+
+def test_before_rpc_has_been_started():
+    world = World(3)
+    try:
+        for check in (checks.loss_there, checks.looked_up, checks.clip, checks.two_layers):
+            assert "RPC has not been initialized" in repr(check(world))
+        world.view.execute(SETUP)
+        for check in (checks.loss_there, checks.looked_up):
+            assert says(check, world, solution(check.__name__)).startswith("Solved. ")
+    finally:
+        world.stop()
