@@ -11,7 +11,7 @@ from helpers import World
 NOTEBOOK = "15_cartpole_solved.ipynb"
 TURNS = 5
 SEEDS = range(5)
-LEARNING = ["Policy", "discounted", "learn", "Agent", "Collecting", "train", "mean_lengths"]
+LEARNING = ["Policy", "discounted", "Agent", "Collecting", "train", "mean_lengths"]
 OBSERVERS = ["Observer", "OneCall", "ManyEnvironments", "apart", "Together", "Counted", "pace"]
 VERSIONS = ["two calls", "one call", "many environments", "many, collected"]
 
