@@ -87,7 +87,7 @@ def test_gated_without_the_gradient(world):
 @pytest.mark.parametrize(
     ("answer", "wrong"),
     [
-        ("return hidden + (self.extra(hidden) - self.extra(hidden).detach())", "extra.weight"),
+        ("return hidden + (self.extra(hidden.detach()) - self.extra(hidden).detach())", "extra.weight"),
         ("return hidden.detach() + 0 * self.extra(hidden)", "body.weight"),
     ],
 )
