@@ -9,6 +9,8 @@ from helpers.plots.distributed_autograd import autograd_graph, remote_training
 from helpers.plots.distributed_rnn import cut_model, perplexity_curve
 from helpers.plots.faster_distributed_rnn import rpc_steps, shares_by_rank, step_times
 from helpers.plots.fewer_bytes import compression
+from helpers.plots.hybrid_costs import table_sizes
+from helpers.plots.hybrid_ddp_rpc import backward_pass, roles, two_trainers
 from helpers.plots.inside_ddp import buckets
 from helpers.plots.point_to_point import message_cost
 from helpers.plots.reinforcement_learning import episode_rewards, message_diagram
@@ -19,6 +21,7 @@ from helpers.plots.what_all_reduce_costs import all_reduce_times, bus_bandwidths
 __all__ = [
     "all_reduce_times",
     "autograd_graph",
+    "backward_pass",
     "before_and_after",
     "buckets",
     "bus_bandwidths",
@@ -38,12 +41,15 @@ __all__ = [
     "remote_training",
     "ring_step",
     "ring_storyboard",
+    "roles",
     "rpc_steps",
     "server_threads",
     "shares_by_rank",
     "stays",
     "step_timeline",
     "step_times",
+    "table_sizes",
     "throughput",
     "training_curve",
+    "two_trainers",
 ]

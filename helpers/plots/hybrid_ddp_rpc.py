@@ -1,0 +1,103 @@
+"""Figures of 18_hybrid_ddp_rpc: who talks to whom, a training with two trainers, and one backward pass."""
+
+import math
+from collections.abc import Mapping, Sequence
+
+from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from helpers.plots.style import BLUE, GREEN, GUIDE, RED, SmallFigure, new_axes
+
+
+def roles() -> None:
+    """Draw the four ranks of a hybrid training, and what flows between them."""
+    axes = new_axes("Two trainers, a server and a master", height=3.9)
+    axes.set_axis_off()
+    axes.set_xlim(0, 10)
+    axes.set_ylim(0, 6.2)
+    places = {
+        "rank 2: master": (5, 5.5),
+        "rank 0: trainer\ndense layer": (1.6, 3),
+        "rank 1: trainer\ndense layer": (8.4, 3),
+        "rank 3: server\ntable": (5, 0.6),
+    }
+    for text, place in places.items():
+        box = {"boxstyle": "round,pad=0.5", "facecolor": "white", "edgecolor": "#404040"}
+        axes.text(*place, text, ha="center", va="center", bbox=box, zorder=3)
+    master, left, right, server = places.values()
+    _arrow(axes, master, left, GREEN, ":")
+    _arrow(axes, master, right, GREEN, ":")
+    _arrow(axes, master, server, GREEN, ":")
+    _arrow(axes, left, server, BLUE, "-", both=True)
+    _arrow(axes, right, server, BLUE, "-", both=True)
+    look = {"arrowstyle": "<->", "color": RED, "linestyle": "--", "linewidth": 2}
+    axes.annotate("", (7.1, 3), (2.9, 3), arrowprops=look)
+    axes.text(2.5, 4.7, "starts (RPC)", color=GREEN, ha="center")
+    axes.text(7.5, 4.7, "starts (RPC)", color=GREEN, ha="center")
+    axes.text(5.1, 4.2, "makes\n(RPC)", color=GREEN, ha="left", va="center")
+    axes.text(3.1, 2.85, "all-reduce of\ndense gradients", color=RED, va="top")
+    axes.text(1.2, 1.4, "words, gradients →\n← vectors (RPC)", color=BLUE, ha="center")
+    axes.text(8.8, 1.4, "← words, gradients\nvectors → (RPC)", color=BLUE, ha="center")
+
+
+def two_trainers(reports: Sequence[tuple[int, float, float]]) -> Figure:
+    """Return the curves of a training, above the loss of both trainers, below the share of validation that is right.
+
+    A report is a trainer's number, its mean loss over an epoch, and that share, from 0 to 1.
+    """
+    look = {"dpi": 110, "layout": "constrained", "facecolor": "white", "FigureClass": SmallFigure}
+    figure, all_axes = plt.subplots(2, 1, figsize=(7.2, 4.8), sharex=True, **look)
+    plt.close(figure)  # whoever draws it again and again shows it
+    for place, (axes, label) in enumerate(zip(all_axes, ("loss (cross-entropy)", "right (share)"), strict=True)):
+        for trainer, (colour, style) in enumerate(((BLUE, "-"), (RED, "--"))):
+            values = [report[place + 1] for report in reports if report[0] == trainer]
+            axes.plot(range(1, len(values) + 1), values, style, color=colour, label=f"trainer {trainer}")
+        axes.axhline((math.log(6), 1 / 6)[place], label="guessing", **GUIDE)
+        axes.set_ylabel(label)
+        axes.set_ylim(bottom=0)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.grid(color="#E0E0E0")
+    title = "Training loss, and right answers in validation"
+    all_axes[0].set_title(title, loc="left", fontsize="medium", fontweight="bold")
+    all_axes[0].legend(frameon=False)
+    all_axes[1].set_xlabel("epoch")
+    return figure
+
+
+def backward_pass(marks: Mapping[str, Mapping[str, float]]) -> None:
+    """Draw one backward pass over several ranks: a lane for each, from the time, in seconds, of each event there.
+
+    "... begins" and "... ends" become the ends of a bar; "gradient ... leaves" and "... arrives" become markers.
+    """
+    axes = new_axes("One backward pass", height=3.2)
+    origin = min(time for of_rank in marks.values() for time in of_rank.values())
+    looks = {"backward": (0.16, BLUE, ""), "all-reduce": (-0.16, RED, "///")}
+    for lane, of_rank in enumerate(marks.values()):
+        times = {name: 1e3 * (time - origin) for name, time in of_rank.items()}
+        for name, (shift, colour, hatch) in looks.items():
+            if f"{name} begins" in times:
+                begin, end = times[f"{name} begins"], times[f"{name} ends"]
+                look = {"color": colour, "hatch": hatch, "edgecolor": "white", "label": "" if lane else name}
+                axes.barh(-lane + shift, end - begin, 0.3, begin, **look)
+    for end, marker in (("leaves", "v"), ("arrives", "^")):
+        points = [
+            (1e3 * (time - origin), -lane)
+            for lane, of_rank in enumerate(marks.values())
+            for name, time in of_rank.items()
+            if name.startswith("gradient") and name.endswith(end)
+        ]
+        look = {"marker": marker, "markersize": 9, "linestyle": "", "color": GREEN, "markeredgecolor": "white"}
+        axes.plot(*zip(*points, strict=True), label=f"the vectors' gradient {end}", zorder=3, **look)
+    axes.set_yticks([-lane for lane in range(len(marks))], marks)
+    axes.set_ylim(-len(marks) + 0.4, 0.5)
+    axes.tick_params(axis="y", length=0)
+    axes.grid(False, axis="y")
+    axes.set_xlim(left=0)
+    axes.set_xlabel("time since the first backward began (ms)")
+    axes.figure.legend(loc="outside lower center", ncols=4, frameon=False, fontsize="small")
+
+
+def _arrow(axes: Axes, begin, end, colour, style, both=False):
+    look = {"arrowstyle": "<->" if both else "->", "color": colour, "linestyle": style, "linewidth": 2}
+    axes.annotate("", end, begin, arrowprops={**look, "shrinkA": 26, "shrinkB": 26})
