@@ -10,7 +10,10 @@ from pathlib import Path
 
 import nbformat
 
-_NEVER_ENDS = "# The notebook has a cell here that is meant to get stuck; a script would get stuck for good."
+_IN_THE_BACKGROUND = "# The notebook runs a cell here in the background; a script would have to wait for its end."
+# In a notebook all ranks have run a cell before the next one begins; here RPC could ask a rank for a function that it
+# does not know yet. RPC has no public barrier.
+_MEETING = "rpc.api._wait_all_workers(0)"
 # What a script has to leave, if it has entered it. The barrier lets the threads of gloo end their Python callbacks, as
 # those of a hook: one that is still at it when Python ends aborts the process.
 _FAREWELLS = {
@@ -22,18 +25,21 @@ _FAREWELLS = {
 def script(path: Path) -> str:
     """Return what the ranks run in a notebook, up to its exercises, with the headings of the lesson as comments.
 
-    The cells for all ranks stand as they are, and those for some under an `if rank in (...)`. What the notebook's own
-    process does (figures, comparisons between ranks, faults) is left out, and so are the cells with `--noblock`, which
-    are meant to get stuck. Parameters other than WORLD_SIZE become constants; torchrun gives the number of ranks.
+    The cells for all ranks stand as they are. Those for some stand under an `if rank in (...)`, before which the ranks
+    of an RPC notebook wait for each other. What the notebook's own process does (figures, comparisons between ranks,
+    faults) is left out, and so are the cells with `--noblock`, which run in the background, some of them for ever.
+    Parameters other than WORLD_SIZE become constants; torchrun gives the number of ranks.
     """
-    parts = []
+    parts, rpc_runs = [], False
     for cell in nbformat.read(path, as_version=4).cells:
         headings = re.findall(r"^#+ (.+)", cell.source, re.MULTILINE) if cell.cell_type == "markdown" else []
         if "Exercises" in headings:
             break
         parts += [f"# {heading}" for heading in headings]
         if cell.cell_type == "code":
-            parts.append(_rank_code(cell))
+            code = _rank_code(cell)
+            parts += [_MEETING, code] if rpc_runs and code.startswith("if rank in") else [code]
+            rpc_runs = rpc_runs or "rpc.init_rpc(" in code
     text = "\n\n".join(filter(None, parts))
     parts += [farewell for begin, farewell in _FAREWELLS.items() if begin in text]
     return "\n\n\n".join(filter(None, parts)) + "\n"
@@ -47,7 +53,7 @@ def _rank_code(cell) -> str:
     if not first.startswith("%%px"):
         return "\n".join(line.removeprefix("%px ") for line in cell.source.splitlines() if line.startswith("%px "))
     if "--noblock" in first:
-        return _NEVER_ENDS
+        return _IN_THE_BACKGROUND
     body = body.strip("\n")
     if targets := re.search(r"--targets (\S+)", first):
         ranks = f"range(n)[{targets[1]}]" if ":" in targets[1] else f"({targets[1]},)"

@@ -171,7 +171,7 @@ def _plain(result):
     """Return a list as it is, and something else by its name."""
     if isinstance(result, list):
         return result
-    return "None" if result is None else f"a {type(result).__name__}"
+    return "None" if result is None else f"something of type {type(result).__name__}"
 
 
 def _fetches(episodes, k):

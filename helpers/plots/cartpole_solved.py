@@ -21,7 +21,8 @@ def paces(versions: Mapping[str, tuple[float, float]]) -> None:
     first = next(iter(versions.values()))[0]
     for place, (steps, rpcs) in enumerate(versions.values()):
         axes.barh(place, steps, color=BLUE, height=0.6)
-        note(axes, f"{steps / first:.3g} × version 1, {rpcs:.2g} RPC per step", (steps, place), shift=(6, -4))
+        calls = "1 RPC" if f"{rpcs:.2g}" == "1" else f"{rpcs:.2g} RPCs"
+        note(axes, f"{steps / first:.3g} × version 1, {calls} per step", (steps, place), shift=(6, -4))
     axes.set_yticks(range(len(versions)), versions)
     axes.invert_yaxis()
     axes.set_xlim(0, 2 * max(steps for steps, _ in versions.values()))
