@@ -43,6 +43,14 @@ def test_fan_out_solution(world):
     assert says(checks.fan_out, world, solution("fan_out")) == "Solved. 4 calls were under way at the same time."
 
 
+def test_fan_out_by_remote(world):
+    answer = """
+    def fan_out(function, x):
+        return sum(r.to_here() for r in [rpc.remote(f"worker{rank}", function, (x,)) for rank in range(n)])
+    """
+    assert says(checks.fan_out, world, answer).startswith("Solved.")
+
+
 def test_fan_out_skeleton(world):
     assert says(checks.fan_out, world, skeleton("fan_out")) == (
         "Not yet. worker3 was called after worker0 had answered."

@@ -145,6 +145,22 @@ def test_two_layers_skeleton(world):
             ("nn.LSTM, (width, width)", "nn.LSTM, (2 * width, width)"),
             "Parameter 4 of 8 has shape (16, 8), and the target is (16, 4).",
         ),
+        (
+            ("return output, (first, second)", "return output"),
+            "In window 0 `forward` returned a Tensor, and the target is a pair: output, hidden states of both.",
+        ),
+        (
+            ("return output, (first, second)", "return vectors, (first, second)"),
+            "In window 0 the output has no graph, so nothing can be learnt from it.",
+        ),
+        (
+            ("return output, (first, second)", "return output, first"),
+            "In window 0 the hidden states are not two pairs of tensors, one for each layer.",
+        ),
+        (
+            ("return local + self.second.remote_parameters()", "return list(self.first.parameters()) * 2"),
+            "`parameter_rrefs` returned a Parameter at place 0, and the target is an RRef.",
+        ),
         (("self.first(vectors", "self.first(vector"), "Rank 0 raised NameError: name 'vector' is not defined"),
     ],
 )

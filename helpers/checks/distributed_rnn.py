@@ -32,15 +32,15 @@ def two_layers(world) -> Verdict:
     """Check `TwoLayers(width, owner)`: an LSTM of two layers, of which the second one is on another rank."""
 
     def check(runs):
-        owner, owners, shapes, findings = runs[0].result
+        owner, owners, wrong, findings = runs[0].result
+        if wrong:
+            raise Wrong(wrong)
         expected = ["trainer"] * 4 + [owner] * 4
         if len(owners) != 8:
             raise Wrong(f"`parameter_rrefs` returned {len(owners)} parameters, and the target is 8.")
         for number, (mine, true) in enumerate(zip(owners, expected, strict=True)):
             if mine != true:
                 raise Wrong(f"Parameter {number} of 8 is owned by {mine}, and the target is {true}.")
-        if shapes:
-            raise Wrong(shapes)
         for what in findings:
             raise Wrong(f"{what} of nn.LSTM with two layers.")
         return f"Both layers compute and learn as nn.LSTM does, the second one on {owner}."
@@ -94,6 +94,21 @@ def _run_clip():
     return run._replace(result=found)
 
 
+def _not_as_lstm(result):
+    """Return what is wrong with the kinds of values that `forward` has returned, or an empty string."""
+    import torch
+
+    if not isinstance(result, tuple | list) or len(result) != 2:
+        return f"`forward` returned a {type(result).__name__}, and the target is a pair: output, hidden states of both."
+    output, states = result
+    if not isinstance(output, torch.Tensor) or not output.requires_grad:
+        return "the output has no graph, so nothing can be learnt from it."
+    pairs = isinstance(states, tuple | list) and all(isinstance(layer, tuple | list) for layer in states)
+    if not pairs or [len(layer) for layer in states] != [2, 2]:
+        return "the hidden states are not two pairs of tensors, one for each layer."
+    return ""
+
+
 def _run_two_layers():
     import torch
     import torch.distributed.autograd as dist_autograd
@@ -119,6 +134,11 @@ def _run_two_layers():
     if listed.error:
         return listed
     references, parameters = listed.result, list(whole.parameters())
+    for place, reference in enumerate(references):
+        if not isinstance(reference, rpc.RRef):
+            kind = type(reference).__name__
+            wrong = f"`parameter_rrefs` returned a {kind} at place {place}, and the target is an RRef."
+            return run._replace(result=(owner, [], wrong, []))
     owners = [reference.owner_name() for reference in references]
     if owners != ["trainer"] * 4 + [owner] * 4:
         return run._replace(result=(owner, owners, "", []))
@@ -139,6 +159,8 @@ def _run_two_layers():
             answer = _call("forward of TwoLayers", [vectors, *hidden])
             if answer.error:
                 return answer
+            if wrong := _not_as_lstm(answer.result):
+                return run._replace(result=(owner, owners, f"In window {window} {wrong}", []))
             output, states = answer.result
             dist_autograd.backward(context, [output.pow(2).sum()])
             gradients = [rpc.rpc_sync(r.owner(), _gradient, (context, r)) for r in references]

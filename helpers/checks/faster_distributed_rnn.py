@@ -148,4 +148,4 @@ def _gradient(context, reference):
 def _close(mine, true, tolerance):
     import torch
 
-    return mine is not None and torch.allclose(mine, true, rtol=tolerance, atol=tolerance)
+    return mine is not None and torch.allclose(mine.to(true.dtype), true, rtol=tolerance, atol=tolerance)

@@ -113,7 +113,8 @@ _sizes = []  # how many values each call of `tenfold` got, on worker1
 
 
 def tenfold(values):
-    """Return ten times each value, and remember how many there were."""
+    """Return ten times each value, after a while, and remember how many there were."""
+    time.sleep(0.05)  # for calls to meet
     _sizes.append(len(values))
     return [10 * value for value in values]
 
@@ -182,9 +183,10 @@ def _run_ask_any():
     last = int(os.environ["WORLD_SIZE"]) - 1
     dead, alive = f"worker{last}", f"worker{last - 1}"
     asked = []
-    for workers, value in (([dead, alive, alive], 42), ([alive, alive], -1), ([dead, dead], 42)):
+    for workers, value in (([dead, dead, alive, alive], 42), ([alive, alive], -1), ([dead, dead], 42)):
         run, made = call_with_rpc("ask_any", [workers, has, (value,)])
-        asked.append(_Asked(_plain(run.result), run.error, [call.callee for call in made], dead, alive))
+        callees = [call.callee for call in made if call.kind != "fetch"]
+        asked.append(_Asked(_plain(run.result), run.error, callees, dead, alive))
     return Run(asked, [], "")
 
 
@@ -210,9 +212,13 @@ def _waits_inside(function, seconds):
 
 
 def _call_of(function, frame):
-    """Return the frame of the function of that name, from a cell, in which this frame is, or None."""
+    """Return the frame of the function of that name, or of one inside it, from a cell, in which this frame is, or None.
+
+    Python knows the names of inner functions in full from version 3.11 on; before, only the function itself is found.
+    """
     while frame is not None:
-        if frame.f_code.co_name == function and "ipykernel_" in frame.f_code.co_filename:
+        name = getattr(frame.f_code, "co_qualname", frame.f_code.co_name)
+        if function in name.split(".") and "ipykernel_" in frame.f_code.co_filename:
             return frame
         frame = frame.f_back
     return None
