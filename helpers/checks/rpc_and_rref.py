@@ -25,7 +25,8 @@ def fan_out(world) -> Verdict:
                 raise Wrong(f"worker{rank} was called {_times(times)}, and the target is once.")
         last = max(made, key=lambda call: call.begin)
         for call in made:
-            if call.end is not None and call.end < last.begin:
+            # The end of a call is noted by a thread, so on a busy machine that may come late.
+            if call is not last and (call.kind == "sync" or (call.end is not None and call.end < last.begin)):
                 raise Wrong(f"{last.callee} was called after {call.callee} had answered.")
         target = [value * world.size * (world.size + 1) / 2 for value in (1.0, 2.0)]
         if _numbers(result) != target:
