@@ -9,7 +9,6 @@ import sys
 from benchmarks import (
     data_parallel,
     distributed_rnn,
-    hybrid,
     notebooks,
     ranks,
     reinforcement_learning,
@@ -27,7 +26,6 @@ PARTS = {
         round_trips,
         reinforcement_learning,
         distributed_rnn,
-        hybrid,
         notebooks,
     )
 }
