@@ -12,15 +12,16 @@ UNFINISHED := .venv/.unfinished
 RUN := PATH="$(CURDIR)/.venv/bin:$$PATH" .venv/bin/python -m
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 10))
 
-.PHONY: help lab test bench notebooks script clean
+.PHONY: help lab test test-cuda bench notebooks script clean
 
 help:
 	@echo 'make lab        open the course in JupyterLab (ARGS="--no-browser --port 8899" passes arguments on)'
 	@echo 'make test       run every test, every notebook and every solution'
+	@echo 'make test-cuda  run every notebook and the CUDA tests on a machine with a GPU, with the torch that PYTHON has'
 	@echo 'make bench      measure start, restart, memory and stop (ARGS= passes arguments on)'
 	@echo 'make notebooks  run every notebook and store its outputs (NOTEBOOKS="notebooks/01*.ipynb" for a few)'
 	@echo 'make script     write the rank code of a notebook for torchrun (NOTEBOOK=06_data_parallel)'
-	@echo 'make clean      remove .venv and all caches'
+	@echo 'make clean      remove .venv, .venv-cuda and all caches'
 	@echo 'The first of them installs the course into .venv; PYTHON=python3.12 says with which Python.'
 
 # By its address the notebook opens, also for whoever copies the printed one from `make lab ARGS=--no-browser`.
@@ -34,10 +35,20 @@ lab: $(INSTALLED)
 test: $(INSTALLED)
 	@failed=0; \
 	$(RUN) ruff check || failed=1; \
-	$(RUN) pytest -n 3 --dist worksteal -m "not alone" || failed=1; \
+	$(RUN) pytest -n 3 --dist worksteal -m "not alone and not cuda" || failed=1; \
 	$(RUN) pytest -m alone || failed=1; \
 	$(RUN) pytest --nbval --nbval-current-env --nbval-cell-timeout=120 -p no:cacheprovider -n 3 --dist loadfile notebooks || failed=1; \
 	exit $$failed
+
+# On a machine with a GPU torch is there already, in a build that fits it. PYTHON's packages are seen and not changed:
+# .venv-cuda gets what is missing.
+test-cuda:
+	@fail() { echo "make: $$*." >&2; exit 1; }; \
+	packages=$$("$(PYTHON)" -c '$(TORCH_PACKAGES)' 2>/dev/null) || fail '$(NO_TORCH)'; \
+	"$(PYTHON)" -m venv .venv-cuda && \
+	  echo "$$packages" >"$$(.venv-cuda/bin/python -c '$(SITE_PACKAGES)')/torch-that-is-there.pth" && \
+	  .venv-cuda/bin/python -m pip install -e ".[test]" || fail '$(NO_INSTALL)'; \
+	PATH="$(CURDIR)/.venv-cuda/bin:$$PATH" exec .venv-cuda/bin/python -m tests.cuda_report
 
 bench: $(INSTALLED)
 	@$(RUN) benchmarks $(ARGS)
@@ -52,7 +63,7 @@ script: $(INSTALLED)
 	@$(RUN) helpers.script $(NOTEBOOK)
 
 clean:
-	rm -rf .venv .pytest_cache .ruff_cache build *.egg-info
+	rm -rf .venv .venv-cuda .pytest_cache .ruff_cache build *.egg-info
 	find . -type d \( -name __pycache__ -o -name .ipynb_checkpoints \) -prune -exec rm -rf {} +
 
 # An environment that is in order is kept and brought up to date; a half-made one is made again from the start.
@@ -77,5 +88,9 @@ NO_PYTHON = the course needs Python 3.10 or newer and "$(PYTHON)" is none; \
   install one, or name one that you have, as in: make lab PYTHON=python3.12
 NO_VENV = "$(PYTHON)" cannot make a virtual environment; \
   install its venv module and run the same command again, on Debian and Ubuntu with: apt install
+TORCH_PACKAGES = import pathlib, torch; print(pathlib.Path(torch.__file__).parent.parent)
+SITE_PACKAGES = import sysconfig; print(sysconfig.get_path("purelib"))
+NO_TORCH = make test-cuda uses the torch that "$(PYTHON)" has, and it has none; \
+  name a Python that has torch 2.11 or newer, as in: make test-cuda PYTHON=python3.12
 NO_INSTALL = pip could not install the course (its last lines above say why); \
   check the network and run the same command again

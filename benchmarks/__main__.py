@@ -9,6 +9,7 @@ import sys
 from benchmarks import (
     data_parallel,
     distributed_rnn,
+    hybrid,
     notebooks,
     ranks,
     reinforcement_learning,
@@ -26,6 +27,7 @@ PARTS = {
         round_trips,
         reinforcement_learning,
         distributed_rnn,
+        hybrid,
         notebooks,
     )
 }

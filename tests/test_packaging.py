@@ -66,7 +66,8 @@ def test_environment_yml_installs_this_checkout_and_lists_nothing_itself():
 
 def test_make_installs_the_same_as_environment_yml():
     installs = re.findall(r"pip install (.*?)(?: \|\||$)", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
-    assert [line.strip(" \\") for line in installs] == ['-e ".[test]" -c constraints.txt']
+    with_torch_that_is_there, as_tested = [line.strip(" \\") for line in installs]
+    assert as_tested == '-e ".[test]" -c constraints.txt' and with_torch_that_is_there == '-e ".[test]"'
 
 
 def test_there_is_no_second_list():
@@ -235,7 +236,7 @@ def test_make_test_runs_all_four_and_each_counts(tree, broken):
         f"""#!/bin/sh
 case "$*" in
   "-m ruff check") part=ruff;;
-  "-m pytest "*" -m not alone") part=tests;;
+  "-m pytest "*" -m not alone and not cuda") part=tests;;
   "-m pytest -m alone") part="tests alone";;
   "-m pytest --nbval --nbval-current-env "*" notebooks") part=notebooks;;
 esac
@@ -247,6 +248,33 @@ echo "ran $part"
     result = make(tree, "test")
     assert result.stdout.splitlines() == ["ran ruff", "ran tests", "ran tests alone", "ran notebooks"]
     assert (result.returncode == 0) == (broken == "nothing")
+
+
+# ---------------------------------------------------------------- make test-cuda
+
+
+def test_test_cuda_brings_no_torch(tree):
+    fake = fake_python(tree, "python", "import sys; sys.modules['torch'] = None")
+    result = make(tree, "test-cuda", f"PYTHON={fake}")
+    assert_one_sentence(result, "uses the torch that", f'"{fake}"', "make test-cuda PYTHON=")
+    assert not (tree / ".venv-cuda").exists()
+
+
+def test_test_cuda_takes_torch_as_it_is(tree):
+    nowhere = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": "", "PIP_CONFIG_FILE": os.devnull}
+    result = make(tree, "test-cuda", f"PYTHON={sys.executable}", **nowhere)
+    assert_one_sentence(result, "pip could not install the course", "check the network")  # it needs setuptools, once
+    command = [tree / ".venv-cuda/bin/python", "-m", "pip", "install", "--no-index", "--no-deps", "torch>=2.11"]
+    pip = subprocess.run(command, capture_output=True, text=True)
+    assert pip.returncode == 0 and "Requirement already satisfied: torch" in pip.stdout
+
+
+def test_test_cuda_fails_where_there_is_no_gpu():
+    hidden = os.environ | {"CUDA_VISIBLE_DEVICES": ""}
+    command = [sys.executable, "-m", "tests.cuda_report"]
+    result = subprocess.run(command, cwd=ROOT, env=hidden, capture_output=True, text=True)
+    assert result.returncode == 1 and result.stdout == ""
+    assert re.fullmatch(r"make test-cuda needs a GPU, and torch \S+ finds none on this machine\.\n", result.stderr)
 
 
 # ---------------------------------------------------------------- CI

@@ -8,6 +8,7 @@ from helpers.checks.distributed_autograd import accumulate, backward_by_hand, fr
 from helpers.checks.distributed_rnn import clip, two_layers
 from helpers.checks.faster_distributed_rnn import looked_up, loss_there
 from helpers.checks.fewer_bytes import coarse, scaled
+from helpers.checks.hybrid_costs import bytes_of, split_table
 from helpers.checks.hybrid_ddp_rpc import frozen_step, one_rate
 from helpers.checks.inside_ddp import accumulate_all, weigh
 from helpers.checks.meet_the_ranks import numbers_collected, world_turned_round
@@ -30,6 +31,7 @@ __all__ = [
     "backward_by_hand",
     "batches",
     "buckets_by_size",
+    "bytes_of",
     "clip",
     "coarse",
     "fan_out",
@@ -54,6 +56,7 @@ __all__ = [
     "returns_of",
     "ring_shift",
     "scaled",
+    "split_table",
     "stays_there",
     "straggler",
     "total_without_waiting",

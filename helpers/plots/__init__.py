@@ -9,6 +9,7 @@ from helpers.plots.distributed_autograd import autograd_graph, remote_training
 from helpers.plots.distributed_rnn import cut_model, perplexity_curve
 from helpers.plots.faster_distributed_rnn import rpc_steps, shares_by_rank, step_times
 from helpers.plots.fewer_bytes import compression
+from helpers.plots.hybrid_costs import table_sizes
 from helpers.plots.hybrid_ddp_rpc import backward_pass, roles, two_trainers
 from helpers.plots.inside_ddp import buckets
 from helpers.plots.point_to_point import message_cost
@@ -47,6 +48,7 @@ __all__ = [
     "stays",
     "step_timeline",
     "step_times",
+    "table_sizes",
     "throughput",
     "training_curve",
     "two_trainers",
