@@ -73,7 +73,8 @@ def main(names: list[str]) -> None:
             sys.exit(f"There is no notebook {path}. Those that are there: {there}.")
         target = Path(path.stem).with_suffix(".py")
         target.write_text(script(path))
-        print(f"torchrun --nproc-per-node 2 {target}")
+        ranks = re.search(r"--nproc-per-node (\d)", path.read_text())  # notebooks with roles say how many there are
+        print(f"torchrun --nproc-per-node {ranks[1] if ranks else 2} {target}")
 
 
 if __name__ == "__main__":

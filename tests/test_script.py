@@ -65,11 +65,12 @@ def write(name, folder):
     return subprocess.run([sys.executable, "-m", "helpers.script", name], cwd=folder, capture_output=True, text=True)
 
 
-def test_the_command_writes_the_script_and_says_how_to_run_it(tmp_path):
+@pytest.mark.parametrize(("name", "ranks"), [("02_point_to_point", 2), ("18_hybrid_ddp_rpc", 4)])
+def test_the_command_writes_the_script_and_says_how_to_run_it(tmp_path, name, ranks):
     (tmp_path / "notebooks").symlink_to(ROOT / "notebooks")
-    said = write("02_point_to_point", tmp_path)
-    assert said.stdout == "torchrun --nproc-per-node 2 02_point_to_point.py\n"
-    assert (tmp_path / "02_point_to_point.py").read_text() == script(ROOT / "notebooks/02_point_to_point.ipynb")
+    said = write(name, tmp_path)
+    assert said.stdout == f"torchrun --nproc-per-node {ranks} {name}.py\n"
+    assert (tmp_path / f"{name}.py").read_text() == script(ROOT / f"notebooks/{name}.ipynb")
 
 
 def test_a_notebook_that_is_not_there(tmp_path):
