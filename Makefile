@@ -35,7 +35,7 @@ lab: $(INSTALLED)
 test: $(INSTALLED)
 	@failed=0; \
 	$(RUN) ruff check || failed=1; \
-	$(RUN) pytest -n 3 --dist worksteal -m "not alone and not cuda" || failed=1; \
+	$(RUN) pytest -n 3 --dist loadgroup --no-loadscope-reorder -m "not alone and not cuda" || failed=1; \
 	$(RUN) pytest -m alone || failed=1; \
 	$(RUN) pytest --nbval --nbval-current-env --nbval-cell-timeout=120 -p no:cacheprovider -n 3 --dist loadfile notebooks || failed=1; \
 	exit $$failed

@@ -7,7 +7,6 @@ from pydoc_data.topics import topics
 from typing import NamedTuple
 
 import torch
-from sklearn.datasets import load_digits
 from torch.utils.data import TensorDataset
 
 _TRAINING = 1500
@@ -25,6 +24,8 @@ def digits() -> tuple[TensorDataset, TensorDataset]:
     Source: E. Alpaydin and C. Kaynak, Optical Recognition of Handwritten Digits, UCI Machine Learning Repository,
     https://doi.org/10.24432/C50P49
     """
+    from sklearn.datasets import load_digits  # takes a second, and a rank that reads the texts does not need it
+
     images, labels = load_digits(return_X_y=True)
     order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(0))
     images = torch.from_numpy(images).float()[order] / 16

@@ -90,6 +90,15 @@ def test_frozen_step_otherwise(world, detach, last, message):
     assert says(checks.frozen_step, world, STEP.format(detach, last)).startswith(message)
 
 
+@pytest.mark.parametrize("change", [("model.dense(", "model.dense.module("), ("loss = cross", "loss = -cross")])
+def test_frozen_step_that_learns_something_else(world, change):
+    answer = STEP.format(".detach()", "optimizer.step(context)")
+    assert says(checks.frozen_step, world, answer).startswith("Solved.")
+    assert answer != (wrong := answer.replace(*change))
+    said = says(checks.frozen_step, world, wrong)
+    assert said == "Not yet. The dense layer of trainer 0 has moved, but not as in one process."
+
+
 def test_frozen_step_without_a_context_for_the_lookup(world):
     answer = """
     def frozen_step(model, optimizer, numbers):
@@ -120,19 +129,21 @@ def test_one_rate_skeleton(world):
         ("rate / 2", "rate / 2", "Not yet. On trainer 0 the dense layer moves 0.50 times as far as in one process."),
         ("rate", "2 * rate", "Not yet. On trainer 0 the dense layer moves 2.00 times as far as in one process."),
         ("rate / 4", "rate", "Not yet. On trainer 0 the table moves 0.50 times as far as in one process."),
+        ("-rate / 2", "rate", "Not yet. On trainer 0 the table moves -1.00 times as far as in one process."),
     ],
 )
 def test_one_rate_with_other_rates(world, table, dense, message):
     assert says(checks.one_rate, world, RATES.format(table, dense)) == message
 
 
-def test_one_rate_that_returns_no_optimizer(world):
-    answer = "def one_rate(model, rate): pass"
+@pytest.mark.parametrize("returned", ["None", "[new_optimizer(model)]"])
+def test_one_rate_that_returns_no_optimizer(world, returned):
+    answer = f"def one_rate(model, rate): return {returned}"
     assert says(checks.one_rate, world, answer).startswith("Not yet. Rank 0 raised AttributeError")
 
 
 def test_before_rpc_has_been_started(world):
     world.restart()
     for check in (checks.frozen_step, checks.one_rate):
-        assert repr(check(world)).startswith("Not yet. RPC is not running")
+        assert repr(check(world)).startswith("Not yet. The model is not there: run all cells from `World` on")
     world.stop()

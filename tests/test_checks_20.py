@@ -93,6 +93,10 @@ FIRST = "Not yet. For 12 words in 3 bags, "
             "8 * len(words) + 136 * len(offsets), 64 * len(offsets)",
             "312 bytes went to the server, and `bytes_of` says 504. The vectors themselves come back.",
         ),
+        (
+            "64 * len(offsets), 8 * len(words) + 72 * len(offsets)",
+            "312 bytes went to the server, and `bytes_of` says 192. Words and offsets go there, too. Or is the pair ",
+        ),
         ("312, 192", None),
     ],
 )
@@ -174,8 +178,8 @@ def test_split_table_with_a_row_of_zeros_for_the_words_of_the_other(world):
     [
         (("own_rows, lengths.cumsum(0) - lengths)", "own_rows, offsets)"), "Rank 0 raised "),
         (("right=True) - 1", "right=True).clamp(max=len(offsets) - 1)"), "With bags of [3, 4, 5] words, bag "),
-        ((" - number * self.half", " * 0"), "Two rows hold the same numbers. Do two owners make their part from the "),
-        (("True, seed)", "True)"), "Two rows hold the same numbers. Do two owners make their part from the same seed?"),
+        ((" - number * self.half", " * 0"), "`forward` returns one vector for two different rows. Do two owners "),
+        (("True, seed)", "True)"), "`forward` returns one vector for two different rows. Do two owners "),
         (("[self.half, rows - self.half]", "[rows, rows]"), "40 of 40 rows are on server, and the target is 20 on "),
         (("call.wait() for", "call.wait().detach() for"), "The sums are right, and no gradient comes to the owners."),
         (("for part in self.parts for", "for part in self.parts[:1] for"), "0 of 40 rows are on master, and the "),

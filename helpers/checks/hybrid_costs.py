@@ -9,6 +9,10 @@ _COLUMNS = 16
 _BATCHES = ((3, 4, 5), (1, 1), (2, 0, 7, 1), (10,) * 20)
 _ROWS = 40
 _OWNERS = ("server", "master")
+_SAME_VECTOR = (
+    "`forward` returns one vector for two different rows. "
+    "Do two owners make their part from the same seed, or does one word count on both owners?"
+)
 _gradient_bytes = []  # on the owner of a watched table
 
 
@@ -55,12 +59,13 @@ def _hint(way, said, bags, words):
         8 * words + vector * bags: "The offsets are missing.",
         vector * words: "One vector for each bag travels, not one for each word.",
         8 * (bags + words) + vector * words: "One gradient for each bag travels, not one for each word.",
+        vector * bags: "Words and offsets go there, too. Or is the pair in the wrong order?",
         2 * vector * bags: "A vector is 16 numbers of 4 bytes, and its gradient goes the other way.",
         8 * (bags + words) + 2 * vector * bags: "The vectors themselves come back.",
         2 * vector * words: "One vector for each bag travels, not one for each word.",
     }
     if way == "to the trainer":
-        for total in (8 * (bags + words), 8 * words):
+        for total in (8 * (bags + words), 8 * words, vector * bags):
             hints.pop(total, None)
     return f" {hints[said]}" if said in hints else ""
 
@@ -139,7 +144,7 @@ def _try_split_table(table):
         target = (_ROWS, _COLUMNS)
         return f"For {_ROWS} bags, `forward` returned shape {tuple(weight.shape)}, and the target is {target}.", {}
     if len(weight.unique(dim=0)) < _ROWS:
-        return "Two rows hold the same numbers. Do two owners make their part from the same seed?", {}
+        return _SAME_VECTOR, {}
     for lengths in _BATCHES:
         words, offsets = _batch(lengths)
         true_weight = weight.clone().requires_grad_()

@@ -29,7 +29,7 @@ def table_sizes(times: Mapping[tuple[str, int], float]) -> None:
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda rows, _: f"{rows:,.0f}"))
     label_durations(axes.yaxis)
-    axes.set_ylim(1e-3, 10 * max(times.values()))
+    axes.set_ylim(1e-3, 5 * max(times.values()))
     most = max(rows for _, rows in times)
     first, second, *_ = (times[kind, most] for kind in kinds)
     note(axes, f"{first / second:.0f} times", (most, (first * second) ** 0.5), (-58, 0))

@@ -26,16 +26,16 @@ def roles() -> None:
         box = {"boxstyle": "round,pad=0.5", "facecolor": "white", "edgecolor": "#404040"}
         axes.text(*place, text, ha="center", va="center", bbox=box, zorder=3)
     master, left, right, server = places.values()
-    _arrow(axes, master, left, GREEN, ":")
-    _arrow(axes, master, right, GREEN, ":")
+    _arrow(axes, master, left, GREEN, ":", both=True)
+    _arrow(axes, master, right, GREEN, ":", both=True)
     _arrow(axes, master, server, GREEN, ":")
     _arrow(axes, left, server, BLUE, "-", both=True)
     _arrow(axes, right, server, BLUE, "-", both=True)
     look = {"arrowstyle": "<->", "color": RED, "linestyle": "--", "linewidth": 2}
-    axes.annotate("", (7.1, 3), (2.9, 3), arrowprops=look)
-    axes.text(2.5, 4.7, "starts (RPC)", color=GREEN, ha="center")
-    axes.text(7.5, 4.7, "starts (RPC)", color=GREEN, ha="center")
-    axes.text(5.1, 4.2, "makes\n(RPC)", color=GREEN, ha="left", va="center")
+    axes.annotate("", (7.45, 3), (2.55, 3), arrowprops=look)
+    axes.text(2.3, 4.5, "← starts\nreports → (RPC)", color=GREEN, ha="center")
+    axes.text(7.7, 4.5, "starts →\n← reports (RPC)", color=GREEN, ha="center")
+    axes.text(5.1, 4.2, "makes the\ntable (RPC)", color=GREEN, ha="left", va="center")
     axes.text(3.1, 2.85, "all-reduce of\ndense gradients", color=RED, va="top")
     axes.text(1.2, 1.4, "words, gradients →\n← vectors (RPC)", color=BLUE, ha="center")
     axes.text(8.8, 1.4, "← words, gradients\nvectors → (RPC)", color=BLUE, ha="center")
@@ -68,7 +68,8 @@ def two_trainers(reports: Sequence[tuple[int, float, float]]) -> Figure:
 def backward_pass(marks: Mapping[str, Mapping[str, float]]) -> None:
     """Draw one backward pass over several ranks: a lane for each, from the time, in seconds, of each event there.
 
-    "... begins" and "... ends" become the ends of a bar; "gradient ... leaves" and "... arrives" become markers.
+    "... begins" and "... ends" become the ends of a bar; "gradient leaves" and "gradient of TRAINER arrives" become
+    markers.
     """
     axes = new_axes("One backward pass", height=3.2)
     origin = min(time for of_rank in marks.values() for time in of_rank.values())
@@ -89,6 +90,12 @@ def backward_pass(marks: Mapping[str, Mapping[str, float]]) -> None:
         ]
         look = {"marker": marker, "markersize": 9, "linestyle": "", "color": GREEN, "markeredgecolor": "white"}
         axes.plot(*zip(*points, strict=True), label=f"the vectors' gradient {end}", zorder=3, **look)
+    for lane, of_rank in enumerate(marks.values()):
+        arrivals = [name for name in of_rank if name.endswith("arrives")]
+        for name, height in zip(sorted(arrivals), (0.25, -0.25), strict=False):
+            trainer = name.removeprefix("gradient of ").removesuffix(" arrives")
+            place = 1e3 * (of_rank[name] - origin), height - lane
+            axes.text(*place, f"from {trainer}", ha="center", va="center", fontsize="small", color="#404040")
     axes.set_yticks([-lane for lane in range(len(marks))], marks)
     axes.set_ylim(-len(marks) + 0.4, 0.5)
     axes.tick_params(axis="y", length=0)
