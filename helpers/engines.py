@@ -25,7 +25,7 @@ from helpers.errors import WorldError
 from helpers.rank import log_path, run_rank
 from helpers.store import Agent, environment
 
-_SECONDS_TO_START = 60
+_SECONDS_TO_START = 120
 _SECONDS_TO_UNREGISTER = 5
 _PORTS_OF_A_CONTROLLER = 16
 

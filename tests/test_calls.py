@@ -33,7 +33,7 @@ def fail():
     raise ValueError("on purpose")
 
 rank = int(os.environ["RANK"])
-options = rpc.TensorPipeRpcBackendOptions(rpc_timeout=20)
+options = rpc.TensorPipeRpcBackendOptions(rpc_timeout=20, _transports=["uv"], _channels=["basic"])
 rpc.init_rpc(f"worker{rank}", rank=rank, world_size=int(os.environ["WORLD_SIZE"]), rpc_backend_options=options)
 originals = {name: vars(api)[name] for name in vars(api) if name.startswith("_invoke") or name == "PythonUDF"}
 x = torch.ones(3)

@@ -12,7 +12,7 @@ import torch.distributed.rpc as rpc
 
 warnings.filterwarnings("ignore", message="You are using a Backend")
 rank, n = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-options = rpc.TensorPipeRpcBackendOptions(rpc_timeout=10)
+options = rpc.TensorPipeRpcBackendOptions(rpc_timeout=10, _transports=["uv"], _channels=["basic"])
 rpc.init_rpc(f"worker{rank}", rank=rank, world_size=n, rpc_backend_options=options)
 """
 
