@@ -8,10 +8,10 @@ from helpers import World
 LONG = ("test_notebooks.py", "test_script.py", "test_faults.py")
 
 
-def pytest_collection_modifyitems(items):
+def pytest_collection_modifyitems(config, items):
     """Run the long tests first, each for itself, and those of any other module in one process: they share a world."""
     items.sort(key=lambda item: item.path.name not in LONG)
-    for item in items:
+    for item in items if config.pluginmanager.hasplugin("xdist") else []:
         item.add_marker(pytest.mark.xdist_group(item.nodeid if item.path.name in LONG else item.path.name))
 
 
