@@ -55,7 +55,7 @@ def _run_frozen_step():
     lesson = vars(__main__)
     if not dist.is_initialized() or "HybridModel" not in lesson:
         return Run(None, [], "")
-    model = lesson["HybridModel"](lesson["new_table"]())
+    model = lesson["HybridModel"](_table_made_in_turn())
     _at_the_table(model, _watch)
     optimizer = lesson["new_optimizer"](model)
     numbers = [place for place in range(40) if place % _TRAINERS == dist.get_rank()]
@@ -129,6 +129,22 @@ def _run_one_rate():
     }
     times = {part: ((mine * true).sum() / (true * true).sum()).item() for part, (mine, true) in steps.items()}
     return Run(times, [], "")
+
+
+def _table_made_in_turn():
+    """Return a table for this trainer. Two made at the same time would share the server's generator, and differ."""
+    import torch.distributed as dist
+    import torch.distributed.rpc as rpc
+
+    import __main__
+
+    for turn in range(_TRAINERS):
+        if turn == dist.get_rank():
+            table = vars(__main__)["new_table"]()
+            reference = table.get_module_rref()
+            rpc.rpc_sync(reference.owner(), _weight, (reference,))  # now it is there
+        dist.barrier()
+    return table
 
 
 def _table_of_both():
