@@ -11,7 +11,7 @@ would let out, unless `shared` says that its connections share one card.
 import os
 import socket
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 import psutil
 
@@ -112,24 +112,25 @@ def _set_rates(world, rate):
 
 def _ends() -> list[tuple[Address, Address]]:
     """Return the two addresses, here and there, of every TCP connection of this process."""
-    return [ends for ends, _ in _sockets()]
+    return [ends for ends, _ in own_sockets()]
 
 
 def _pace(rates: dict[tuple[Address, Address], float]) -> None:
     """Set the rate at which this process sends on its connections, in bits per second by their two addresses."""
-    for ends, descriptor in _sockets():
+    for ends, connection in own_sockets():
         if ends in rates:
             bytes_per_second = _NO_LIMIT if rates[ends] == float("inf") else int(rates[ends] / 8)
-            # A duplicate is closed without closing the connection.
-            with socket.socket(fileno=os.dup(descriptor)) as duplicate:
-                option = bytes_per_second.to_bytes(8, sys.byteorder)
-                duplicate.setsockopt(socket.SOL_SOCKET, _SO_MAX_PACING_RATE, option)
+            option = bytes_per_second.to_bytes(8, sys.byteorder)
+            connection.setsockopt(socket.SOL_SOCKET, _SO_MAX_PACING_RATE, option)
 
 
-def _sockets():
+def own_sockets() -> Iterator[tuple[tuple[Address, Address], socket.socket]]:
+    """Yield the two addresses, here and there, of every TCP connection of this process, and its socket."""
     for connection in psutil.Process().net_connections("tcp"):
         if connection.status == psutil.CONN_ESTABLISHED:
-            yield (tuple(connection.laddr), tuple(connection.raddr)), connection.fd
+            # A duplicate is closed without closing the connection.
+            with socket.socket(fileno=os.dup(connection.fd)) as duplicate:
+                yield (tuple(connection.laddr), tuple(connection.raddr)), duplicate
 
 
 def _rate(bits):

@@ -7,6 +7,8 @@ the notebook's own talk with its ranks and of every other program on this machin
 outside of the blocks that ask for it.
 """
 
+import socket
+import struct
 import sys
 import time
 from collections import Counter
@@ -21,7 +23,12 @@ import psutil
 import torch
 import torch.distributed as dist
 
+from helpers.network import own_sockets
 from helpers.patching import replaced
+
+# Where struct tcp_info of linux/tcp.h has these counters, of 64 bits each. What has been acknowledged has one, too, but
+# it comes late: take what has been sent, less what has been sent again.
+_BYTES_RECEIVED, _BYTES_SENT, _BYTES_SENT_AGAIN = 128, 200, 208
 
 # The methods by which torch hands a collective to the backend; versions of torch differ in some of them.
 _COLLECTIVES = {
@@ -154,7 +161,7 @@ def by_pair(messages: Sequence[Sequence[Message]]) -> Sent:
 
 
 class Carried:
-    """The `bytes` that an interface has carried; None until the block has ended."""
+    """The `bytes` that an interface, or a process, has carried; None until the block has ended."""
 
     bytes: int | None = None
 
@@ -171,6 +178,36 @@ def loopback() -> Iterator[Carried]:
         yield carried
     finally:
         carried.bytes = _loopback_bytes() - before
+
+
+@contextmanager
+def own_connections() -> Iterator[Carried]:
+    """Measure the bytes that this process sends and receives over TCP inside the block, without headers.
+
+    What other programs send does not count, but this rank's own talk with the notebook and the store does. The system
+    counts for each connection that is open, so keep them open inside the block. Only Linux tells (TCP_INFO, tcp(7));
+    elsewhere this is `loopback`.
+    """
+    if sys.platform != "linux":
+        with loopback() as carried:
+            yield carried
+        return
+    carried = Carried()
+    before = _connection_bytes()
+    try:
+        yield carried
+    finally:
+        carried.bytes = _connection_bytes() - before
+
+
+def _connection_bytes():
+    total = 0
+    for _, connection in own_sockets():
+        info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _BYTES_SENT_AGAIN + 8)
+        counters = (_BYTES_RECEIVED, _BYTES_SENT, _BYTES_SENT_AGAIN)
+        received, sent, again = (struct.unpack_from("=Q", info, counter)[0] for counter in counters)
+        total += received + sent - again
+    return total
 
 
 def _loopback_bytes():

@@ -1,5 +1,6 @@
 """What the ranks send is counted, each message once, however it was posted; what the loopback carries is measured."""
 
+import sys
 import textwrap
 
 import pytest
@@ -213,6 +214,24 @@ def test_the_loopback_carries_what_the_ranks_send(world):
         world.view.execute("if rank < 2:\n    pass_on(torch.zeros(2**22))")
     # At least: other programs may use the loopback at the same time.
     assert carried.bytes >= 2**24
+
+
+OWN = """
+from helpers.traffic import own_connections
+for _ in range(2):  # the first makes the connections
+    dist.barrier()
+    with own_connections() as own:
+        if rank < 2:
+            pass_on(torch.zeros(2**22))
+        dist.barrier()
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a system does not count for each connection")
+def test_the_own_connections_carry_what_a_rank_sends_and_receives(world):
+    world.view.execute(OWN)
+    busy, idle = world.view.pull("own.bytes", targets=0), world.view.pull("own.bytes", targets=2)
+    assert idle < 2**16 and 0 <= busy - 2**24 < 2**16
 
 
 def test_the_loopback_is_measured_until_an_error(world):
