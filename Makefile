@@ -30,14 +30,14 @@ lab: $(INSTALLED)
 	@exec env $(RUN) jupyterlab --LabApp.default_url=/lab/tree/notebooks/00_meet_the_ranks.ipynb \
 	  --LabApp.news_url=None --LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate $(ARGS)
 
-# All four run, whatever the others say, and each counts. Most tests and notebooks wait for ranks, so three share the
-# machine; the cells of one notebook stay together and in order.
+# All four run, whatever the others say, and each counts. The first runs the lessons, too, under nbval. Most tests and
+# notebooks wait for ranks, so three share the machine; the cells of one notebook stay together and in order.
 test: $(INSTALLED)
 	@failed=0; \
 	$(RUN) ruff check || failed=1; \
 	$(RUN) pytest -n 3 --dist loadgroup --no-loadscope-reorder -m "not alone and not cuda" || failed=1; \
 	$(RUN) pytest -m alone || failed=1; \
-	$(RUN) pytest --nbval --nbval-current-env --nbval-cell-timeout=120 -p no:cacheprovider -n 3 --dist loadfile notebooks || failed=1; \
+	$(RUN) pytest --nbval --nbval-current-env --nbval-cell-timeout=120 -p no:cacheprovider -n 3 --dist loadfile notebooks/solutions || failed=1; \
 	exit $$failed
 
 # On a machine with a GPU torch is there already, in a build that fits it. PYTHON's packages are seen and not changed:

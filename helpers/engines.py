@@ -28,6 +28,8 @@ from helpers.store import Agent, environment
 _SECONDS_TO_START = 120
 _SECONDS_TO_UNREGISTER = 5
 _PORTS_OF_A_CONTROLLER = 16
+# What a process does to itself, most often in C++, as opposed to what is done to it.
+_CRASHES = {"SIGABRT", "SIGBUS", "SIGFPE", "SIGILL", "SIGSEGV"}
 
 
 class ControllerLauncher(LocalControllerLauncher):
@@ -137,6 +139,13 @@ class LocalRanks:
     def deaths(self) -> dict[int, str]:
         """Return what ended each rank that is dead: the name of a signal, or an exit code."""
         return dict(self._deaths)
+
+    def last_words(self, rank: int) -> str:
+        """Return the last lines that a rank which has crashed wrote to its log; nothing of a rank that was killed."""
+        if self._deaths.get(rank) not in _CRASHES:
+            return ""
+        lines = log_path(self.directory, rank).read_text(errors="replace").splitlines()
+        return "\n".join([line for line in lines if "[IPEngine" not in line][-8:])
 
     def _progress(self):
         # The first step is the agent, which comes up as soon as torch has been imported.

@@ -127,7 +127,10 @@ class RankMagics(ParallelMagics):
                 for kind, text, _, engine in error.elist
                 if kind != "EngineError"
             ]
-            raise WorldError("\n".join([died, *others, "Call world.restart() for working ranks."])) from None
+            said = {rank: self._ranks.last_words(rank) for rank in targets}
+            words = [f"Rank {rank} wrote before it died:\n{said[rank]}" for rank in said if said[rank]]
+            advice = "Call world.restart() for working ranks."
+            raise WorldError("\n".join([died, *others, advice, *words])) from None
 
     def _say_who_died(self, targets):
         deaths = self._ranks.deaths()

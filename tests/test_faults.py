@@ -184,6 +184,13 @@ def test_a_rank_that_dies_in_a_cell_is_named(notebook):
         assert shown == f"[stdout:{rank}] \n{rank}\n"
 
 
+def test_what_a_rank_wrote_before_it_crashed_is_told(notebook):
+    notebook.run("from helpers import World\nworld = World(2)")
+    shown = notebook.run("%%px --targets 1\nimport os\nos.write(2, b'what(): no\\n')\nos.abort()")
+    assert "WorldError: Rank 1 has died (SIGABRT).\nCall world.restart() for working ranks.\n" in shown
+    assert "Rank 1 wrote before it died:\nwhat(): no" in shown
+
+
 def test_the_errors_of_the_others_are_told_with_a_death(notebook):
     notebook.run("from helpers import World\nworld = World(2)")
     notebook.run("%%px\n" + INIT.format(timeout=3))

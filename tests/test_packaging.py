@@ -228,7 +228,7 @@ def test_a_second_call_installs_nothing(tree):
         os.utime(tree / name, (before.st_atime, before.st_mtime))
 
 
-@pytest.mark.parametrize("broken", ["nothing", "ruff", "tests", "tests alone", "notebooks"])
+@pytest.mark.parametrize("broken", ["nothing", "ruff", "tests", "tests alone", "solutions"])
 def test_make_test_runs_all_four_and_each_counts(tree, broken):
     (tree / ".venv/bin").mkdir(parents=True)
     script(
@@ -238,7 +238,7 @@ case "$*" in
   "-m ruff check") part=ruff;;
   "-m pytest "*" -m not alone and not cuda") part=tests;;
   "-m pytest -m alone") part="tests alone";;
-  "-m pytest --nbval --nbval-current-env "*" notebooks") part=notebooks;;
+  "-m pytest --nbval --nbval-current-env "*" notebooks/solutions") part=solutions;;
 esac
 echo "ran $part"
 [ "$part" != "{broken}" ]
@@ -246,7 +246,7 @@ echo "ran $part"
     )
     (tree / STAMP).touch()
     result = make(tree, "test")
-    assert result.stdout.splitlines() == ["ran ruff", "ran tests", "ran tests alone", "ran notebooks"]
+    assert result.stdout.splitlines() == ["ran ruff", "ran tests", "ran tests alone", "ran solutions"]
     assert (result.returncode == 0) == (broken == "nothing")
 
 
