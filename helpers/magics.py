@@ -72,7 +72,7 @@ class RankMagics(ParallelMagics):
         """Raise `WorldError` when one of these ranks is dead, or has not answered since an interrupt."""
         self._world.require_running()
         if died := self._say_who_died(targets):
-            raise WorldError(f"{died} Call world.restart() for working ranks.")
+            raise WorldError(f"{died} {self._say_what_now(targets)}")
         unanswered = self._cells.messages()
         self._stuck = {rank: message for rank, message in self._stuck.items() if message in unanswered}
         if stuck := sorted(self._stuck.keys() & targets):
@@ -127,14 +127,17 @@ class RankMagics(ParallelMagics):
                 for kind, text, _, engine in error.elist
                 if kind != "EngineError"
             ]
-            said = {rank: self._ranks.last_words(rank) for rank in targets}
-            words = [f"Rank {rank} wrote before it died:\n{said[rank]}" for rank in said if said[rank]]
-            advice = "Call world.restart() for working ranks."
-            raise WorldError("\n".join([died, *others, advice, *words])) from None
+            raise WorldError("\n".join([died, *others, self._say_what_now(targets)])) from None
 
     def _say_who_died(self, targets):
         deaths = self._ranks.deaths()
         return " ".join(f"Rank {rank} has died ({deaths[rank]})." for rank in targets if rank in deaths)
+
+    def _say_what_now(self, targets):
+        """Say how to go on when ranks have died, and what those that crashed have left."""
+        words = {rank: self._ranks.last_words(rank) for rank in targets}
+        left = [f"Rank {rank} wrote before it died:\n{words[rank]}" for rank in words if words[rank]]
+        return "\n".join(["Call world.restart() for working ranks.", *left])
 
 
 def _say_ranks(ranks):

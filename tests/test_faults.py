@@ -189,6 +189,7 @@ def test_what_a_rank_wrote_before_it_crashed_is_told(notebook):
     shown = notebook.run("%%px --targets 1\nimport os\nos.write(2, b'what(): no\\n')\nos.abort()")
     assert "WorldError: Rank 1 has died (SIGABRT).\nCall world.restart() for working ranks.\n" in shown
     assert "Rank 1 wrote before it died:\nwhat(): no" in shown
+    assert "what(): no" in notebook.run("%%px\nprint('not run')")
 
 
 def test_the_errors_of_the_others_are_told_with_a_death(notebook):
