@@ -16,7 +16,7 @@ import torch
 import torch.distributed as dist
 
 rank, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-timeout = timedelta(seconds=5)
+timeout = timedelta(seconds=10)
 store = dist.TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), is_master=False, timeout=timeout)
 dist.init_process_group("gloo", timeout=timeout)
 """

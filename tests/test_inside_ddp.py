@@ -102,16 +102,16 @@ def test_accumulation_that_sends_too_much_or_too_little(inside, broken):
 
 def test_bytes_that_the_hook_has_not_counted(inside):
     inside.run("def settled(")
-    source = inside.cell("traffic.loopback()", "wrapped, sent = settled()", "wrapped, sent = settled(); sent.pop()")
+    source = inside.cell("traffic.own_connections()", "wrapped, sent = settled()", "wrapped, sent = settled(); sent.pop()")
     assert set(inside.failed(source).values()) == {"assert total(sent) == B"}
 
 
 def test_bytes_that_do_not_travel(inside):
     inside.run("def settled(")
     source = inside.cell(
-        "traffic.loopback()", "wrapped(rows).sum().backward()", "wrapped.module(rows).sum().backward()"
+        "traffic.own_connections()", "wrapped(rows).sum().backward()", "wrapped.module(rows).sum().backward()"
     )
-    assert inside.failed(source) == {0: "assert excess > 0"}
+    assert set(inside.failed(source).values()) == {"assert abs(counted / predicted - 1) < 0.01"}
 
 
 def test_gradients_that_are_no_views(inside):
