@@ -135,7 +135,7 @@ def _run_with_tensor(function, *arguments):
     import torch
 
     rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    time.sleep(0.05 * (size - rank))  # whoever takes what comes first gets it from the last rank first
+    time.sleep(0.15 * (size - rank))  # whoever takes what comes first gets it from the last rank first
     run = call_answer(function, [torch.full((_NUMBERS,), rank + 1.0), *arguments])
     return run._replace(result=_sendable(run.result))
 
