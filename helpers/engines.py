@@ -26,6 +26,7 @@ from helpers.rank import log_path, run_rank
 from helpers.store import Agent, environment
 
 _SECONDS_TO_START = 120
+_SECONDS_TO_CONNECT_AGAIN = 10
 _SECONDS_TO_UNREGISTER = 5
 _PORTS_OF_A_CONTROLLER = 16
 # What a process does to itself, most often in C++, as opposed to what is done to it.
@@ -165,16 +166,26 @@ class LocalRanks:
             args=[engines.processes, self._deaths, connection_info],
             daemon=True,
         ).start()
-        if self.client is None:
-            self.client = self._cluster.connect_client_sync()
+        connect = new = self.client is None
         deadline = time.monotonic() + _SECONDS_TO_START
         started = 0
         while started < self.size:
             if self._deaths or time.monotonic() > deadline:
                 raise WorldError(self._why_not_started())
+            if connect:
+                self._connect()
+                connect_again = time.monotonic() + _SECONDS_TO_CONNECT_AGAIN
             time.sleep(0.01)
             before, started = started, len(self.client.ids)
             progress.update(started - before)
+            # A new client is told of the ranks that are there, and of each that comes once it listens. On a busy
+            # machine one may come in between, and this client never hears of it; the next one does.
+            connect = new and started < self.size and time.monotonic() > connect_again
+
+    def _connect(self):
+        if self.client is not None:
+            self.client.close(linger=0)
+        self.client = self._cluster.connect_client_sync()
 
     def _all_unregistered(self):
         """Wait until the controller has struck off every rank; return False when it is dead or does not answer."""

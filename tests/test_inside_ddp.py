@@ -102,7 +102,7 @@ def test_accumulation_that_sends_too_much_or_too_little(inside, broken):
 
 def test_bytes_that_the_hook_has_not_counted(inside):
     inside.run("def settled(")
-    source = inside.cell("traffic.own_connections()", "wrapped, sent = settled()", "wrapped, sent = settled(); sent.pop()")
+    source = inside.cell("own_connections()", "wrapped, sent = settled()", "wrapped, sent = settled(); sent.pop()")
     assert set(inside.failed(source).values()) == {"assert total(sent) == B"}
 
 

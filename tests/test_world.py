@@ -12,6 +12,7 @@ import psutil
 import pytest
 from live import INIT, SUM, left_after
 
+import helpers.engines
 from helpers import World, WorldError
 from helpers.rank import log_path
 from helpers.world import _require_room
@@ -50,6 +51,18 @@ def test_engine_ids_are_ranks_and_ranks_wear_the_environment_of_torchrun(world):
     assert [address[2] for address in world.view["address"]] == world.pids
     run(world, "threads = torch.get_num_threads()")
     assert world.view["threads"] == [1, 1, 1, 1]
+
+
+def test_a_client_that_misses_a_rank_is_followed_by_another(monkeypatch):
+    monkeypatch.setattr(helpers.engines, "_SECONDS_TO_CONNECT_AGAIN", 0)  # even one that misses none
+    world = World(4)
+    try:
+        run(world, INIT.format(timeout=10) + SUM)
+        world.restart()
+        run(world, INIT.format(timeout=10) + SUM)
+        assert world.view["rank"] == [0, 1, 2, 3]
+    finally:
+        world.stop()
 
 
 def test_ranks_have_the_environment_and_the_folder_of_the_notebook(monkeypatch, tmp_path):
