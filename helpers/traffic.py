@@ -13,7 +13,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
@@ -166,38 +166,32 @@ class Carried:
     bytes: int | None = None
 
 
-@contextmanager
-def loopback() -> Iterator[Carried]:
+def loopback() -> AbstractContextManager[Carried]:
     """Measure the bytes that the loopback of this machine carries inside the block, with headers, whoever sends them.
 
     Each byte counts once, although the loopback both sends and receives it.
     """
-    carried = Carried()
-    before = _loopback_bytes()
-    try:
-        yield carried
-    finally:
-        carried.bytes = _loopback_bytes() - before
+    return _carried(_loopback_bytes)
 
 
-@contextmanager
-def own_connections() -> Iterator[Carried]:
+def own_connections() -> AbstractContextManager[Carried]:
     """Measure the bytes that this process sends and receives over TCP inside the block, without headers.
 
     What other programs send does not count, but this rank's own talk with the notebook and the store does. The system
     counts for each connection that is open, so keep them open inside the block. Only Linux tells (TCP_INFO, tcp(7));
     elsewhere this is `loopback`.
     """
-    if sys.platform != "linux":
-        with loopback() as carried:
-            yield carried
-        return
+    return _carried(_connection_bytes if sys.platform == "linux" else _loopback_bytes)
+
+
+@contextmanager
+def _carried(bytes_so_far):
     carried = Carried()
-    before = _connection_bytes()
+    before = bytes_so_far()
     try:
         yield carried
     finally:
-        carried.bytes = _connection_bytes() - before
+        carried.bytes = bytes_so_far() - before
 
 
 def _connection_bytes():
