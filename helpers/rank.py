@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import threading
+import traceback
 from pathlib import Path
 
 
@@ -16,8 +17,13 @@ def log_path(directory: str, rank: int) -> Path:
 
 
 def stacks_path(directory: str, rank: int) -> Path:
-    """Return the file to which a rank writes its stacks on SIGUSR1."""
+    """Return the file to which a rank writes its stacks when it is asked to."""
     return Path(directory, f"rank-{rank}.stacks")
+
+
+def requests_path(directory: str, rank: int) -> Path:
+    """Return the named pipe that asks a rank for its stacks: any byte does."""
+    return Path(directory, f"rank-{rank}.requests")
 
 
 def run_rank(rank: int, environment: dict[str, str], directory: str) -> None:
@@ -31,7 +37,7 @@ def run_rank(rank: int, environment: dict[str, str], directory: str) -> None:
     os.environ.clear()
     os.environ.update(environment)
     _redirect_output(log_path(directory, rank))
-    _dump_stacks_on_signal(rank, directory)
+    _answer_with_stacks(rank, directory)
 
     from ipyparallel.engine.app import IPEngine
 
@@ -50,7 +56,7 @@ def run_rank(rank: int, environment: dict[str, str], directory: str) -> None:
 def join_world(rank: int, environment: dict[str, str], directory: str) -> int:
     """Make the engine that calls this, which somebody else has started, a rank; return its process id."""
     os.environ.update(environment)
-    _dump_stacks_on_signal(rank, directory)
+    _answer_with_stacks(rank, directory)
 
     import torch
 
@@ -58,11 +64,35 @@ def join_world(rank: int, environment: dict[str, str], directory: str) -> int:
     return os.getpid()
 
 
-def _dump_stacks_on_signal(rank, directory):
-    """From now on SIGUSR1 appends the stack of every thread to a file, also while the rank is blocked in C++."""
-    stacks = stacks_path(directory, rank).open("w", buffering=1)
-    stacks.write(f"main thread {threading.main_thread().ident:#x}\n")
-    faulthandler.register(signal.SIGUSR1, file=stacks, all_threads=True)
+def _answer_with_stacks(rank, directory):
+    """From now on a request appends the stacks of all threads to a file, also while the rank is blocked in C++.
+
+    It is a thread that answers. While another one keeps the lock of Python it cannot; then SIGUSR1 appends the stack
+    of the main thread. A signal could not tell of the others without the lock: RPC makes and frees threads all the
+    time, and what has just been freed must not be read.
+    """
+    path = requests_path(directory, rank)
+    path.unlink(missing_ok=True)  # that of the rank before a restart
+    os.mkfifo(path, 0o600)
+    requests = os.open(path, os.O_RDWR)  # for writing too: no end of the file when the notebook closes it
+    stacks = stacks_path(directory, rank).open("wb", buffering=0)  # in one piece: no reader finds half of it
+    faulthandler.register(signal.SIGUSR1, file=stacks, all_threads=False)
+    threading.Thread(target=_answer, args=[requests, stacks], daemon=True).start()
+
+
+def _answer(requests, stacks):
+    while os.read(requests, 4096):
+        stacks.write(_stacks())
+
+
+def _stacks():
+    """Return the stacks of all threads in the format of faulthandler."""
+    lines = []
+    for thread, innermost in sys._current_frames().items():
+        lines.append("Main thread:" if thread == threading.main_thread().ident else "Thread:")
+        for frame, number in traceback.walk_stack(innermost):
+            lines.append(f'  File "{frame.f_code.co_filename}", line {number} in {frame.f_code.co_name}')
+    return "\n".join([*lines, ""]).encode(errors="replace")
 
 
 def _end_with_the_notebook():

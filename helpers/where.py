@@ -1,6 +1,7 @@
 """Where every rank is, down to the line of the learner's own cell, also while it is blocked inside a C++ call.
 
-faulthandler writes the stacks of a rank to a file when the rank gets a signal, whatever the rank is doing.
+A thread of the rank writes the stacks of all its threads to a file when it is asked to. When that thread cannot,
+because another one keeps the lock of Python, a signal has faulthandler write the stack of the main thread.
 """
 
 import os
@@ -8,17 +9,20 @@ import re
 import signal
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 import psutil
 
 from helpers.cells import Cells
-from helpers.rank import stacks_path
+from helpers.rank import requests_path, stacks_path
 from helpers.table import table
 
 _SECONDS_TO_ANSWER = 1.0
-_THREAD = re.compile(r"^(?:Current t|T)hread (0x[0-9a-f]+)")
+# What stands above the stack of the main thread: the first from the rank's own thread, the second from faulthandler.
+_MAIN_THREAD = ("Main thread:", "Stack (most recent call first):")
+_THREAD = "Thread:"
 _FRAME = re.compile(r'^  File "(.*)", line (\d+) in (.*)$')
 _CELL = re.compile(r"ipykernel_\d+[/\\]\d+\.py$")
 # Decorators of torch that stand between a cell and the collective that it calls.
@@ -78,55 +82,56 @@ def whereabouts(
     those that the ranks were sent.
     """
     owed = cells.owed()
-    offsets = [_request(pid, stacks_path(directory, rank)) for rank, pid in enumerate(pids)]
+    offsets = [stacks_path(directory, rank).stat().st_size for rank in range(len(pids))]
+    for rank in range(len(pids)):
+        _request(requests_path(directory, rank))
     states = Whereabouts()
     for rank, pid in enumerate(pids):
         path = stacks_path(directory, rank)
-        threads = _read(path, offsets[rank], pid)
+        main_thread, others = _read(path, offsets[rank], pid)
+        if main_thread is None and psutil.pid_exists(pid):
+            os.kill(pid, signal.SIGUSR1)
+            main_thread, others = _read(path, offsets[rank], pid)
         if rank in (dead := deaths()):
             states.append(RankState(rank, "dead", line=dead[rank]))
         else:
-            states.append(_state(rank, threads, _main_thread(path), owed.get(rank), cells))
+            states.append(_state(rank, main_thread, others, owed.get(rank), cells))
     return states
 
 
-def _request(pid, path):
-    """Have a rank append its stacks to its file, and return where in the file they will begin."""
-    offset = path.stat().st_size
-    if psutil.pid_exists(pid):
-        os.kill(pid, signal.SIGUSR1)
-    return offset
+def _request(path):
+    with suppress(OSError):  # nobody reads the requests of a rank that is dead
+        requests = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+        with open(requests, "wb", buffering=0) as file:
+            file.write(b"?")
 
 
-def _read(path: Path, offset: int, pid: int) -> dict[int, list[_Frame]]:
-    """Return the stacks from `offset` on, by the identifier of the thread, the innermost frame first."""
+def _read(path: Path, offset: int, pid: int) -> tuple[list[_Frame] | None, list[list[_Frame]]]:
+    """Return the stack of the main thread, None without an answer, and those of the others, innermost frame first."""
     deadline = time.monotonic() + _SECONDS_TO_ANSWER
     previous, size = None, offset
     # Until there is something, and no more comes.
     while not offset < size == previous and psutil.pid_exists(pid) and time.monotonic() < deadline:
         time.sleep(0.01)
         previous, size = size, path.stat().st_size
-    threads, frames = {}, []
+    main_thread, others = None, []
     for line in path.read_bytes()[offset:].decode(errors="replace").splitlines():
-        if thread := _THREAD.match(line):
-            frames = threads[int(thread[1], 16)] = []
+        if line in _MAIN_THREAD:
+            frames = main_thread = []
+        elif line == _THREAD:
+            others.append(frames := [])
         elif frame := _FRAME.match(line):
             frames.append(_Frame(frame[1], int(frame[2]), frame[3]))
-    return threads
+    return main_thread, others
 
 
-def _main_thread(path):
-    with path.open() as stacks:
-        return int(stacks.readline().split()[-1], 16)
-
-
-def _state(rank, threads, main_thread, seconds, cells):
-    if main_thread not in threads:
+def _state(rank, main_thread, others, seconds, cells):
+    if main_thread is None:
         return RankState(rank, "silent", seconds)
-    place = _place(threads.pop(main_thread), cells)
+    place = _place(main_thread, cells)
     if place or seconds is not None:
         return RankState(rank, "busy", seconds, *(place or ()))
-    for frames in threads.values():
+    for frames in others:
         if place := _place(frames, cells):
             return RankState(rank, "serving", None, *place)
     return RankState(rank, "idle")

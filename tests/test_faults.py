@@ -63,7 +63,7 @@ def test_a_rank_is_killed_during_a_collective(world, victim):
 
 def test_restart_when_every_rank_is_stuck(world):
     assert_works(world)
-    world.view.execute("dist.recv(torch.zeros(1), src=(rank + 1) % size)", block=False)
+    world.view.execute("dist.recv(torch.zeros(1), src=rank ^ 1)", block=False)
     assert wait_until(lambda: all(s.state == "busy" for s in world.where()), 5), world.where()
     assert_works(world)
 
@@ -115,7 +115,7 @@ def test_restart_when_the_process_that_ranks_are_forked_from_is_dead(world):
 
 def test_a_fresh_store_is_refused_while_a_rank_is_busy(world):
     assert_works(world)
-    world.view.execute("dist.recv(torch.zeros(1), src=(rank + 1) % size)", block=False)
+    world.view.execute("dist.recv(torch.zeros(1), src=rank ^ 1)", block=False)
     assert wait_until(lambda: world.where()[0].state == "busy", 5)
     with pytest.raises(WorldError, match="^A fresh store needs every rank idle, and rank 0 is busy.$"):
         world.new_store()
@@ -216,11 +216,48 @@ def test_where_finds_a_function_of_an_earlier_cell_and_a_thread_that_serves_a_ca
     assert table[2].split() == ["1", "serving", "5", "time.sleep(5)"]
 
 
+def test_where_finds_a_rank_that_keeps_the_lock_of_python(notebook):
+    notebook.run("from helpers import World\nworld = World(2)")
+    notebook.run("%%px --noblock --targets 1\nsum(range(10**15))")
+    table = notebook.run("import time\ntime.sleep(0.5)\nprint(world.where())").splitlines()
+    assert table[1].split() == ["0", "idle"]
+    assert table[2].split()[:2] == ["1", "busy"] and table[2].endswith("2  sum(range(10**15))")
+
+
+def test_where_does_no_harm_to_ranks_whose_threads_come_and_go(world):
+    assert_works(world)
+    world.view.execute(
+        """
+        import torch.distributed.rpc as rpc
+
+        def call():
+            return rpc.rpc_sync(f"rank{rank ^ 1}", time.monotonic)
+
+        rpc.init_rpc(f"rank{rank}", rank=rank, world_size=size)
+        """
+    )
+    answer = world.view.execute(
+        """
+        end = time.monotonic() + 8
+        while time.monotonic() < end:
+            torch.futures.wait_all([rpc.rpc_async(f"rank{rank ^ 1}", call) for _ in range(8)])
+        rpc.shutdown()
+        """,
+        block=False,
+    )
+    asked = 0
+    while not answer.ready():
+        assert "dead" not in [state.state for state in world.where()]
+        asked += 1
+    answer.get()
+    assert asked > 10
+
+
 BUSY = {
     "idle": "pass",
     "in Python": "%%px --noblock\nwhile True: pass",
     "in C, with the lock of Python": "%%px --noblock\nsum(range(10**15))",
-    "stuck": "%%px --noblock\ndist.recv(torch.zeros(1), src=(rank + 1) % size)",
+    "stuck": "%%px --noblock\ndist.recv(torch.zeros(1), src=rank ^ 1)",
 }
 
 
