@@ -28,7 +28,8 @@ def solution(function):
 
 SETUP = cell("13_distributed_autograd.ipynb", "init_rpc(")
 IN_VAIN = (
-    "Not yet. Rank 0 raised RuntimeError: a call has timed out, as a backward does that waits for a gradient in vain"
+    "Not yet. Rank 0 raised RuntimeError: a call has timed out. "
+    "A backward that waits for a gradient in vain ends like this."
 )
 
 

@@ -103,6 +103,17 @@ def test_clip_by_the_norm_of_each_rank(world):
     )
 
 
+def test_clip_that_looks_for_all_gradients_on_the_trainer(world):
+    answer = """
+        def clip(context, references, limit):
+            gradients = dist_autograd.get_gradients(context)
+            return sum((gradients[reference.to_here()] ** 2).sum() for reference in references) ** 0.5
+    """
+    assert says(checks.clip, world, answer) == (
+        "Not yet. Rank 0 raised KeyError: this rank has no gradient of that parameter; its owner has."
+    )
+
+
 # ---------------------------------------------------------------- two_layers
 
 
@@ -200,6 +211,7 @@ def test_the_model_is_better_than_the_bigrams_with_three_seeds(world):
         "class Part:",
         "def step(",
         "class RemoteParts:",
+        "def start_from(",
         "def perplexity(",
         "def train(",
     ):

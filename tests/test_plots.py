@@ -1,6 +1,8 @@
 """Figures: the ring's shows what each step has brought; all are stored small."""
 
 import io
+import subprocess
+import sys
 
 import PIL.Image
 import pytest
@@ -16,6 +18,13 @@ def without_windows():
     plt.switch_backend("agg")
     yield
     plt.close("all")
+
+
+def test_what_the_notebooks_import_does_without_torch():
+    """It takes a second or two, which a learner would wait for at the first cell: the ranks have torch already."""
+    code = "import sys; from helpers import World, checks, plots; print('torch' in sys.modules)"
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert said.stdout == "False\n"
 
 
 def ring(size):

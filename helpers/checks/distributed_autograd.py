@@ -161,7 +161,7 @@ def _run(function, arguments, look):
     first = new_model()[:_CUT]
     run = on_first_rank(function, [first, second, *arguments])
     if run.error:
-        why = "RuntimeError: a call has timed out, as a backward does that waits for a gradient in vain"
+        why = "RuntimeError: a call has timed out. A backward that waits for a gradient in vain ends like this."
         return run._replace(error=why) if _IN_VAIN in run.error else run
     try:
         after = [next_context(), rpc.rpc_sync("worker1", next_context)]

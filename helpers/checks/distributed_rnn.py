@@ -86,6 +86,8 @@ def _run_clip():
             loss = nn.functional.cross_entropy(decoder(remote(words)), words)
             dist_autograd.backward(context, [loss])
             run = _call("clip", [context, references, limit])
+            if run.error.startswith("KeyError: tensor("):
+                run = run._replace(error="KeyError: this rank has no gradient of that parameter; its owner has.")
             if run.error:
                 return run
             norm = run.result.item() if isinstance(run.result, torch.Tensor) else run.result

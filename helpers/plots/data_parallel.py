@@ -1,12 +1,17 @@
 """Figures of 06_data_parallel, among them the timeline of a step, which later notebooks draw, too."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from matplotlib.axes import Axes
 from matplotlib.patches import Patch
 
 from helpers.plots.style import BLUE, GREEN, GUIDE, MEASURED, MODEL, RED, new_axes
-from helpers.timeline import Interval
+
+if TYPE_CHECKING:  # it imports torch, which the other figures do without
+    from helpers.timeline import Interval
 
 # Heights: of a lane, of which each rank has two, below each rank, and of the heading of a step.
 _LANE, _GAP, _HEADING = 1.0, 0.5, 1.5
