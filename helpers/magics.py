@@ -9,6 +9,7 @@ from helpers.errors import WorldError
 
 _SECONDS_FOR_OUTPUT = 1
 _SECONDS_AFTER_INTERRUPT = 1
+_SECONDS_TO_ANSWER = 5
 
 
 class RankMagics(ParallelMagics):
@@ -92,6 +93,8 @@ class RankMagics(ParallelMagics):
         with suppress(KeyboardInterrupt):  # pressed once more
             self._world.interrupt()
             result.wait(_SECONDS_AFTER_INTERRUPT)
+            if any(state.state == "busy" and state.line_number is None for state in self._world.where()):
+                result.wait(_SECONDS_TO_ANSWER)  # it has left the cell, and is about to tell of its error
         unanswered = self._cells.messages()
         stuck = [rank for rank, message in self._stuck.items() if message in unanswered]
         if not stuck:

@@ -171,6 +171,18 @@ def test_interrupt_of_python_code_brings_every_rank_back(notebook):
     assert notebook.run("%%px\nprint('run')") == "[stdout:0] \nrun\n[stdout:1] \nrun\n"
 
 
+def test_a_rank_that_takes_long_to_tell_of_its_interrupt_is_not_taken_for_stuck(notebook):
+    notebook.run("from helpers import World\nworld = World(2)")
+    notebook.run(
+        "%%px\nimport time\nshow = get_ipython()._showtraceback\n"
+        "source = 'def slowly(*error):\\n    time.sleep(2)\\n    show(*error)'\n"
+        "exec(compile(source, 'not a cell', 'exec'))\n"
+        "get_ipython()._showtraceback = slowly"
+    )
+    shown = notebook.run("%%px\nwhile True:\n    time.sleep(0.01)", interrupt_after=1)
+    assert "[0:execute]" in shown and "[1:execute]" in shown and "KeyboardInterrupt" in shown
+
+
 def test_a_rank_that_dies_in_a_cell_is_named(notebook):
     notebook.run("from helpers import World\nworld = World(2)")
     notebook.run("%%px\n" + INIT.format(timeout=3))

@@ -7,11 +7,11 @@ from matplotlib import pyplot as plt
 
 from helpers.plots.style import (
     BLUE,
-    GREEN,
     GUIDE,
     LIMIT,
     MEASURED,
     MODEL,
+    RED,
     SmallFigure,
     data_size,
     duration,
@@ -21,14 +21,14 @@ from helpers.plots.style import (
     note,
 )
 
-# Seven series in one figure differ by their markers and lines, too.
+# Seven series in one figure differ by their markers and lines, too. None has the colour of a limit.
 _LOOKS = (
     {"color": "#767676", "marker": "x", "linestyle": ":"},
     {"color": "#CC79A7", "marker": "s", "linestyle": "--"},
     {"color": "#56B4E9", "marker": "D", "linestyle": "-."},
     {"color": "#E69F00", "marker": "v", "linestyle": (0, (6, 1, 1, 1, 1, 1))},
     {"color": BLUE, "marker": "o", "linestyle": "-"},
-    {"color": GREEN, "marker": "^", "linestyle": (0, (5, 2))},
+    {"color": RED, "marker": "^", "linestyle": (0, (5, 2))},
     {"color": "black", "marker": "+", "linestyle": (0, (1, 1))},
 )
 
