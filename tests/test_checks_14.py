@@ -213,9 +213,10 @@ def test_one_rpc_whose_agent_raises(world):
 
 
 def test_one_rpc_that_is_not_there(world):
-    assert says(checks.one_rpc, world, "globals().pop('run_episode', None)") == (
+    world.view.execute(solution("class Scores"))
+    assert says(checks.one_rpc, world, "del run_episode") == (
         "Not yet. Rank 1 has no function `run_episode`: run the cell that defines it, then this check."
     )
-    assert says(checks.one_rpc, world, "globals().pop('Scores', None)") == (
+    assert says(checks.one_rpc, world, "del Scores") == (
         "Not yet. Rank 0 has no class `Scores`: run the cell that defines it, then this check."
     )
