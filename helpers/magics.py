@@ -92,8 +92,8 @@ class RankMagics(ParallelMagics):
         self._stuck = dict(zip(targets, result.msg_ids, strict=True))
         with suppress(KeyboardInterrupt):  # pressed once more
             self._world.interrupt()
-            result.wait(_SECONDS_AFTER_INTERRUPT)
-            if any(state.state == "busy" and state.line_number is None for state in self._world.where()):
+            answered = result.wait(_SECONDS_AFTER_INTERRUPT)
+            if not answered and any(s.state == "busy" and s.line_number is None for s in self._world.where()):
                 result.wait(_SECONDS_TO_ANSWER)  # it has left the cell, and is about to tell of its error
         unanswered = self._cells.messages()
         stuck = [rank for rank, message in self._stuck.items() if message in unanswered]

@@ -10,6 +10,9 @@ import threading
 import traceback
 from pathlib import Path
 
+# What stands above a stack; the first is how faulthandler begins the only one that it writes.
+MAIN_THREAD, OTHER_THREAD = "Stack (most recent call first):", "Another thread:"
+
 
 def log_path(directory: str, rank: int) -> Path:
     """Return the file that takes what the C++ code of a rank prints."""
@@ -89,7 +92,7 @@ def _stacks():
     """Return the stacks of all threads in the format of faulthandler."""
     lines = []
     for thread, innermost in sys._current_frames().items():
-        lines.append("Main thread:" if thread == threading.main_thread().ident else "Thread:")
+        lines.append(MAIN_THREAD if thread == threading.main_thread().ident else OTHER_THREAD)
         for frame, number in traceback.walk_stack(innermost):
             lines.append(f'  File "{frame.f_code.co_filename}", line {number} in {frame.f_code.co_name}')
     return "\n".join([*lines, ""]).encode(errors="replace")

@@ -16,13 +16,10 @@ from typing import NamedTuple
 import psutil
 
 from helpers.cells import Cells
-from helpers.rank import requests_path, stacks_path
+from helpers.rank import MAIN_THREAD, OTHER_THREAD, requests_path, stacks_path
 from helpers.table import table
 
 _SECONDS_TO_ANSWER = 1.0
-# What stands above the stack of the main thread: the first from the rank's own thread, the second from faulthandler.
-_MAIN_THREAD = ("Main thread:", "Stack (most recent call first):")
-_THREAD = "Thread:"
 _FRAME = re.compile(r'^  File "(.*)", line (\d+) in (.*)$')
 _CELL = re.compile(r"ipykernel_\d+[/\\]\d+\.py$")
 # Decorators of torch that stand between a cell and the collective that it calls.
@@ -114,11 +111,11 @@ def _read(path: Path, offset: int, pid: int) -> tuple[list[_Frame] | None, list[
     while not offset < size == previous and psutil.pid_exists(pid) and time.monotonic() < deadline:
         time.sleep(0.01)
         previous, size = size, path.stat().st_size
-    main_thread, others = None, []
+    main_thread, others, frames = None, [], []
     for line in path.read_bytes()[offset:].decode(errors="replace").splitlines():
-        if line in _MAIN_THREAD:
+        if line == MAIN_THREAD:
             frames = main_thread = []
-        elif line == _THREAD:
+        elif line == OTHER_THREAD:
             others.append(frames := [])
         elif frame := _FRAME.match(line):
             frames.append(_Frame(frame[1], int(frame[2]), frame[3]))

@@ -63,7 +63,7 @@ def test_a_rank_is_killed_during_a_collective(world, victim):
 
 def test_restart_when_every_rank_is_stuck(world):
     assert_works(world)
-    world.view.execute("dist.recv(torch.zeros(1), src=rank ^ 1)", block=False)
+    world.view.execute("dist.recv(torch.zeros(1), src=(rank + 1) % size)", block=False)
     assert wait_until(lambda: all(s.state == "busy" for s in world.where()), 5), world.where()
     assert_works(world)
 
@@ -115,7 +115,7 @@ def test_restart_when_the_process_that_ranks_are_forked_from_is_dead(world):
 
 def test_a_fresh_store_is_refused_while_a_rank_is_busy(world):
     assert_works(world)
-    world.view.execute("dist.recv(torch.zeros(1), src=rank ^ 1)", block=False)
+    world.view.execute("dist.recv(torch.zeros(1), src=(rank + 1) % size)", block=False)
     assert wait_until(lambda: world.where()[0].state == "busy", 5)
     with pytest.raises(WorldError, match="^A fresh store needs every rank idle, and rank 0 is busy.$"):
         world.new_store()
@@ -269,7 +269,7 @@ BUSY = {
     "idle": "pass",
     "in Python": "%%px --noblock\nwhile True: pass",
     "in C, with the lock of Python": "%%px --noblock\nsum(range(10**15))",
-    "stuck": "%%px --noblock\ndist.recv(torch.zeros(1), src=rank ^ 1)",
+    "stuck": "%%px --noblock\ndist.recv(torch.zeros(1), src=(rank + 1) % size)",
 }
 
 
