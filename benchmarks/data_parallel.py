@@ -3,7 +3,8 @@
 from statistics import median
 
 from benchmarks import lesson, side_by_side
-from helpers import World, network
+from helpers import World
+from helpers.measure import network
 
 NOTEBOOK = "06_data_parallel.ipynb"
 REPEATS = 15

@@ -8,7 +8,8 @@ from statistics import median
 import ipyparallel as ipp
 
 from benchmarks import lesson, side_by_side
-from helpers import World, network
+from helpers import World
+from helpers.measure import network
 
 NOTEBOOK = "17_faster_distributed_rnn.ipynb"
 TURNS = 25

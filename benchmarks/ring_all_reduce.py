@@ -3,7 +3,8 @@
 from statistics import median
 
 from benchmarks import lesson, side_by_side
-from helpers import World, network
+from helpers import World
+from helpers.measure import network
 
 NOTEBOOK = "04_ring_all_reduce.ipynb"
 REPEATS = 15

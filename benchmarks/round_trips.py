@@ -17,7 +17,7 @@ from statistics import median
 from timeit import repeat
 import torch
 import torch.distributed.rpc as rpc
-from helpers.traffic import loopback
+from helpers.measure.traffic import loopback
 
 warnings.filterwarnings("ignore", message="You are using a Backend")
 rank, n = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])

@@ -6,8 +6,9 @@ import shutil
 import signal
 import tempfile
 
-from helpers import devices, memory, processes
+from helpers import devices
 from helpers.errors import WorldError
+from helpers.ranks import memory, processes
 from helpers.table import table
 
 _current = None  # a notebook has one world at a time, the one that `%%px` speaks to
@@ -29,7 +30,7 @@ class World:
     def __init__(self, size: int, *, force: bool = False):
         _require_room(size, force)
         processes.warm_up()  # torch is imported over there while ipyparallel is imported here
-        from helpers.engines import LocalRanks
+        from helpers.ranks.engines import LocalRanks
 
         self._begin(lambda directory: LocalRanks(size, directory))
 
@@ -50,7 +51,7 @@ class World:
         Raises `WorldError` when there is no such cluster, when it has no engines or has some on another machine.
         """
         processes.warm_up()
-        from helpers.attached import AttachedRanks
+        from helpers.ranks.attached import AttachedRanks
 
         world = cls.__new__(cls)
         world._begin(lambda directory: AttachedRanks(directory, profile, cluster_id, connection_file))
@@ -77,8 +78,8 @@ class World:
     def _open(self):
         from IPython import get_ipython
 
-        from helpers.cells import Cells
-        from helpers.magics import RankMagics
+        from helpers.look.cells import Cells
+        from helpers.look.magics import RankMagics
 
         self.size = self._ranks.size
         self._cells = Cells(self._ranks.client)
@@ -99,7 +100,7 @@ class World:
         The ranks are asked from outside, so this works while they are stuck. The result is a `Whereabouts`, a list of
         one `RankState` for each rank that shows as a table.
         """
-        from helpers.where import whereabouts
+        from helpers.look.where import whereabouts
 
         self.require_running()
         return whereabouts(self.pids, self._directory, self._ranks.deaths, self._cells)

@@ -7,7 +7,7 @@ import os, time
 import torch
 import torch.distributed.rpc as rpc
 from torch.distributed.rpc import api, remote, rpc_async, rpc_sync
-from helpers import calls
+from helpers.measure import calls
 
 class Box:
     def __init__(self, content):

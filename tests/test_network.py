@@ -6,7 +6,8 @@ import time
 import ipyparallel as ipp
 import pytest
 
-from helpers import WorldError, network
+from helpers import WorldError
+from helpers.measure import network
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only the kernel of Linux paces connections")
 

@@ -8,7 +8,7 @@ import nbformat
 import pytest
 
 from helpers import World
-from helpers.traffic import by_pair, loopback
+from helpers.measure.traffic import by_pair, loopback
 
 NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
 BYTES = 2**24

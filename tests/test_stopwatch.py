@@ -6,7 +6,7 @@ import nbformat
 import pytest
 
 from helpers import World, plots
-from helpers.stopwatch import Entry, Step
+from helpers.measure.stopwatch import Entry, Step
 
 NOTEBOOK = Path(__file__).parent.parent / "notebooks" / "17_faster_distributed_rnn.ipynb"
 

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from helpers.timeline import Interval, covered
+from helpers.measure.timeline import Interval, covered
 
 SETUP = """
 import time
@@ -14,7 +14,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.profiler import record_function
-from helpers import timeline
+from helpers.measure import timeline
 
 dist.init_process_group("gloo", timeout=timedelta(seconds=30))
 rank = dist.get_rank()

@@ -6,7 +6,7 @@ import textwrap
 import pytest
 
 from helpers import World
-from helpers.traffic import Message, by_pair, loopback
+from helpers.measure.traffic import Message, by_pair, loopback
 
 SETUP = """
 import time
@@ -14,7 +14,7 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 from torch.distributed import irecv, isend
-from helpers.traffic import Message, collectives, recorded
+from helpers.measure.traffic import Message, collectives, recorded
 
 dist.init_process_group("gloo", timeout=timedelta(seconds=10))
 rank = dist.get_rank()
@@ -217,7 +217,7 @@ def test_the_loopback_carries_what_the_ranks_send(world):
 
 
 OWN = """
-from helpers.traffic import own_connections
+from helpers.measure.traffic import own_connections
 for _ in range(2):  # the first makes the connections
     dist.barrier()
     with own_connections() as own:

@@ -12,9 +12,9 @@ import psutil
 import pytest
 from live import INIT, SUM, left_after
 
-import helpers.engines
+import helpers.ranks.engines
 from helpers import World, WorldError
-from helpers.rank import log_path
+from helpers.ranks.rank import log_path
 from helpers.world import _require_room
 
 
@@ -54,7 +54,7 @@ def test_engine_ids_are_ranks_and_ranks_wear_the_environment_of_torchrun(world):
 
 
 def test_a_client_that_misses_a_rank_is_followed_by_another(monkeypatch):
-    monkeypatch.setattr(helpers.engines, "_SECONDS_TO_CONNECT_AGAIN", 0)  # even one that misses none
+    monkeypatch.setattr(helpers.ranks.engines, "_SECONDS_TO_CONNECT_AGAIN", 0)  # even one that misses none
     world = World(4)
     try:
         run(world, INIT.format(timeout=10) + SUM)
@@ -161,7 +161,8 @@ def test_a_rank_can_have_processes_of_its_own(world):
 
 def test_plain_engines_where_a_rank_is_not_forked():
     script = f"""
-        from helpers import World, processes
+        from helpers import World
+        from helpers.ranks import processes
         processes.START_METHOD = "spawn"
         if __name__ == "__main__":
             world = World(2)

@@ -1,4 +1,8 @@
-"""Checks of the exercises: each runs the learner's function on the ranks, and says what is wrong and on which rank."""
+"""Checks of the exercises: each runs the learner's function on the ranks, and says what is wrong and on which rank.
+
+Here belongs the judge, and one module for each notebook: mostly sentences. How a rank is reached or watched is not
+written here but asked of `look` and `measure`.
+"""
 
 from helpers.checks.cartpole_solved import parameter_server
 from helpers.checks.collectives import grid_sums, mean_of_all, transposed

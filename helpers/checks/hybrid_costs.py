@@ -76,7 +76,7 @@ def _run_bytes_of():
     from torch import nn
     from torch.distributed.nn.api.remote_module import RemoteModule
 
-    from helpers import calls
+    from helpers.measure import calls
 
     if not rpc.api._is_current_rpc_agent_set():
         return Run(None, [], NO_RPC)

@@ -67,7 +67,7 @@ def judge(world, function, check, on_rank, *arguments, group_of_its_own=False):
 def call_answer(function: str, arguments: list) -> Run:
     """Call the learner's function of that name on this rank; a check sends a function that calls this to every rank."""
     import __main__
-    from helpers.traffic import collectives, recorded
+    from helpers.measure.traffic import collectives, recorded
 
     with recorded() as messages, collectives() as calls:
         try:

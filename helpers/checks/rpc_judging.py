@@ -29,8 +29,8 @@ def call_with_rpc(function: str, arguments: list) -> tuple[Run, list[Made]]:
     """Call the learner's function of that name on this rank, and return its run and the RPCs that it made meanwhile."""
     from torch._C._distributed_rpc import PyRRef
 
-    from helpers import calls
-    from helpers.patching import replaced
+    from helpers.measure import calls
+    from helpers.measure.patching import replaced
 
     fetched = []
     original = PyRRef.to_here

@@ -1,4 +1,7 @@
-"""Every figure of the course, in one style, drawn from plain data."""
+"""Every figure of the course, in one style, drawn from plain data.
+
+Here belongs what draws: it takes lists, dicts and arrays, and asks no rank. `style` holds the colours and the axes.
+"""
 
 from helpers.plots.cartpole_solved import filmstrips, paces, training_curve
 from helpers.plots.collectives import before_and_after, chunk_grid, stays

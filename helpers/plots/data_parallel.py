@@ -11,7 +11,7 @@ from matplotlib.patches import Patch
 from helpers.plots.style import BLUE, GREEN, GUIDE, MEASURED, MODEL, RED, new_axes
 
 if TYPE_CHECKING:  # it imports torch, which the other figures do without
-    from helpers.timeline import Interval
+    from helpers.measure.timeline import Interval
 
 # Heights: of a lane, of which each rank has two, below each rank, and of the heading of a step.
 _LANE, _GAP, _HEADING = 1.0, 0.5, 1.5
@@ -42,7 +42,7 @@ def loss_curves(one_process: Sequence[float], mean: Sequence[float], by_rank: Se
 def step_timeline(title: str, steps: Mapping[str, Sequence[Sequence[Interval]]]) -> None:
     """Draw what each rank did during a step, as bars: what it computed above, its communication below.
 
-    `steps` maps a heading to the intervals of each rank, as `helpers.timeline.recorded` lists them. Each step begins at
+    `steps` maps a heading to the intervals of each rank, as `timeline.recorded` lists them. Each step begins at
     0 with the first interval of any of its ranks, and all share one axis. Intervals named "forward", "backward" and
     "optimizer" have looks of their own, collectives, such as "gloo:all_reduce", have another, and all other names share
     one. Collectives that are under way at the same time share the height of their lane; an interval within another one,

@@ -10,7 +10,7 @@ from matplotlib.patches import Patch
 from helpers.plots.style import BLUE, GREEN, GUIDE, RED, new_axes
 
 if TYPE_CHECKING:
-    from helpers.stopwatch import Step
+    from helpers.measure.stopwatch import Step
 
 _LOOKS = {
     "forward": {"facecolor": "#B5D6EC"},

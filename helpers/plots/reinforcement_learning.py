@@ -11,7 +11,7 @@ from matplotlib.patches import Patch
 from helpers.plots.style import BLUE, GREEN, GUIDE, MODEL, RED, new_axes
 
 if TYPE_CHECKING:  # it imports torch, which the other figures do without
-    from helpers.calls import Call
+    from helpers.measure.calls import Call
 
 _OWN = "PyTorch's own"
 # How each function looks; all others look like the last one.
@@ -27,7 +27,7 @@ _HALF = 0.16  # of the height of a bar
 def message_diagram(made: Sequence[Call]) -> None:
     """Draw calls between workers on one machine: a lane for each worker, and time to the right.
 
-    A bar on the lane of its caller is the time from a call to its answer, as `helpers.calls` has recorded it. An arrow
+    A bar on the lane of its caller is the time from a call to its answer, as `calls.recorded` has recorded it. An arrow
     leads to the callee when the call is made, and a dashed one back when the answer is there.
     """
     origin = min(call.begin for call in made)

@@ -23,8 +23,8 @@ import psutil
 import torch
 import torch.distributed as dist
 
-from helpers.network import own_sockets
-from helpers.patching import replaced
+from helpers.measure.network import own_sockets
+from helpers.measure.patching import replaced
 
 # Where struct tcp_info of linux/tcp.h has these counters, of 64 bits each. What has been acknowledged has one, too, but
 # it comes late: take what has been sent, less what has been sent again.

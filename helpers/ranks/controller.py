@@ -1,6 +1,7 @@
 """The ipyparallel controller, which ends with the process that has started it, and takes its children along.
 
-Called as `python -m helpers.controller PID ARGUMENTS`, where PID is that process and the rest is for ipcontroller.
+Called as `python -m helpers.ranks.controller PID ARGUMENTS`, where PID is that process and the rest is for
+ipcontroller.
 """
 
 import os

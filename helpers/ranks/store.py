@@ -7,8 +7,8 @@ import socket
 from datetime import timedelta
 from multiprocessing.util import get_temp_dir
 
-from helpers import processes
 from helpers.errors import WorldError
+from helpers.ranks import processes
 
 
 class Agent:

@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 import psutil
 
-from helpers.cells import Cells
-from helpers.rank import MAIN_THREAD, OTHER_THREAD, requests_path, stacks_path
+from helpers.look.cells import Cells
+from helpers.ranks.rank import MAIN_THREAD, OTHER_THREAD, requests_path, stacks_path
 from helpers.table import table
 
 _SECONDS_TO_ANSWER = 1.0

@@ -5,8 +5,8 @@ import socket
 import ipyparallel as ipp
 
 from helpers.errors import WorldError
-from helpers.rank import join_world
-from helpers.store import Agent, environment
+from helpers.ranks.rank import join_world
+from helpers.ranks.store import Agent, environment
 
 _SECONDS_TO_CONNECT = 5
 _SECONDS_TO_ANSWER = 30
@@ -15,7 +15,7 @@ _SECONDS_TO_ANSWER = 30
 class AttachedRanks:
     """The engines of a running cluster, the one with the lowest id as rank 0, and a client that talks to them.
 
-    It is used like `helpers.engines.LocalRanks`, but ends only what it has started itself. Raises `WorldError` when
+    It is used like `LocalRanks`, but ends only what it has started itself. Raises `WorldError` when
     there is no such cluster, and when `start` finds that it has no engines or has some on another machine.
     """
 

@@ -19,7 +19,7 @@ import torch.distributed.rpc
 import tornado.platform.asyncio
 import tornado.queues
 
-import helpers.rank
+import helpers.ranks.rank
 
 # A garbage collection writes to the objects that it visits, and a page that is written to is shared no longer.
 gc.collect()

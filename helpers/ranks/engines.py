@@ -20,10 +20,10 @@ from tqdm import tqdm
 from traitlets import Dict, List
 from traitlets.config import Config
 
-from helpers import processes
 from helpers.errors import WorldError
-from helpers.rank import log_path, run_rank
-from helpers.store import Agent, environment
+from helpers.ranks import processes
+from helpers.ranks.rank import log_path, run_rank
+from helpers.ranks.store import Agent, environment
 
 _SECONDS_TO_START = 120
 _SECONDS_TO_CONNECT_AGAIN = 10
@@ -41,7 +41,7 @@ class ControllerLauncher(LocalControllerLauncher):
         return [
             sys.executable,
             "-m",
-            "helpers.controller",
+            "helpers.ranks.controller",
             str(os.getpid()),
             *self.controller_args,
         ]

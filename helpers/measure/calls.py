@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch.distributed.rpc import api, get_worker_info, rref_proxy
 
-from helpers.patching import replaced
+from helpers.measure.patching import replaced
 
 _ON_RREF = (rref_proxy._local_invoke, rref_proxy._local_invoke_async_execution)
 

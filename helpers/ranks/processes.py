@@ -21,7 +21,7 @@ def warm_up() -> None:
     """
     if START_METHOD != "forkserver":
         return
-    forkserver.set_forkserver_preload(["helpers.preload"])
+    forkserver.set_forkserver_preload(["helpers.ranks.preload"])
     changed = at_import()
     before = {name: os.environ.get(name) for name in changed}
     os.environ.update(changed)
