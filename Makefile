@@ -12,7 +12,7 @@ UNFINISHED := .venv/.unfinished
 RUN := PATH="$(CURDIR)/.venv/bin:$$PATH" .venv/bin/python -m
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 10))
 
-.PHONY: help lab test test-cuda bench notebooks script clean
+.PHONY: help lab test test-cuda mutants bench notebooks script clean
 
 help:
 	@echo 'make lab        open the course in JupyterLab (ARGS="--no-browser --port 8899" passes arguments on)'
@@ -35,7 +35,7 @@ lab: $(INSTALLED)
 test: $(INSTALLED)
 	@failed=0; \
 	$(RUN) ruff check || failed=1; \
-	$(RUN) pytest -n 3 --dist loadgroup --no-loadscope-reorder -m "not alone and not cuda" || failed=1; \
+	$(RUN) pytest -n 3 --dist loadgroup --no-loadscope-reorder -m "not alone and not cuda and not mutant" || failed=1; \
 	$(RUN) pytest -m alone || failed=1; \
 	$(RUN) pytest --nbval --nbval-current-env --nbval-cell-timeout=120 -p no:cacheprovider -n 3 --dist loadfile notebooks/solutions || failed=1; \
 	exit $$failed
@@ -49,6 +49,10 @@ test-cuda:
 	  echo "$$packages" >"$$(.venv-cuda/bin/python -c '$(SITE_PACKAGES)')/torch-that-is-there.pth" && \
 	  .venv-cuda/bin/python -m pip install -e ".[test]" || fail '$(NO_INSTALL)'; \
 	PATH="$(CURDIR)/.venv-cuda/bin:$$PATH" exec .venv-cuda/bin/python -m tests.cuda_report
+
+# Each breaks a lesson; the notebook has to notice.
+mutants: $(INSTALLED)
+	@$(RUN) pytest -n 3 -m mutant tests/test_mutants.py
 
 bench: $(INSTALLED)
 	@$(RUN) benchmarks $(ARGS)

@@ -236,7 +236,7 @@ def test_make_test_runs_all_four_and_each_counts(tree, broken):
         f"""#!/bin/sh
 case "$*" in
   "-m ruff check") part=ruff;;
-  "-m pytest "*" -m not alone and not cuda") part=tests;;
+  "-m pytest "*" -m not alone and not cuda and not mutant") part=tests;;
   "-m pytest -m alone") part="tests alone";;
   "-m pytest --nbval --nbval-current-env "*" notebooks/solutions") part=solutions;;
 esac
