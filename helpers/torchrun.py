@@ -1,12 +1,12 @@
-"""torchrun for a script that the notebook holds as text, on this machine and its loopback only."""
+"""torchrun for a script that the notebook holds as text, on a network that nobody else reaches, or else the loopback."""
 
 import os
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 from helpers.errors import WorldError
+from helpers.ranks.host import run_command
 from helpers.ranks.store import LOOPBACK
 
 _SECONDS_TO_RUN = 120
@@ -27,27 +27,22 @@ run.main([f"--master-port={port}", *sys.argv[1:]])
 def torchrun(script: str, ranks: int) -> list[str]:
     """Run a script as `torchrun --nproc-per-node=RANKS` does, and return what each rank prints, in their order.
 
-    Raises `WorldError` with the end of the output when the script fails or takes longer than two minutes.
+    Nothing that it has started is left. Raises `WorldError` with the end of the output when the script fails or takes
+    longer than two minutes.
     """
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "script.py")
         path.write_text(script)
         options = [f"--nproc-per-node={ranks}", "--redirects=3", f"--log-dir={folder}", str(path)]
-        try:
-            subprocess.run(
-                [sys.executable, "-c", _LAUNCHER, *options],
-                env={**os.environ, "GLOO_SOCKET_IFNAME": LOOPBACK},
-                timeout=_SECONDS_TO_RUN,
-                check=True,
-                capture_output=True,
-                text=True,
-            )
-        except subprocess.TimeoutExpired:
-            raise WorldError(f"The script was not done after {_SECONDS_TO_RUN} s.") from None
-        except subprocess.CalledProcessError as error:
+        command = [sys.executable, "-c", _LAUNCHER, *options]
+        log = Path(folder, "torchrun.log")
+        code = run_command(command, {**os.environ, "GLOO_SOCKET_IFNAME": LOOPBACK}, log, _SECONDS_TO_RUN)
+        if code is None:
+            raise WorldError(f"The script was not done after {_SECONDS_TO_RUN} s.")
+        if code != 0:
             logs = "".join(log.read_text() for log in sorted(Path(folder).rglob("stderr.log")))
-            tail = "\n".join((logs or error.stderr).splitlines()[-10:])
-            raise WorldError(f"The script failed under torchrun:\n{tail}") from None
+            tail = "\n".join((logs or log.read_text()).splitlines()[-10:])
+            raise WorldError(f"The script failed under torchrun:\n{tail}")
         # One folder for each local rank: .../0/stdout.log, .../1/stdout.log, ...
         logs = sorted(Path(folder).rglob("stdout.log"), key=lambda log: int(log.parent.name))
         return [log.read_text() for log in logs]

@@ -4,7 +4,7 @@ import atexit
 import os
 import shutil
 import signal
-import tempfile
+from contextlib import suppress
 
 from helpers import devices
 from helpers.errors import WorldError
@@ -12,6 +12,11 @@ from helpers.ranks import memory, processes
 from helpers.table import table
 
 _current = None  # a notebook has one world at a time, the one that `%%px` speaks to
+
+
+def current() -> "World | None":
+    """Return the world of this notebook, None when it has none."""
+    return _current
 
 
 class World:
@@ -30,7 +35,7 @@ class World:
     def __init__(self, size: int, *, force: bool = False):
         _require_room(size, force)
         processes.warm_up()  # torch is imported over there while ipyparallel is imported here
-        from helpers.ranks.engines import LocalRanks
+        from helpers.ranks.local import LocalRanks
 
         self._begin(lambda directory: LocalRanks(size, directory))
 
@@ -65,9 +70,10 @@ class World:
         self.size = 0
         self._ranks = None
         self._stopped = False
-        self._directory = tempfile.mkdtemp(prefix="world-")  # only its owner can read it
+        self._directory = None
         atexit.register(self.stop)
         try:
+            self._directory = processes.make_folder()
             self._ranks = make_ranks(self._directory)
             self._ranks.start()
             self._open()
@@ -111,8 +117,10 @@ class World:
         A rank that is inside a C++ call, such as a collective, hears it only when the call returns.
         """
         self.require_running()
-        for rank in self._cells.owed():
-            os.kill(self.pids[rank], signal.SIGINT)
+        alive = self._cells.owed().keys() - self._ranks.deaths().keys()
+        for rank in alive:
+            with suppress(ProcessLookupError):  # it has just died
+                os.kill(self.pids[rank], signal.SIGINT)
 
     def restart(self) -> None:
         """Give working ranks again, whatever has happened: dead or stuck ranks, groups or RPC left half made.
@@ -138,11 +146,13 @@ class World:
         global _current
         if self._stopped:
             return
-        self._stopped = True
-        atexit.unregister(self.stop)
+        # In this order, and each step can be done again: an Interrupt may come at any moment.
         if self._ranks is not None:
             self._ranks.stop()
-        shutil.rmtree(self._directory, ignore_errors=True)
+        if self._directory is not None:
+            shutil.rmtree(self._directory, ignore_errors=True)
+        self._stopped = True
+        atexit.unregister(self.stop)
         if _current is self:
             _current = None
 
@@ -159,7 +169,13 @@ class World:
             ]
             for state, pid in zip(self.where(), self.pids, strict=True)
         ]
-        return f"World of {self.size} ranks\n" + table(["rank", "pid", "device", "state", "memory"], rows)
+        where = "a network of their own" if self.network else "the loopback of this machine, open to its other users"
+        return f"World of {self.size} ranks, on {where}\n" + table(["rank", "pid", "device", "state", "memory"], rows)
+
+    @property
+    def network(self) -> int | None:
+        """The id of a process on the private network of the ranks; None where the system does not allow one."""
+        return self._ranks.network
 
     def require_running(self) -> None:
         """Raise `WorldError` when the world has been stopped."""

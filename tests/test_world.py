@@ -12,7 +12,7 @@ import psutil
 import pytest
 from live import INIT, SUM, left_after
 
-import helpers.ranks.engines
+import helpers.ranks.local
 from helpers import World, WorldError
 from helpers.ranks.rank import log_path
 from helpers.world import _require_room
@@ -54,7 +54,7 @@ def test_engine_ids_are_ranks_and_ranks_wear_the_environment_of_torchrun(world):
 
 
 def test_a_client_that_misses_a_rank_is_followed_by_another(monkeypatch):
-    monkeypatch.setattr(helpers.ranks.engines, "_SECONDS_TO_CONNECT_AGAIN", 0)  # even one that misses none
+    monkeypatch.setattr(helpers.ranks.local, "_SECONDS_TO_CONNECT_AGAIN", 0)  # even one that misses none
     world = World(4)
     try:
         run(world, INIT.format(timeout=10) + SUM)
@@ -104,7 +104,8 @@ def test_a_second_world_replaces_the_first_with_clean_ranks(world):
 
 
 def test_repr_shows_rank_pid_device_state_and_memory(world):
-    header, *rows = repr(world).splitlines()[1:]
+    title, header, *rows = repr(world).splitlines()
+    assert title.startswith("World of 4 ranks, on ")
     assert header.split() == ["rank", "pid", "device", "state", "memory"]
     assert [row.split()[:2] for row in rows] == [[str(rank), str(pid)] for rank, pid in enumerate(world.pids)]
     assert all(row.split()[3] == "idle" and row.split()[5] == "MiB" for row in rows)
@@ -113,7 +114,7 @@ def test_repr_shows_rank_pid_device_state_and_memory(world):
 def test_stop_leaves_no_process_and_no_file(world):
     directory = Path(world._directory)
     processes = started_here()
-    assert len(processes) >= 6  # four ranks, the agent, the controller
+    assert len(processes) >= 7  # four ranks, their host and its store, the controller
     world.stop()
     assert left_after(processes, 5) == []
     assert not directory.exists()

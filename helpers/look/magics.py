@@ -7,6 +7,7 @@ from ipyparallel.client.magics import ParallelMagics
 
 from helpers.errors import WorldError
 
+_SECONDS_BETWEEN_LOOKS = 0.5
 _SECONDS_FOR_OUTPUT = 1
 _SECONDS_AFTER_INTERRUPT = 1
 _SECONDS_TO_ANSWER = 5
@@ -59,7 +60,7 @@ class RankMagics(ParallelMagics):
         stream = self.stream_output if stream_output is None else stream_output
         try:
             with result.stream_output() if stream else nullcontext():
-                result.wait()
+                self._wait(result)
         except KeyboardInterrupt:
             self._interrupt(targets, result)
         result.wait_for_output(_SECONDS_FOR_OUTPUT)
@@ -72,6 +73,7 @@ class RankMagics(ParallelMagics):
     def _require_answering(self, targets):
         """Raise `WorldError` when one of these ranks is dead, or has not answered since an interrupt."""
         self._world.require_running()
+        self._require_connection()
         if died := self._say_who_died(targets):
             raise WorldError(f"{died} {self._say_what_now(targets)}")
         unanswered = self._cells.messages()
@@ -81,6 +83,18 @@ class RankMagics(ParallelMagics):
                 f"This cell was not run: {_say_ranks(stuck)} still in the call that the interrupt did not end.\n\n"
                 f"{self._world.where()!r}\n\n"
                 "Run the cell again when the call has come to its timeout, or call world.restart()."
+            )
+
+    def _wait(self, result):
+        while not result.wait(_SECONDS_BETWEEN_LOOKS):
+            self._require_connection()
+
+    def _require_connection(self):
+        """Raise `WorldError` when what carries the messages has died: nobody would ever answer."""
+        if not self._ranks.is_connected():
+            raise WorldError(
+                "The process that carries messages between the notebook and its ranks has died. "
+                "Call world.restart() for working ranks."
             )
 
     def _interrupt(self, targets, result):

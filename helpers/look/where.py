@@ -79,15 +79,17 @@ def whereabouts(
     those that the ranks were sent.
     """
     owed = cells.owed()
+    alive = set(range(len(pids))) - deaths().keys()
     offsets = [stacks_path(directory, rank).stat().st_size for rank in range(len(pids))]
-    for rank in range(len(pids)):
+    for rank in alive:
         _request(requests_path(directory, rank))
     states = Whereabouts()
     for rank, pid in enumerate(pids):
         path = stacks_path(directory, rank)
         main_thread, others = _read(path, offsets[rank], pid)
-        if main_thread is None and psutil.pid_exists(pid):
-            os.kill(pid, signal.SIGUSR1)
+        if main_thread is None and rank in alive - deaths().keys():  # else the number may be somebody else's by now
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGUSR1)
             main_thread, others = _read(path, offsets[rank], pid)
         if rank in (dead := deaths()):
             states.append(RankState(rank, "dead", line=dead[rank]))

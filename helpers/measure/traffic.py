@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -23,12 +24,15 @@ import psutil
 import torch
 import torch.distributed as dist
 
+import helpers.world
 from helpers.measure.network import own_sockets
 from helpers.measure.patching import replaced
 
 # Where struct tcp_info of linux/tcp.h has these counters, of 64 bits each. What has been acknowledged has one, too, but
 # it comes late: take what has been sent, less what has been sent again.
 _BYTES_RECEIVED, _BYTES_SENT, _BYTES_SENT_AGAIN = 128, 200, 208
+# In /proc/net/dev; see proc_pid_net(5).
+_COLUMN_OF_BYTES_SENT = 8
 
 # The methods by which torch hands a collective to the backend; versions of torch differ in some of them.
 _COLLECTIVES = {
@@ -205,4 +209,14 @@ def _connection_bytes():
 
 
 def _loopback_bytes():
-    return psutil.net_io_counters(pernic=True)["lo" if sys.platform == "linux" else "lo0"].bytes_sent
+    if sys.platform != "linux":
+        return psutil.net_io_counters(pernic=True)["lo0"].bytes_sent
+    lines = Path(f"/proc/{_network()}/net/dev").read_text().splitlines()
+    (counters,) = [line.split(":")[1].split() for line in lines if line.strip().startswith("lo:")]
+    return int(counters[_COLUMN_OF_BYTES_SENT])
+
+
+def _network():
+    """Return the id of a process on the network of the ranks: this one, but for a notebook whose ranks have their own."""
+    world = helpers.world.current()
+    return (world and world.network) or "self"

@@ -5,8 +5,9 @@ import socket
 import ipyparallel as ipp
 
 from helpers.errors import WorldError
+from helpers.ranks.host import Host
 from helpers.ranks.rank import join_world
-from helpers.ranks.store import Agent, environment
+from helpers.ranks.store import environment
 
 _SECONDS_TO_CONNECT = 5
 _SECONDS_TO_ANSWER = 30
@@ -16,14 +17,15 @@ class AttachedRanks:
     """The engines of a running cluster, the one with the lowest id as rank 0, and a client that talks to them.
 
     It is used like `LocalRanks`, but ends only what it has started itself. Raises `WorldError` when
-    there is no such cluster, and when `start` finds that it has no engines or has some on another machine.
+    there is no such cluster, and when `start` finds that it has no engines, has some on another machine, or
+    serves another notebook.
     """
 
     def __init__(self, directory: str, profile: str, cluster_id: str, connection_file: str | None):
         self.directory = directory
         self.client = None
         self.pids = []
-        self._agent = None
+        self._host = None
         try:
             self.client = ipp.Client(
                 connection_file,
@@ -49,17 +51,22 @@ class AttachedRanks:
                 f"Engines of this cluster run on {', '.join(sorted(elsewhere))}. A world has all its ranks on the "
                 "machine of the notebook; for several machines start a script with torchrun."
             )
-        self._agent = Agent(self.directory)
+        self._host = Host(self.directory, [], private=False)
         answers = [
             self.client[engine].apply_async(
                 join_world,
                 rank,
-                environment(rank, self.size, self._agent.port),
+                environment(rank, self.size, self._host.port),
                 self.directory,
             )
             for rank, engine in enumerate(self.engine_ids)
         ]
         self.pids = [self._answer(answer) for answer in answers]
+        if None in self.pids:
+            raise WorldError(
+                "Another notebook has made ranks of these engines. Stop its world first (world.stop()), or start a cluster "
+                "of your own with `ipcluster start -n 4`."
+            )
 
     def restart(self) -> None:
         """Refuse: the engines are not this world's to end."""
@@ -70,21 +77,28 @@ class AttachedRanks:
 
     def new_store(self) -> int:
         """Start a fresh store in place of the old one, and return its port."""
-        agent, self._agent = self._agent, Agent(self.directory)
-        agent.stop()
-        return self._agent.port
+        return self._host.new_store()
 
     def stop(self) -> None:
         """Let go of the engines, which keep running."""
-        if self._agent is not None:
-            self._agent.stop()
+        if self._host is not None:
+            self._host.stop()
         if self.client is not None:
             self.client.close(linger=0)
 
     @property
     def cuda_devices(self) -> int:
         """How many CUDA devices the ranks see."""
-        return self._agent.cuda_devices
+        return self._host.cuda_devices
+
+    @property
+    def network(self) -> None:
+        """None: the engines are on a network of the machine."""
+        return None
+
+    def is_connected(self) -> bool:
+        """Return True: how the controller is, only those know who have started it."""
+        return True
 
     def deaths(self) -> dict[int, str]:
         """Return the ranks whose engines the cluster has lost."""

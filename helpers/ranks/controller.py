@@ -1,37 +1,77 @@
-"""The ipyparallel controller, which ends with the process that has started it, and takes its children along.
+"""ipyparallel's controller, which carries the messages between the notebook and the ranks, over sockets in a folder.
 
-Called as `python -m helpers.ranks.controller PID ARGUMENTS`, where PID is that process and the rest is for
-ipcontroller.
+Sockets that are files have no ports that another program could take or reach, and they lead into and out of a network
+namespace. The controller ends with the process that has started it.
 """
 
 import os
-import shutil
+import secrets
 import signal
-import sys
 import threading
-import time
+from pathlib import Path
+
+from helpers.ranks import processes
+
+# ipyparallel numbers its channels by port. Over sockets in a folder a number is just the end of a name.
+_REGISTRATION = 1
+_FOR_ENGINES = {"control": 2, "mux": 3, "task": 4, "iopub": 5, "hb_ping": 6, "hb_pong": 7, "broadcast": [8]}
+_FOR_CLIENTS = {"control": 9, "mux": 10, "task": 11, "iopub": 12, "notification": 13, "broadcast": 14}
+_MONITOR = 15
 
 
-def _end_with(parent, before_the_end):
-    while os.getppid() == parent:
-        time.sleep(0.5)
-    before_the_end()
-    os.killpg(0, signal.SIGKILL)
+class Controller:
+    """A controller that runs, with its sockets in a private folder.
+
+    `for_clients` and `for_engines` are what ipyparallel calls the connection info of each.
+    """
+
+    def __init__(self, directory: str):
+        common = {
+            "interface": f"ipc://{directory}/socket",
+            "registration": _REGISTRATION,
+            "key": secrets.token_hex(),
+            "signature_scheme": "hmac-sha256",
+            "pack": "json",
+            "unpack": "json",
+            "location": "",
+            "ssh": "",
+            "curve_serverkey": None,
+        }
+        self.for_engines = {**common, **_FOR_ENGINES}
+        self.for_clients = {**common, **_FOR_CLIENTS, "task_scheme": "leastload"}
+        self._process = processes.start(run_controller, directory, self.for_engines, self.for_clients)
+
+    @property
+    def pid(self) -> int:
+        """The process id of the controller."""
+        return self._process.pid
+
+    def is_alive(self) -> bool:
+        """Return whether the controller has not ended."""
+        return self._process.is_alive()
+
+    def end(self) -> int:
+        """Return what `multiprocessing.connection.wait` can wait for until the controller has ended."""
+        return processes.end_of(self._process)
+
+    def stop(self) -> None:
+        """Kill the controller: it holds nothing that is worth a goodbye."""
+        self._process.kill()
+        self._process.join()
 
 
-def _watch(parent, before_the_end=lambda: None):
-    threading.Thread(target=_end_with, args=[parent, before_the_end], daemon=True).start()
+def run_controller(directory: str, for_engines: dict, for_clients: dict) -> None:
+    """Be the controller until the process that has started this one has ended."""
+    os.setsid()
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    with Path(directory, "controller.log").open("a") as log:
+        os.dup2(log.fileno(), 1)
+        os.dup2(log.fileno(), 2)
+    from helpers.ranks.ipyparallel_parts import launch_controller
+
+    launch_controller(directory, for_engines, for_clients, _MONITOR)
 
 
-def _remove_private_folder():
-    shutil.rmtree(os.environ["IPP_PROFILE_DIR"], ignore_errors=True)
-
-
-if __name__ == "__main__":
-    _watch(int(sys.argv.pop(1)), _remove_private_folder)
-    # The heart monitor is a process that the controller forks.
-    os.register_at_fork(after_in_child=lambda: _watch(os.getppid()))
-
-    from ipyparallel.controller.app import main
-
-    main()
+def _end_with_parent():
+    processes.wait_for_parent()
+    os.kill(os.getpid(), signal.SIGKILL)

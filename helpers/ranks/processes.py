@@ -1,17 +1,27 @@
 """Processes that start fast, because torch is imported once for all of them, and that end with the notebook.
 
-Every process is a `multiprocessing.Process`. It holds one end of a pipe whose other end only the notebook holds, so it
-learns that the notebook has ended, however that ended; and the notebook learns as fast that the process has died.
-On Linux the processes are forked from multiprocessing's fork server. To fork a process that has imported torch is a
-Linux habit, so elsewhere each one is a fresh Python.
+Every process is a `multiprocessing.Process`, which learns that the process which has started it has ended, however that
+ended. On Linux they are forked from multiprocessing's fork server. To fork a process that has imported torch is a Linux
+habit, so elsewhere each one is a fresh Python.
 """
 
 import multiprocessing
+import multiprocessing.connection
 import os
 import sys
+import tempfile
+import types
+from contextlib import contextmanager
 from multiprocessing import forkserver
+from multiprocessing.util import get_temp_dir
+
+from helpers.errors import WorldError
 
 START_METHOD = "forkserver" if sys.platform == "linux" else "spawn"
+# Names the folder that the fork server removes when everything that it has forked has ended; see `helpers.ranks.preload`.
+FOLDER_TO_REMOVE = "FOLDER_TO_REMOVE"
+# A socket with a name in the file system has at most 103 bytes for it on macOS, 107 on Linux.
+_BYTES_OF_A_SOCKET_NAME = 100
 
 
 def warm_up() -> None:
@@ -22,17 +32,8 @@ def warm_up() -> None:
     if START_METHOD != "forkserver":
         return
     forkserver.set_forkserver_preload(["helpers.ranks.preload"])
-    changed = at_import()
-    before = {name: os.environ.get(name) for name in changed}
-    os.environ.update(changed)
-    try:
+    with _environment({**at_import(), FOLDER_TO_REMOVE: get_temp_dir()}), _without_main():
         forkserver.ensure_running()
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
 
 
 def at_import() -> dict[str, str]:
@@ -48,10 +49,78 @@ def start(target, *arguments) -> multiprocessing.Process:
     """Start a process that calls `target(*arguments)`, a function of an importable module."""
     warm_up()
     process = multiprocessing.get_context(START_METHOD).Process(target=target, args=arguments)
-    process.start()
+    with _without_main():
+        process.start()
     return process
 
 
-def pipe():
-    """Return the receiving and the sending end of a one-way pipe between this process and one that it starts."""
-    return multiprocessing.get_context(START_METHOD).Pipe(duplex=False)
+def children():
+    """Return the `multiprocessing` context in which a process that `start` has started makes its own children.
+
+    Such a process has torch already, and a single thread, so where it was forked itself it can just fork.
+    """
+    return multiprocessing.get_context("fork" if START_METHOD == "forkserver" else START_METHOD)
+
+
+def pipe(duplex: bool = False):
+    """Return the two ends of a pipe between this process and one that it starts: the receiving one first."""
+    return multiprocessing.get_context(START_METHOD).Pipe(duplex)
+
+
+def end_of(process: multiprocessing.Process) -> int:
+    """Return what `multiprocessing.connection.wait` can wait for until the process has ended.
+
+    Its `sentinel` is a pipe, which processes that it has forked hold open when it has gone.
+    """
+    try:
+        return os.pidfd_open(process.pid)
+    except (AttributeError, OSError):  # macOS, an old kernel
+        return process.sentinel
+
+
+def wait_for_parent() -> None:
+    """Return when the process that has started this one has ended."""
+    multiprocessing.connection.wait([multiprocessing.parent_process().sentinel])
+
+
+def make_folder() -> str:
+    """Make a folder that only this user can read, inside the one that is removed when the notebook has ended.
+
+    Raises `WorldError` when its name is too long for the sockets that will be in it.
+    """
+    folder = tempfile.mkdtemp(prefix="world-", dir=get_temp_dir())
+    if len(os.fsencode(folder)) > _BYTES_OF_A_SOCKET_NAME - len("/socket:99"):
+        os.rmdir(folder)
+        raise WorldError(
+            f"The name of the temporary folder, {tempfile.gettempdir()}, is too long for the sockets of a world. Start "
+            "the notebook with a shorter one, as in: TMPDIR=/tmp make lab"
+        )
+    return folder
+
+
+@contextmanager
+def _environment(changes):
+    before = {name: os.environ.get(name) for name in changes}
+    os.environ.update(changes)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+@contextmanager
+def _without_main():
+    """Hide the main module, which multiprocessing would import in the new process: no target of ours lies there.
+
+    A script that makes a world would make another one in each of its processes.
+    """
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = types.ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main

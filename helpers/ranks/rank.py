@@ -1,17 +1,21 @@
 """What runs in the process of a rank, beside the learner's cells."""
 
 import faulthandler
-import fcntl
-import multiprocessing
 import os
+import random
 import signal
 import sys
 import threading
 import traceback
 from pathlib import Path
 
+from helpers.ranks import processes
+
+_SECONDS_TO_REGISTER = 120
 # What stands above a stack; the first is how faulthandler begins the only one that it writes.
 MAIN_THREAD, OTHER_THREAD = "Stack (most recent call first):", "Another thread:"
+
+_world_joined = None  # the folder of the world that this engine belongs to, if somebody else has started it
 
 
 def log_path(directory: str, rank: int) -> Path:
@@ -30,17 +34,18 @@ def requests_path(directory: str, rank: int) -> Path:
 
 
 def run_rank(rank: int, environment: dict[str, str], directory: str) -> None:
-    """Be one rank: an ipyparallel engine whose id is `rank`, until it is killed or the notebook's process has ended.
+    """Be one rank: an ipyparallel engine whose id is `rank`, until it is killed or its host has ended.
 
     `environment` takes the place of the one that the rank was forked with; `directory` is the private folder of the
     world.
     """
-    os.setsid()  # an Interrupt of the notebook goes to its whole process group
-    _end_with_the_notebook()
+    os.setsid()
+    threading.Thread(target=_end_with_host, daemon=True).start()
     os.environ.clear()
     os.environ.update(environment)
     _redirect_output(log_path(directory, rank))
     _answer_with_stacks(rank, directory)
+    _draw_other_numbers()
 
     from ipyparallel.engine.app import IPEngine
 
@@ -48,7 +53,9 @@ def run_rank(rank: int, environment: dict[str, str], directory: str) -> None:
         argv=[
             f"--IPEngine.id={rank}",
             f"--IPEngine.work_dir={os.getcwd()}",  # by itself, the folder in which ipyparallel was imported
-            # No nanny process beside each engine: the notebook sees a rank die at once through its pipe to it.
+            f"--IPEngine.timeout={_SECONDS_TO_REGISTER}",
+            "--IPEngine.out_stream_factory=helpers.ranks.ipyparallel_parts.RankStream",
+            # No nanny process beside each engine: the notebook sees a rank die at once through its host.
             "--IPEngine.enable_nanny=False",
             # No watch over the controller's heartbeat: a rank ends by itself when the notebook has ended.
             "--IPEngine.max_heartbeat_misses=0",
@@ -56,8 +63,15 @@ def run_rank(rank: int, environment: dict[str, str], directory: str) -> None:
     )
 
 
-def join_world(rank: int, environment: dict[str, str], directory: str) -> int:
-    """Make the engine that calls this, which somebody else has started, a rank; return its process id."""
+def join_world(rank: int, environment: dict[str, str], directory: str) -> int | None:
+    """Make the engine that calls this, which somebody else has started, a rank; return its process id.
+
+    Return None when it is a rank of another world already. That world's folder is there as long as the world is.
+    """
+    global _world_joined
+    if _world_joined not in (None, directory) and os.path.exists(_world_joined):
+        return None
+    _world_joined = directory
     os.environ.update(environment)
     _answer_with_stacks(rank, directory)
 
@@ -98,22 +112,29 @@ def _stacks():
     return "\n".join([*lines, ""]).encode(errors="replace")
 
 
-def _end_with_the_notebook():
-    """Have the system end this process when the notebook's has ended, even if it never comes back to Python.
+def _end_with_host():
+    """End this process when its host has ended. On Linux the system does it, also while another thread keeps the lock."""
+    processes.wait_for_parent()
+    os.kill(os.getpid(), signal.SIGKILL)
 
-    The other end of the sentinel is held by the notebook alone. When that is closed the system sends SIGIO, which ends
-    a process that does not handle it.
+
+def _draw_other_numbers():
+    """Give this process random numbers of its own: a fork draws the same ones as its siblings.
+
+    So has each process that torchrun starts. Only the seed of Python's hashes is that of all ranks: it is drawn when a
+    Python starts.
     """
-    notebook = multiprocessing.parent_process()
-    fcntl.fcntl(notebook.sentinel, fcntl.F_SETOWN, os.getpid())
-    fcntl.fcntl(notebook.sentinel, fcntl.F_SETFL, os.O_ASYNC)
-    if not notebook.is_alive():
-        os.kill(os.getpid(), signal.SIGIO)
+    import numpy
+    import torch
+
+    random.seed()
+    numpy.random.seed()
+    torch.default_generator.seed()
 
 
 def _redirect_output(path):
-    """Send what this process writes to file descriptors 1 and 2 to a file that only its user can read."""
-    log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    """Send what this process writes to file descriptors 1 and 2 to a new file that only its user can read."""
+    log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
     sys.stdout.flush()
     sys.stderr.flush()
     os.dup2(log, 1)

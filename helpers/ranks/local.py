@@ -1,0 +1,208 @@
+"""The ranks of a world on this machine: a controller, a host with its ranks, and the client that talks to them."""
+
+import json
+import multiprocessing.connection
+import os
+import signal
+import sys
+import threading
+import time
+
+import ipyparallel as ipp
+import zmq
+from jupyter_client.session import Session
+from tqdm import tqdm
+
+from helpers.errors import WorldError
+from helpers.ranks.controller import Controller
+from helpers.ranks.host import Host
+from helpers.ranks.rank import log_path
+
+_SECONDS_TO_START = 120
+_SECONDS_TO_CONNECT_AGAIN = 10
+_SECONDS_TO_UNREGISTER = 5
+# What a process does to itself, most often in C++, as opposed to what is done to it.
+_CRASHES = {"SIGABRT", "SIGBUS", "SIGFPE", "SIGILL", "SIGSEGV"}
+
+
+class LocalRanks:
+    """The processes of a world of `size` ranks on this machine, and the ipyparallel client that talks to them.
+
+    `directory` is a private folder for sockets, logs and stacks. Raises `WorldError` when the ranks do not start.
+    """
+
+    def __init__(self, size: int, directory: str):
+        self.size = size
+        self.directory = directory
+        self.engine_ids = list(range(size))
+        self.client = None
+        self._controller = None
+        self._host = None
+        self._deaths = {}
+
+    def start(self) -> None:
+        """Start the controller and the ranks, and connect to them."""
+        with self._progress() as progress:
+            self._controller = Controller(self.directory)
+            self._start_ranks(progress)
+
+    def restart(self) -> None:
+        """Replace every rank by a new process; the controller, too, if it has died or does not answer."""
+        self._stop_ranks()
+        if self._all_unregistered():
+            with self._progress() as progress:
+                self._start_ranks(progress)
+        else:
+            self._stop_controller()
+            self.start()
+
+    def new_store(self) -> int:
+        """Start a fresh store in place of the old one, and return its port."""
+        return self._host.new_store()
+
+    def stop(self) -> None:
+        """End every process; once stopped, it does nothing."""
+        self._stop_ranks()
+        self._stop_controller()
+
+    @property
+    def pids(self) -> list[int]:
+        """The process ids of the ranks, in their order."""
+        return self._host.pids if self._host else []
+
+    @property
+    def cuda_devices(self) -> int:
+        """How many CUDA devices the ranks see."""
+        return self._host.cuda_devices
+
+    @property
+    def network(self) -> int | None:
+        """The id of a process on the private network of the ranks; None when they are on the loopback of the machine."""
+        return self._host.pid if self._host and self._host.private else None
+
+    def is_connected(self) -> bool:
+        """Return whether messages get through: whether the controller lives."""
+        return self._controller is not None and self._controller.is_alive()
+
+    def deaths(self) -> dict[int, str]:
+        """Return what ended each rank that is dead: the name of a signal, or an exit code."""
+        return dict(self._deaths)
+
+    def last_words(self, rank: int) -> str:
+        """Return the last lines that a rank which has crashed wrote to its log; nothing of a rank that was killed."""
+        if self._deaths.get(rank) not in _CRASHES:
+            return ""
+        lines = log_path(self.directory, rank).read_text(errors="replace").splitlines()
+        return "\n".join([line for line in lines if "[IPEngine" not in line][-8:])
+
+    def _progress(self):
+        # The first step is the host, which comes up as soon as torch has been imported.
+        return tqdm(total=1 + self.size, desc=f"starting {self.size} ranks", unit="process", file=sys.stdout)
+
+    def _start_ranks(self, progress):
+        engine = {
+            **os.environ,
+            "IPP_PROFILE_DIR": self.directory,
+            "IPP_CONNECTION_INFO": json.dumps(self._controller.for_engines),
+        }
+        self._deaths = {}
+        self._host = Host(self.directory, [engine] * self.size)
+        progress.update()
+        watched = [self._host.deaths, self.pids, self._deaths, self._controller.for_engines]
+        threading.Thread(target=_watch, args=watched, daemon=True).start()
+        connect = new = self.client is None
+        deadline = time.monotonic() + _SECONDS_TO_START
+        started = 0
+        while started < self.size:
+            if self._deaths or not self.is_connected() or time.monotonic() > deadline:
+                raise WorldError(self._why_not_started())
+            if connect:
+                self._connect()
+                connect_again = time.monotonic() + _SECONDS_TO_CONNECT_AGAIN
+            time.sleep(0.01)
+            before, started = started, len(self.client.ids)
+            progress.update(started - before)
+            # A new client is told of the ranks that are there, and of each that comes once it listens. On a busy
+            # machine one may come in between, and this client never hears of it; the next one does.
+            connect = new and started < self.size and time.monotonic() > connect_again
+
+    def _connect(self):
+        if self.client is not None:
+            self.client.close(linger=0)
+        self.client = ipp.Client(self._controller.for_clients, timeout=_SECONDS_TO_START)
+
+    def _all_unregistered(self):
+        """Wait until the controller has struck off every rank; return False when it is dead or does not answer."""
+        if self.client is None:
+            return False  # an earlier restart has failed
+        deadline = time.monotonic() + _SECONDS_TO_UNREGISTER
+        while self.client.ids:
+            if not self.is_connected() or time.monotonic() > deadline:
+                return False
+            time.sleep(0.01)
+        return True
+
+    def _why_not_started(self):
+        if not self.is_connected():
+            return "The process that carries messages between the notebook and its ranks died while it started."
+        missing = min(self._deaths, default=None)
+        if missing is None:
+            missing = min(set(self.engine_ids) - set(self.client.ids))
+            what = f"Rank {missing} did not start within {_SECONDS_TO_START} s."
+        else:
+            what = f"Rank {missing} died while it started ({self._deaths[missing]})."
+        log = log_path(self.directory, missing)
+        tail = log.read_text(errors="replace").splitlines()[-5:] if log.exists() else []
+        return "\n".join([what + " Its log ends with:", *tail])
+
+    def _stop_ranks(self):
+        if self._host is not None:
+            self._host.stop()
+
+    def _stop_controller(self):
+        if self.client is not None:
+            self.client.close(linger=0)
+            self.client = None
+        if self._controller is not None:
+            self._controller.stop()
+
+
+def _watch(deaths_of_ranks, pids, deaths, connection_info):
+    """Note what ends each rank, and tell the controller, so that whoever waits for the rank stops waiting."""
+    session = Session(
+        key=connection_info["key"].encode(),
+        signature_scheme=connection_info["signature_scheme"],
+    )
+    for rank, cause in _causes(deaths_of_ranks, len(pids)):
+        deaths[rank] = cause
+        _report_death(session, connection_info, rank)
+
+
+def _causes(deaths_of_ranks, size):
+    """Yield each rank that ends, and what has ended it, until all have: when the host ends, the others have, too."""
+    alive = set(range(size))
+    while alive:
+        try:
+            rank, exitcode = deaths_of_ranks.recv()
+        except (EOFError, OSError):
+            yield from [(rank, "its host has ended") for rank in sorted(alive)]
+            return
+        alive.discard(rank)
+        yield rank, _cause(exitcode)
+
+
+def _report_death(session, connection_info, engine_id):
+    """Send the controller the message that ipyparallel's nanny process sends when its engine has died."""
+    with zmq.Context.instance().socket(zmq.DEALER) as registrar:
+        registrar.linger = 1000
+        registrar.connect(f"{connection_info['interface']}:{connection_info['registration']}")
+        session.send(registrar, "unregistration_request", content={"id": engine_id})
+
+
+def _cause(exitcode):
+    if exitcode >= 0:
+        return f"exit code {exitcode}"
+    try:
+        return signal.Signals(-exitcode).name
+    except ValueError:  # a real-time signal has no name
+        return f"signal {-exitcode}"
