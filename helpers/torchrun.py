@@ -1,4 +1,4 @@
-"""torchrun for a script that the notebook holds as text, on a network that nobody else reaches, or else the loopback."""
+"""torchrun for a script that the notebook holds as text, on a network of its own or else on the loopback."""
 
 import os
 import sys

@@ -86,7 +86,7 @@ def test_restart_when_rpc_is_half_made(world):
 def test_restart_when_a_rank_is_stopped_by_a_signal(world):
     assert_works(world)
     os.kill(world.pids[1], signal.SIGSTOP)
-    assert world.where()[1].state == "silent"
+    assert wait_until(lambda: world.where()[1].state == "silent", 5)  # a signal takes a moment
     assert_works(world)
 
 
@@ -108,6 +108,22 @@ def test_restart_when_the_process_that_ranks_are_forked_from_is_dead(world):
     ranks[0].parent().kill()
     assert_works(world)
     assert left_after(ranks, SECONDS_TO_VANISH) == []
+
+
+def test_a_cell_says_that_the_controller_is_dead_also_one_that_waits(notebook):
+    notebook.run("from helpers import World\nworld = World(2)")
+    directory = notebook.run("print(world._directory)").strip()
+    notebook.run("import os, signal, threading\nkill = lambda: os.kill(world._ranks._controller.pid, signal.SIGKILL)")
+    notebook.run("threading.Timer(1, kill).start()")
+    dead = "WorldError: The process that carries messages between the notebook and its ranks has died. Call world.rest"
+    assert dead in notebook.run("%%px\nimport time\ntime.sleep(30)", timeout=20)
+    assert dead in notebook.run("%%px\nprint('not run')")
+    assert notebook.run("world.restart()\n%px print('run')").endswith("[stdout:0] \nrun\n[stdout:1] \nrun\n")
+    notebook.run("kill()")
+    time.sleep(2)
+    assert notebook.run("world.stop()") == ""
+    assert only_multiprocessing_is_left(notebook)
+    assert not os.path.exists(directory)
 
 
 def test_a_fresh_store_is_refused_while_a_rank_is_busy(world):
@@ -277,7 +293,7 @@ def test_nothing_outlives_a_killed_kernel(notebook, state):
     assert len(processes) >= 7
     os.kill(notebook.pid, signal.SIGKILL)
     assert left_after(processes, SECONDS_TO_VANISH) == []
-    assert wait_until(lambda: not os.path.exists(directory), SECONDS_TO_VANISH)
+    assert wait_until(lambda: not os.path.exists(os.path.dirname(directory)), SECONDS_TO_VANISH)
 
 
 ENDS = {
@@ -303,6 +319,65 @@ def test_nothing_outlives_a_kernel_that_ends_by_itself(notebook):
     assert left_after(processes, SECONDS_TO_VANISH) == []
 
 
+# What a rank has started: a process in a session of its own, and one whose parent has ended.
+START_OTHERS = """
+import subprocess
+own_session = subprocess.Popen(["sleep", "1000"], start_new_session=True)
+orphan = subprocess.run(["sh", "-c", "setsid sleep 1000 >/dev/null & echo $!"], capture_output=True, text=True)
+others = [own_session.pid, int(orphan.stdout)]
+"""
+
+
+@pytest.mark.parametrize("end", ["restart", "stop"])
+def test_nothing_that_a_rank_has_started_outlives_it(end):
+    world = World(2)
+    try:
+        world.view.execute(START_OTHERS)
+        others = [psutil.Process(pid) for pids in world.view["others"] for pid in pids]
+        assert len(others) == 4
+        getattr(world, end)()
+        assert left_after(others, 2) == []
+    finally:
+        world.stop()
+
+
+def test_nothing_that_a_rank_has_started_outlives_a_killed_kernel(notebook):
+    directory = world_that_is(notebook, "idle")
+    notebook.run("%%px\n" + START_OTHERS)
+    pids = notebook.run("print(*sum(world.view['others'], []))").split()
+    others = [psutil.Process(int(pid)) for pid in pids]
+    assert len(others) == 4
+    os.killpg(notebook.pid, signal.SIGKILL)  # as Jupyter does it: its whole process group
+    assert left_after(others, SECONDS_TO_VANISH) == []
+    assert wait_until(lambda: not os.path.exists(os.path.dirname(directory)), SECONDS_TO_VANISH)
+
+
+def test_no_file_is_left_when_a_kernel_is_killed_that_had_stopped_its_world(notebook):
+    directory = world_that_is(notebook, "idle")
+    notebook.run("world.stop()")
+    assert not os.path.exists(directory) and os.path.exists(os.path.dirname(directory))
+    os.killpg(notebook.pid, signal.SIGKILL)
+    assert wait_until(lambda: not os.path.exists(os.path.dirname(directory)), SECONDS_TO_VANISH)
+
+
+@pytest.mark.parametrize("moment", [0.05, 0.3, 0.8])
+@pytest.mark.parametrize("call", ["World(2)", "world.restart()", "world.stop()"])
+def test_an_interrupt_of(notebook, call, moment):
+    notebook.run("from helpers import World\nworld = World(2)" if "world." in call else "from helpers import World")
+    cell = f"world = {call}" if call.startswith("World") else call
+    notebook.run(f"{cell}\nimport time\ntime.sleep(2)", interrupt_after=moment)  # it may come after the call
+    notebook.run("try:\n    world.stop()\nexcept NameError:\n    pass")
+    shown = notebook.run("world = World(2)\n%px print('run')")
+    assert shown.endswith("[stdout:0] \nrun\n[stdout:1] \nrun\n"), shown
+    notebook.run("world.stop()")
+    assert only_multiprocessing_is_left(notebook)
+
+
+def only_multiprocessing_is_left(notebook):
+    """Wait until a kernel has no process but its fork server and its resource tracker; return whether that came."""
+    return wait_until(lambda: len(notebook.processes()) <= 3, SECONDS_TO_VANISH)
+
+
 def world_that_is(notebook, state):
     """Start a world of two ranks in the state; return its private folder."""
     notebook.run("from helpers import World\nworld = World(2)")
@@ -315,11 +390,10 @@ def world_that_is(notebook, state):
 def test_six_worlds_at_once():
     script = f"""
 from helpers import World
-if __name__ == "__main__":
-    world = World(2)
-    world.view.execute({INIT.format(timeout=30) + SUM!r})
-    print(world.view["total"])
-    world.stop()
+world = World(2)
+world.view.execute({INIT.format(timeout=30) + SUM!r})
+print(world.view["total"])
+world.stop()
 """
     worlds = [
         subprocess.Popen(

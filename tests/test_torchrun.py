@@ -1,51 +1,53 @@
 """torchrun for the script of a notebook: its output by rank, on the loopback only."""
 
-import threading
-import time
+import sys
 
 import psutil
 import pytest
+from live import wait_until
 
+import helpers.torchrun
 from helpers import WorldError
 from helpers.torchrun import torchrun
 
 SCRIPT = """
-import time
 from datetime import timedelta
+from pathlib import Path
 import torch.distributed as dist
 dist.init_process_group("gloo", timeout=timedelta(seconds=20))
 dist.barrier()
-print(f"rank {dist.get_rank()} of {dist.get_world_size()}")
-time.sleep(1)
+tables = [Path("/proc/self/net", name).read_text().splitlines()[1:] for name in ("tcp", "tcp6")]
+rows = [row.split() for table in tables for row in table]
+print(*{local.split(":")[0] for _, local, _, state, *_ in rows if state == "0A"})
+dist.barrier()
 """
+IN_HEXADECIMAL = {"0100007F": "127.0.0.1", "00000000000000000000000001000000": "::1"}
 
 
 def test_the_output_of_each_rank_in_their_order():
     assert torchrun("import os; print(os.environ['RANK'])", 3) == ["0\n", "1\n", "2\n"]
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells who listens in files of /proc")
 def test_nothing_listens_off_the_loopback():
-    listening = set()
-    done = threading.Event()
+    for said in torchrun(SCRIPT, 2):
+        assert "127.0.0.1" in [IN_HEXADECIMAL[address] for address in said.split()]
 
-    def watch():
-        while not done.is_set():
-            for process in psutil.Process().children(recursive=True):
-                try:
-                    sockets = process.net_connections("inet")
-                except psutil.Error:
-                    continue  # it has ended meanwhile
-                listening.update(socket.laddr.ip for socket in sockets if socket.status == psutil.CONN_LISTEN)
-            time.sleep(0.02)
 
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    try:
-        assert torchrun(SCRIPT, 2) == ["rank 0 of 2\n", "rank 1 of 2\n"]
-    finally:
-        done.set()
-        watcher.join()
-    assert listening == {"127.0.0.1"}
+def test_a_script_that_takes_too_long_is_ended_with_all_that_it_has_started(monkeypatch, tmp_path):
+    monkeypatch.setattr(helpers.torchrun, "_SECONDS_TO_RUN", 8)
+    pids = tmp_path / "pids"
+    script = f"""
+import os, subprocess, time
+other = subprocess.Popen(["sleep", "1000"], start_new_session=True)
+open({str(pids)!r}, "a").write(f"{{os.getpid()}} {{other.pid}} ")
+time.sleep(1000)
+"""
+    with pytest.raises(WorldError, match="^The script was not done after 8 s.$"):
+        torchrun(script, 2)
+    started = [int(pid) for pid in pids.read_text().split()]
+    assert len(started) == 4
+    assert wait_until(lambda: not any(map(psutil.pid_exists, started)), 5)
 
 
 def test_a_script_that_fails_says_why():

@@ -1,10 +1,12 @@
 """A world from start to stop, on real ranks: what they get, what they are refused, what they leave behind."""
 
 import os
+import shutil
 import stat
 import subprocess
 import sys
 import textwrap
+from functools import partial
 from pathlib import Path
 
 import ipyparallel as ipp
@@ -13,8 +15,11 @@ import pytest
 from live import INIT, SUM, left_after
 
 import helpers.ranks.local
+import helpers.world
 from helpers import World, WorldError
+from helpers.ranks.host import Host
 from helpers.ranks.rank import log_path
+from helpers.torchrun import torchrun
 from helpers.world import _require_room
 
 
@@ -90,6 +95,22 @@ except dist.DistStoreError:
     assert "[c10d]" not in log_path(world._directory, 0).read_text()
 
 
+DRAW = "import random, numpy, torch; drawn = torch.rand(1).item(), numpy.random.rand(), random.random()"
+
+
+def test_ranks_draw_numbers_of_their_own_as_under_torchrun(world):
+    def all_differ(draws):
+        return all(len(set(kind)) == len(kind) for kind in zip(*draws, strict=True))
+
+    run(world, DRAW)
+    draws = world.view["drawn"]
+    world.restart()
+    run(world, DRAW)
+    assert all_differ(draws + world.view["drawn"])
+    under_torchrun = torchrun(DRAW + "; print(*drawn)", 2) + torchrun(DRAW + "; print(*drawn)", 2)
+    assert all_differ([said.split() for said in under_torchrun])
+
+
 def test_a_second_world_replaces_the_first_with_clean_ranks(world):
     run(world, "kept = 1")
     pids = world.pids
@@ -124,22 +145,76 @@ def test_stop_leaves_no_process_and_no_file(world):
 def test_nothing_listens_off_the_loopback(world):
     run(world, INIT.format(timeout=10) + SUM)
     run(world, "import torch.distributed.rpc as rpc; rpc.init_rpc(f'rank{rank}', rank=rank, world_size=size)")
-    listening = [
-        connection.laddr.ip
-        for process in [psutil.Process(), *psutil.Process().children(recursive=True)]
-        for connection in process.net_connections("inet")
-        if connection.status == psutil.CONN_LISTEN
-    ]
-    assert len(listening) > 10  # the controller's, the store's, and those of gloo and TensorPipe
-    assert set(listening) <= {"127.0.0.1", "::1"}
+    addresses = [address for ends in world.view.apply_sync(listening) for address in ends]
+    assert len(addresses) > 10  # those of gloo and TensorPipe
+    assert {address for address, _ in addresses} <= {"127.0.0.1", "::1"}
     run(world, "rpc.shutdown()")
 
 
-def test_the_keys_to_the_engines_are_private(world):
+def listening():
+    """Return the addresses on which this process listens."""
+    import psutil
+
+    connections = psutil.Process().net_connections("inet")
+    return [tuple(connection.laddr) for connection in connections if connection.status == psutil.CONN_LISTEN]
+
+
+def listening_on_the_network_of(pid):
+    """Return the ports on which any process listens on the network of this one; see proc_pid_net(5)."""
+    tables = [Path(f"/proc/{pid}/net/{name}").read_text().splitlines()[1:] for name in ("tcp", "tcp6")]
+    rows = [line.split() for table in tables for line in table]
+    return {int(local.rpartition(":")[2], 16) for _, local, _, state, *_ in rows if state == "0A"}
+
+
+CONNECT = """
+import socket, sys
+for port in map(int, sys.argv[1:]):
+    for host in ("127.0.0.1", "::1"):
+        try:
+            socket.create_connection((host, port), timeout=5).close()
+            print(port)
+        except OSError:
+            pass
+"""
+
+
+@pytest.mark.parametrize("user", ["the same user", "another user"])
+def test_no_port_of_a_world_answers_from_outside(world, user):
+    if not world.network:
+        pytest.skip("this system allows no private network without root")
+    if user == "another user" and os.geteuid() != 0:
+        pytest.skip("only root can become another user")
+    run(world, INIT.format(timeout=10) + SUM)
+    run(world, "import torch.distributed.rpc as rpc; rpc.init_rpc(f'rank{rank}', rank=rank, world_size=size)")
+    ports = listening_on_the_network_of(world.network)
+    assert len(ports) > 10  # those of gloo, TensorPipe and the store
+    assert int(world.view.apply_sync(os.getenv, "MASTER_PORT")[0]) in ports
+    somebody_elses = listening_on_the_network_of("self")
+    command = [sys.executable, "-c", CONNECT, *map(str, ports - somebody_elses)]
+    other = {"user": 65534, "group": 65534} if user == "another user" else {}
+    python = shutil.which("python3", path="/usr/bin:/usr/local/bin") or sys.executable  # one that anybody may run
+    result = subprocess.run([python, *command[1:]], capture_output=True, text=True, cwd="/", **other)
+    assert (result.stdout, result.stderr) == ("", "")
+    run(world, "rpc.shutdown()")
+
+
+def test_where_no_private_network_is_allowed_a_world_is_on_the_loopback_and_says_so(monkeypatch):
+    monkeypatch.setattr(helpers.ranks.local, "Host", partial(Host, private=False))
+    world = World(2)
+    try:
+        assert repr(world).startswith("World of 2 ranks, on the loopback of this machine, open to its other users\n")
+        run(world, INIT.format(timeout=10) + SUM)
+        assert int(world.view.apply_sync(os.getenv, "MASTER_PORT")[0]) in listening_on_the_network_of("self")
+        world.restart()
+        run(world, INIT.format(timeout=10) + SUM)
+    finally:
+        world.stop()
+
+
+def test_the_way_to_the_engines_is_private(world):
     directory = Path(world._directory)
     assert stat.S_IMODE(directory.stat().st_mode) == 0o700
-    keys = list(directory.glob("security/*.json"))
-    assert keys and all(stat.S_IMODE(key.stat().st_mode) == 0o600 for key in keys)
+    assert [path for path in directory.iterdir() if path.is_socket()]
 
 
 def test_a_group_is_left_and_made_again_with_a_new_store(world):
@@ -233,6 +308,17 @@ def test_attach_to_a_cluster_without_engines(cluster):
     cluster.connect_client_sync().close()
     with pytest.raises(WorldError, match="^The cluster runs, but has no engines"):
         World.attach(connection_file=connection_file(cluster))
+
+
+def test_engines_that_serve_another_notebook_are_refused_until_it_stops(cluster, monkeypatch):
+    cluster.start_engines_sync(1)
+    cluster.connect_client_sync().wait_for_engines(1)
+    first = World.attach(connection_file=connection_file(cluster))
+    monkeypatch.setattr(helpers.world, "_current", None)  # as if the next one came from another notebook
+    with pytest.raises(WorldError, match="^Another notebook has made ranks of these engines"):
+        World.attach(connection_file=connection_file(cluster))
+    first.stop()
+    World.attach(connection_file=connection_file(cluster)).stop()
 
 
 def test_attached_engines_are_ranks_in_the_order_of_their_ids_and_stay_when_the_world_stops(cluster):

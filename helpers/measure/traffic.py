@@ -217,6 +217,6 @@ def _loopback_bytes():
 
 
 def _network():
-    """Return the id of a process on the network of the ranks: this one, but for a notebook whose ranks have their own."""
+    """Return the id of a process on the network of the ranks: "self" where that is the network of this process."""
     world = helpers.world.current()
     return (world and world.network) or "self"

@@ -64,8 +64,8 @@ class AttachedRanks:
         self.pids = [self._answer(answer) for answer in answers]
         if None in self.pids:
             raise WorldError(
-                "Another notebook has made ranks of these engines. Stop its world first (world.stop()), or start a cluster "
-                "of your own with `ipcluster start -n 4`."
+                "Another notebook has made ranks of these engines. Stop its world first (world.stop()), or start a "
+                "cluster of your own with `ipcluster start -n 4`."
             )
 
     def restart(self) -> None:

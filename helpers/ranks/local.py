@@ -1,7 +1,6 @@
 """The ranks of a world on this machine: a controller, a host with its ranks, and the client that talks to them."""
 
 import json
-import multiprocessing.connection
 import os
 import signal
 import sys
@@ -77,7 +76,7 @@ class LocalRanks:
 
     @property
     def network(self) -> int | None:
-        """The id of a process on the private network of the ranks; None when they are on the loopback of the machine."""
+        """The id of a process on the private network of the ranks; None when they are on that of the machine."""
         return self._host.pid if self._host and self._host.private else None
 
     def is_connected(self) -> bool:

@@ -1,6 +1,7 @@
 """What only Linux gives a process, and Python does not name: a network of its own, and a family that is never lost.
 
-See unshare(2), user_namespaces(7), network_namespaces(7), netdevice(7) and prctl(2). Elsewhere these functions do nothing.
+See unshare(2), user_namespaces(7), network_namespaces(7), netdevice(7) and prctl(2). Elsewhere these functions do
+nothing.
 """
 
 import ctypes
@@ -18,7 +19,7 @@ _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
 
 def enter_private_network() -> bool:
-    """Give this process, and those that it will start, a network with a loopback and nothing else; return whether it has.
+    """Give this process, and those that it starts, a network with a loopback and nothing else; return whether it has.
 
     No process outside can reach what listens there. Root just leaves the network of the machine; anybody else needs a
     user namespace for it, in which he keeps his name. Call it while the process has a single thread.

@@ -18,7 +18,7 @@ from multiprocessing.util import get_temp_dir
 from helpers.errors import WorldError
 
 START_METHOD = "forkserver" if sys.platform == "linux" else "spawn"
-# Names the folder that the fork server removes when everything that it has forked has ended; see `helpers.ranks.preload`.
+# Names the folder that the fork server removes when all that it has forked has ended; see `helpers.ranks.preload`.
 FOLDER_TO_REMOVE = "FOLDER_TO_REMOVE"
 # A socket with a name in the file system has at most 103 bytes for it on macOS, 107 on Linux.
 _BYTES_OF_A_SOCKET_NAME = 100

@@ -113,7 +113,7 @@ def _stacks():
 
 
 def _end_with_host():
-    """End this process when its host has ended. On Linux the system does it, also while another thread keeps the lock."""
+    """End this process when its host has ended; on Linux the system does it, and waits for no lock of Python."""
     processes.wait_for_parent()
     os.kill(os.getpid(), signal.SIGKILL)
 

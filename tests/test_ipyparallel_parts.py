@@ -1,0 +1,29 @@
+"""What of ipyparallel is replaced is still there: this fails, and says what, when a release has moved it."""
+
+import inspect
+import multiprocessing
+
+import ipyparallel.controller.app
+from ipykernel.iostream import OutStream
+from ipyparallel.client.magics import ParallelMagics
+from ipyparallel.controller.app import IPController
+
+
+def test_the_heart_monitor_is_a_process_that_is_made_as_a_thread_is():
+    assert ipyparallel.controller.app.Process is multiprocessing.Process
+    assert "heartmonitor_process = Process(\n            target=" in inspect.getsource(IPController.init_hub)
+
+
+def test_the_controller_asks_construct_url_for_every_address():
+    for kind in ("engine", "client", "internal"):
+        assert f"self.construct_url('{kind}', channel, index)" in inspect.getsource(
+            getattr(IPController, f"{kind}_url")
+        )
+
+
+def test_the_stream_of_a_rank_can_leave_a_file_descriptor_alone():
+    assert "watchfd" in inspect.signature(OutStream).parameters
+
+
+def test_the_magics_ask_this_method_which_engines_a_cell_goes_to():
+    assert "_eval_target_str" in vars(ParallelMagics)
