@@ -10,6 +10,7 @@ from benchmarks import (
     data_parallel,
     distributed_rnn,
     hybrid,
+    interrupts,
     notebooks,
     ranks,
     reinforcement_learning,
@@ -28,6 +29,7 @@ PARTS = {
         reinforcement_learning,
         distributed_rnn,
         hybrid,
+        interrupts,
         notebooks,
     )
 }

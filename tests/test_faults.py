@@ -323,7 +323,7 @@ def test_nothing_outlives_a_kernel_that_ends_by_itself(notebook):
 START_OTHERS = """
 import subprocess
 own_session = subprocess.Popen(["sleep", "1000"], start_new_session=True)
-orphan = subprocess.run(["sh", "-c", "setsid sleep 1000 >/dev/null & echo $!"], capture_output=True, text=True)
+orphan = subprocess.run(["sh", "-c", "setsid sleep 1000 >/dev/null 2>&1 & echo $!"], capture_output=True, text=True)
 others = [own_session.pid, int(orphan.stdout)]
 """
 

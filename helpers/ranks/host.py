@@ -11,7 +11,7 @@ import shutil
 import socket
 import subprocess
 from contextlib import suppress
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import wait
 from pathlib import Path
 
 import psutil
@@ -88,6 +88,16 @@ def run_command(command: list[str], environment: dict[str, str], log: Path, seco
 
 def _run(directory, environments, private, link, deaths):
     _begin()
+    try:
+        _serve(directory, environments, private, link, deaths)
+    except (EOFError, BrokenPipeError):  # nobody is at the other end of the link, at whichever moment that was noticed
+        _end_descendants()
+        shutil.rmtree(directory, ignore_errors=True)
+    finally:
+        _end_descendants()
+
+
+def _serve(directory, environments, private, link, deaths):
     private = private and namespaces.enter_private_network()
     children = processes.children()
     port, store_process, devices = _start_store(children)
@@ -105,11 +115,8 @@ def _run(directory, environments, private, link, deaths):
                 ranks[rank].join()
                 deaths.send((rank, ranks[rank].exitcode))
                 continue
-            request = _receive(link)
-            if request in (None, _STOP):
-                _end_descendants()
-                if request is None:
-                    shutil.rmtree(directory, ignore_errors=True)
+            request = link.recv()
+            if request == _STOP:
                 return
             store_process.kill()
             store_process.join()
@@ -143,27 +150,21 @@ def _store(listener, ready):
 def _run_command(link, command, environment, log):
     _begin()
     namespaces.enter_private_network()
-    with log.open("wb") as output:
-        process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
-        while process.poll() is None and not link.poll(0.02):
-            pass
-    code = process.poll()
-    _end_descendants()
-    with suppress(OSError):
+    try:
+        with log.open("wb") as output:
+            process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
+            while process.poll() is None and not link.poll(0.02):
+                pass
+        code = process.poll()
+    finally:
+        _end_descendants()
+    with suppress(BrokenPipeError):  # the caller has stopped waiting
         link.send(code)
 
 
 def _begin():
     os.setsid()  # an Interrupt of the notebook, or its end by force, goes to its whole process group
     namespaces.adopt_orphans()
-
-
-def _receive(link: Connection):
-    """Return the next request, or None when the notebook has ended."""
-    try:
-        return link.recv()
-    except (EOFError, OSError):
-        return None
 
 
 def _end_descendants():
