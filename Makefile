@@ -12,6 +12,9 @@ UNFINISHED := .venv/.unfinished
 RUN := PATH="$(CURDIR)/.venv/bin:$$PATH" .venv/bin/python -m
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 10))
 
+# Kernels, of JupyterLab and of tests, are reached through private sockets; see helpers/kernels.py.
+export JUPYTER_DEFAULT_PROVISIONER_NAME := private-sockets
+
 .PHONY: help lab test test-cuda mutants bench notebooks script clean
 
 help:
@@ -25,10 +28,11 @@ help:
 	@echo 'The first of them installs the course into .venv; PYTHON=python3.12 says with which Python.'
 
 # By its address the notebook opens, also for whoever copies the printed one from `make lab ARGS=--no-browser`.
-# JupyterLab asks the web for news and for newer versions by itself; the course works offline.
+# JupyterLab asks its user whether it may look for news in the web. The settings in .jupyter say no: the course works
+# offline, and a learner is asked nothing.
+lab: export JUPYTER_CONFIG_PATH := $(CURDIR)/.jupyter$(if $(JUPYTER_CONFIG_PATH),:$(JUPYTER_CONFIG_PATH))
 lab: $(INSTALLED)
-	@exec env $(RUN) jupyterlab --LabApp.default_url=/lab/tree/notebooks/00_meet_the_ranks.ipynb \
-	  --LabApp.news_url=None --LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate $(ARGS)
+	@exec env $(RUN) jupyterlab --LabApp.default_url=/lab/tree/notebooks/00_meet_the_ranks.ipynb $(ARGS)
 
 # All four run, whatever the others say, and each counts. The first runs the lessons, too, under nbval. Most tests and
 # notebooks wait for ranks, so three share the machine; the cells of one notebook stay together and in order.
