@@ -1,6 +1,7 @@
 """Measure what the course claims about speed, and print one table for each part.
 
-Run as `python -m benchmarks`, or `make bench`; `python -m benchmarks ring_all_reduce` runs one part.
+Run as `python -m benchmarks`, or `make bench`; `python -m benchmarks ring_all_reduce` runs one part. `kernels`, which
+takes long and measures no speed, runs only by its name.
 """
 
 import os
@@ -10,6 +11,7 @@ from benchmarks import (
     data_parallel,
     distributed_rnn,
     hybrid,
+    kernels,
     notebooks,
     ranks,
     reinforcement_learning,
@@ -29,8 +31,10 @@ PARTS = {
         distributed_rnn,
         hybrid,
         notebooks,
+        kernels,
     )
 }
+ONLY_BY_NAME = {"kernels"}
 
 
 def main(names: list[str]) -> None:
@@ -38,7 +42,7 @@ def main(names: list[str]) -> None:
     if unknown := set(names) - PARTS.keys():
         sys.exit(f"There is no part {', '.join(sorted(unknown))}; the parts are {', '.join(PARTS)}.")
     print(f"{os.cpu_count()} cores")
-    for name in names or PARTS:
+    for name in names or [part for part in PARTS if part not in ONLY_BY_NAME]:
         print(table(["what", "measured", "compared with", "ratio"], PARTS[name].rows()), flush=True)
 
 
