@@ -13,9 +13,8 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from lessons import NOTEBOOKS, SOLUTIONS
 
-ROOT = Path(__file__).parent.parent
-NOTEBOOKS = sorted([*ROOT.glob("notebooks/[0-9]*.ipynb"), *ROOT.glob("notebooks/solutions/*.ipynb")])
 # What pyproject.toml ignores in a notebook, but for names that nobody defines and imports that nobody uses: these are
 # the point. And B007: `for step in range(9)` says what it counts.
 IGNORED = ["B007", "B905", "D", "E401", "E402", "I001"]
@@ -68,7 +67,7 @@ def complaints(source, path):
     return [(found["code"], found["location"]["row"], found["message"]) for found in json.loads(run.stdout)]
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: f"{path.parent.name}/{path.stem}")
+@pytest.mark.parametrize("path", NOTEBOOKS + SOLUTIONS, ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_the_code_of_the_ranks(path):
     lines, places = code_of_the_ranks(nbformat.read(path, as_version=4))
     found = complaints("\n".join([*lines, ""]), path)

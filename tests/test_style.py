@@ -2,16 +2,13 @@
 
 import ast
 import re
-from pathlib import Path
 
 import nbformat
 import pytest
+from lessons import NOTEBOOKS, PAUSE, ROOT, SOLUTIONS
 
-ROOT = Path(__file__).parent.parent
-NOTEBOOKS = sorted(ROOT.glob("notebooks/[0-9]*.ipynb"))
-SOLUTIONS = sorted(ROOT.glob("notebooks/solutions/*.ipynb"))
 EVERY = pytest.mark.parametrize("stored", NOTEBOOKS + SOLUTIONS, ids=lambda path: f"{path.parent.name}/{path.stem}")
-TAGS = {"parameters", "nbval-ignore-output"}
+TAGS = {"parameters", "nbval-ignore-output", PAUSE}
 
 
 def read(path):
