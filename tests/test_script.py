@@ -61,7 +61,7 @@ def test_the_script_runs_with_the_environment_of_torchrun(path, tmp_path):
     assert any(run_as_torchrun(script(path), number_of_ranks(path), tmp_path))
 
 
-@pytest.mark.parametrize("topic", ["data_parallel", "rpc_and_rref", "hybrid_ddp_rpc"])
+@pytest.mark.parametrize("topic", ["data_parallel", "distributed_autograd", "hybrid_ddp_rpc"])
 def test_the_script_runs_under_torchrun(topic):
     (path,) = [path for path in SCRIPTS if path.stem.endswith(f"_{topic}")]
     said = torchrun(script(path), number_of_ranks(path))
