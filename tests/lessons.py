@@ -55,7 +55,8 @@ def run(notebook, path: Path, request, until_refused: bool = False) -> None:
             try:
                 cell.runtest()
             except NbCellError:
-                refused.append(cell.repr_failure(pytest.ExceptionInfo.from_current()))
+                words = cell.repr_failure(pytest.ExceptionInfo.from_current())
+                refused.append(re.sub(r"\x1b\[[0-9;]*m", "", words))
                 if until_refused or file.timed_out:
                     break
     finally:

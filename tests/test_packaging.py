@@ -253,7 +253,7 @@ echo "ran $part, lessons: $LESSONS, all: $ALL"
 
 @pytest.mark.parametrize("part", ["ruff", "tests", "tests alone", "nothing"])
 def test_make_test_runs_all_three_and_each_counts(tested_tree, part):
-    result = make(tested_tree, "test", FAILS=part)
+    result = make(tested_tree, "test", "SECONDS_TO_VANISH=0", FAILS=part)
     expected = [f"ran {part}, lessons: , all: " for part in ["ruff", "tests", "tests alone"]]
     assert result.stdout.splitlines() == expected
     assert (result.returncode == 0) == (part == "nothing")
@@ -261,7 +261,7 @@ def test_make_test_runs_all_three_and_each_counts(tested_tree, part):
 
 def test_make_test_fails_when_something_is_left_in_the_temporary_folder(tested_tree, tmp_path):
     (tmp_path / "temporary").mkdir()
-    result = make(tested_tree, "test", LEAVES="tests", TMPDIR=str(tmp_path / "temporary"))
+    result = make(tested_tree, "test", "SECONDS_TO_VANISH=0", LEAVES="tests", TMPDIR=str(tmp_path / "temporary"))
     assert_one_sentence(result, "the tests have left this in the temporary folder: something")
     assert list((tmp_path / "temporary").iterdir()) == []
 
@@ -269,9 +269,9 @@ def test_make_test_fails_when_something_is_left_in_the_temporary_folder(tested_t
 def test_make_test_of_one_lesson(tested_tree):
     (tested_tree / "notebooks").mkdir()
     (tested_tree / "notebooks/04_ring.ipynb").touch()
-    result = make(tested_tree, "test", "NOTEBOOKS=notebooks/04*")
+    result = make(tested_tree, "test", "SECONDS_TO_VANISH=0", "NOTEBOOKS=notebooks/04*")
     assert "ran tests, lessons: notebooks/04_ring.ipynb, all: 1" in result.stdout.splitlines()
-    nowhere = make(tested_tree, "test", "NOTEBOOKS=notebooks/05*")
+    nowhere = make(tested_tree, "test", "SECONDS_TO_VANISH=0", "NOTEBOOKS=notebooks/05*")
     assert "there is no notebook notebooks/05*" in nowhere.stderr and nowhere.returncode != 0
 
 
