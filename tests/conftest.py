@@ -26,6 +26,7 @@ def pytest_configure(config):
     if config.pluginmanager.hasplugin("nbval"):
         config.option.nbval_current_env = True
         config.option.nbval_cell_timeout = 120
+        config.option.nbval_kernel_startup_timeout = 120
 
 
 def pytest_report_header():

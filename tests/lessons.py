@@ -50,6 +50,7 @@ def run(notebook, path: Path, request, until_refused: bool = False) -> None:
     file.setup()
     try:
         for cell in cells:
+            cell.output_timeout = 60  # seconds until what a cell has shown arrives; nbval has 5, a busy machine may not
             if PAUSE in cell.cell.metadata.get("tags", []):
                 time.sleep(SECONDS_OF_A_PAUSE)
             try:
