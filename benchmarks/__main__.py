@@ -1,6 +1,7 @@
 """Measure what the course claims about speed, and print one table for each part.
 
-Run as `python -m benchmarks`, or `make bench`; `python -m benchmarks ring_all_reduce` runs one part.
+Run as `python -m benchmarks`, or `make bench`; `python -m benchmarks ring_all_reduce` runs one part. `kernels`, which
+takes long and measures no speed, runs only by its name.
 """
 
 import os
@@ -11,6 +12,7 @@ from benchmarks import (
     distributed_rnn,
     hybrid,
     interrupts,
+    kernels,
     notebooks,
     ranks,
     reinforcement_learning,
@@ -29,10 +31,12 @@ PARTS = {
         reinforcement_learning,
         distributed_rnn,
         hybrid,
-        interrupts,
         notebooks,
+        interrupts,
+        kernels,
     )
 }
+ONLY_BY_NAME = {"interrupts", "kernels"}
 
 
 def main(names: list[str]) -> None:
@@ -40,7 +44,7 @@ def main(names: list[str]) -> None:
     if unknown := set(names) - PARTS.keys():
         sys.exit(f"There is no part {', '.join(sorted(unknown))}; the parts are {', '.join(PARTS)}.")
     print(f"{os.cpu_count()} cores")
-    for name in names or PARTS:
+    for name in names or [part for part in PARTS if part not in ONLY_BY_NAME]:
         print(table(["what", "measured", "compared with", "ratio"], PARTS[name].rows()), flush=True)
 
 

@@ -1,5 +1,6 @@
 """How long every notebook takes under nbval."""
 
+import os
 import subprocess
 import sys
 import time
@@ -11,6 +12,9 @@ from tqdm import tqdm
 from benchmarks.lesson import NOTEBOOKS
 
 REPEATS = 3
+# With the settings of the tests a kernel starts as a user's does.
+COMMAND = [sys.executable, "-m", "pytest", "-q", "--nbval", "-p", "conftest", "-p", "no:cacheprovider"]
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(NOTEBOOKS.parent / "tests")}
 
 
 def rows() -> list[list]:
@@ -24,8 +28,7 @@ def rows() -> list[list]:
 def _seconds(notebook: Path) -> float:
     """Return how long nbval takes for a notebook, and stop if the notebook does not pass."""
     before = time.perf_counter()
-    command = [sys.executable, "-m", "pytest", "-q", "--nbval", "--nbval-current-env", "-p", "no:cacheprovider"]
-    result = subprocess.run([*command, str(notebook)], capture_output=True, text=True)
+    result = subprocess.run([*COMMAND, str(notebook)], env=ENVIRONMENT, capture_output=True, text=True)
     if result.returncode:
         sys.exit(f"{notebook.name} has failed:\n{result.stdout}")
     return time.perf_counter() - before

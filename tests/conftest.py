@@ -1,16 +1,44 @@
-"""Worlds for the tests of the checks."""
+"""How all tests run: in which order, beside what, in which environment; and worlds for the tests of the checks."""
 
+import os
+
+import _pytest.runner
+import lessons
 import pytest
 
 import helpers.world
 from helpers import World
 
-LONG = ("test_notebooks.py", "test_script.py", "test_faults.py")
+# Kernels as `make` starts them; see helpers/kernels.py.
+os.environ["JUPYTER_DEFAULT_PROVISIONER_NAME"] = "private-sockets"
+
+# Kernels and ranks start as a user starts them. ipykernel forwards what C++ code prints, but not where it finds the
+# name of a test in the environment. pytest has no option that leaves it out; test_kernels.py looks whether it is there.
+_pytest.runner._update_current_test_var = lambda item, when: None
+for name in [name for name in os.environ if name.startswith(("PYTEST_VERSION", "PYTEST_XDIST"))]:
+    del os.environ[name]
+
+# The modules whose tests take longest, in this order, before all others.
+LONG = ["test_browser.py", "test_notebooks.py", "test_mutants.py", "test_faults.py", "test_script.py"]
+
+
+def pytest_configure(config):
+    if config.pluginmanager.hasplugin("nbval"):
+        config.option.nbval_current_env = True
+        config.option.nbval_cell_timeout = 120
+        config.option.nbval_kernel_startup_timeout = 120
+
+
+def pytest_report_header():
+    return f"today's share of what takes turns: SHARE={lessons.SHARE}" if not lessons.ALL else "all that takes turns"
 
 
 def pytest_collection_modifyitems(config, items):
     """Run the long tests first, each for itself, and those of any other module in one process: they share a world."""
-    items.sort(key=lambda item: item.path.name not in LONG)
+    if lessons.CHOSEN:
+        config.hook.pytest_deselected(items=[item for item in items if not lessons.belongs(item)])
+        items[:] = [item for item in items if lessons.belongs(item)]
+    items.sort(key=lambda item: LONG.index(item.path.name) if item.path.name in LONG else len(LONG))
     for item in items if config.pluginmanager.hasplugin("xdist") else []:
         item.add_marker(pytest.mark.xdist_group(item.nodeid if item.path.name in LONG else item.path.name))
 

@@ -27,7 +27,7 @@ class Notebook:
     """A real kernel, and the cells that a test runs in it."""
 
     def __init__(self):
-        self.manager, self.client = start_new_kernel()
+        self.manager, self.client = start_new_kernel(startup_timeout=120)
         self.pid = self.manager.provisioner.process.pid
 
     def run(self, cell, interrupt_after=None, timeout=60):

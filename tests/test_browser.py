@@ -34,8 +34,6 @@ NO_PLAYWRIGHT = "playwright, which drives the browser, is not installed; get it 
 SETTINGS = {
     # All cells are on the page, not only those in view.
     "@jupyterlab/notebook-extension:tracker": {"windowingMode": "none"},
-    # No question about news, and no look for updates in the network.
-    "@jupyterlab/apputils-extension:notification": {"fetchNews": "false", "checkForUpdates": False},
 }
 
 
@@ -152,6 +150,10 @@ class Notebook:
         """Return what JupyterLab shows on red: an error, after which no other cell runs, or what is said on stderr."""
         return self.outputs("application/vnd.jupyter.stderr")
 
+    def notices(self):
+        """Return what JupyterLab says or asks in a corner of the page. A question stays there until it is answered."""
+        return self.page.locator(".Toastify__toast").all_text_contents()
+
     def start(self, cell):
         self.cells.nth(cell).locator(".cm-content").click()
         self.page.keyboard.press("Control+Enter")
@@ -196,6 +198,7 @@ def opened(lab, browser, notebook, name, tmp_path):
         page.goto(lab.address.replace("00_meet_the_ranks.ipynb", name))
         in_page.wait_until_idle()
         yield in_page
+        assert in_page.notices() == []
     except Exception as error:
         picture = tmp_path / "page.png"
         for culprit in (in_page.red_outputs().all() or in_page.cells.filter(has_text="[*]").all())[:1]:

@@ -1,20 +1,19 @@
 """Lessons broken on purpose: a mutant makes a claim of its notebook false, and the notebook has to refuse it.
 
 tests/mutants/TOPIC.py holds those of notebooks/NN_TOPIC.ipynb, as `MUTANTS = {what is false now: (old, new)}`. `old` is
-text that stands once in the code of the notebook, and `new` takes its place.
+text that stands once in the code of the notebook, and `new` takes its place. `make mutants` runs all of them, and
+`make test` some, in turn.
 """
 
+import math
 import re
 import runpy
-import subprocess
-import sys
-from pathlib import Path
 
 import nbformat
 import pytest
+from lessons import ROOT, has_its_turn, run
 
-ROOT = Path(__file__).parent.parent
-NBVAL = ["--nbval", "--nbval-current-env", "--nbval-cell-timeout=120", "-p", "no:cacheprovider", "-p", "no:xdist"]
+IN_ONE_RUN = 4
 # A mutant that is not a program any more proves nothing.
 NO_PROGRAM = re.compile(r"\b(SyntaxError|IndentationError|NameError|ModuleNotFoundError|ImportError)\b")
 MUTANTS = [
@@ -22,6 +21,7 @@ MUTANTS = [
     for path in sorted(ROOT.glob("tests/mutants/*.py"))
     for name, change in runpy.run_path(str(path))["MUTANTS"].items()
 ]
+TODAY = [mutant for number, mutant in enumerate(MUTANTS) if has_its_turn(number, math.ceil(len(MUTANTS) / IN_ONE_RUN))]
 
 
 def break_on_purpose(notebook, old, new):
@@ -31,14 +31,13 @@ def break_on_purpose(notebook, old, new):
     cell.source = cell.source.replace(old, new)
 
 
-@pytest.mark.mutant
-@pytest.mark.parametrize(("topic", "name", "old", "new"), MUTANTS, ids=[f"{m[0]}: {m[1]}" for m in MUTANTS])
-def test_the_notebook_refuses(topic, name, old, new, tmp_path):
+@pytest.mark.parametrize(("topic", "name", "old", "new"), TODAY, ids=[f"{m[0]}: {m[1]}" for m in TODAY])
+def test_the_notebook_refuses(topic, name, old, new, tmp_path, request):
     (path,) = ROOT.glob(f"notebooks/[0-9]*_{topic}.ipynb")
     notebook = nbformat.read(path, as_version=4)
     break_on_purpose(notebook, old, new)
-    nbformat.write(notebook, tmp_path / path.name)
-    run = subprocess.run([sys.executable, "-m", "pytest", "-x", *NBVAL, tmp_path], capture_output=True, text=True)
-    assert run.returncode == 1, f"the notebook believes that {name}"
-    reason = run.stdout.split("= FAILURES =")[-1]
+    with pytest.raises(pytest.fail.Exception) as refusal:
+        run(notebook, tmp_path / path.name, request, until_refused=True)
+        raise AssertionError(f"the notebook believes that {name}")
+    reason = str(refusal.value)
     assert not NO_PROGRAM.search(reason), reason

@@ -1,20 +1,21 @@
-"""Every notebook runs as it is stored, and once more in the same kernel with another number of ranks.
+"""Every notebook and its solution run as they are stored; some notebooks, in turn, go on in ways of a reader's own.
 
-nbval runs both: the first time its outputs have to be the stored ones, the second time only its asserts have to hold.
-The other sizes take turns, because all of them with all notebooks would take longer than everything else together.
+The solution runs in the kernel of its notebook, which is cleared for it, because half of the time would go into another
+start. Every day a seventh of the notebooks run all their cells once more in that kernel: with another number of ranks,
+each cell twice in a row, and with a pause where a reader makes one. The numbers of ranks take turns, too. The outputs
+need not be the stored ones then; the asserts have to hold.
 """
 
 import re
-import subprocess
-import sys
-from pathlib import Path
+import uuid
 
 import nbformat
 import pytest
+from lessons import NOTEBOOKS, PAUSE, SHARE, SOLUTIONS, has_its_turn, run
 from nbformat.v4 import new_code_cell
 
-NOTEBOOKS = sorted(Path(__file__).parent.parent.glob("notebooks/[0-9]*.ipynb"))
-NBVAL = ["--nbval", "--nbval-current-env", "--nbval-cell-timeout=120", "-p", "no:cacheprovider", "-p", "no:xdist"]
+SHARES = 7
+CLEAR = new_code_cell("%reset_selective -f .")
 
 
 def another_size(notebook, number):
@@ -28,19 +29,33 @@ def another_size(notebook, number):
     return others[number % len(others)]
 
 
-def with_world_size(notebook, size):
-    """Return copies of the notebook's code cells, with the parameter set and no outputs to compare."""
-    sources = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
-    sources[0] += f"\nWORLD_SIZE = {size}"
-    return [new_code_cell(source, metadata={"tags": ["nbval-ignore-output"]}) for source in sources]
+def as_readers_do(notebook, size):
+    """Return the notebook's code cells, each twice in a row, with the parameter set and no outputs to compare."""
+    cells = []
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            source = cell.source if cells else f"{cell.source}\nWORLD_SIZE = {size}"
+            ignored = "nbval-ignore-output"
+            pauses = [PAUSE] if PAUSE in cell.metadata.get("tags", []) else []
+            cells.append(new_code_cell(source, metadata={"tags": [ignored, *pauses]}))
+            cells.append(new_code_cell(source, metadata={"tags": [ignored]}))
+    return cells
 
 
 @pytest.mark.parametrize("number", range(len(NOTEBOOKS)), ids=[path.stem for path in NOTEBOOKS])
-def test_runs_as_stored_and_again_with_another_number_of_ranks(number, tmp_path):
-    notebook = nbformat.read(NOTEBOOKS[number], as_version=4)
-    notebook.cells += with_world_size(notebook, another_size(notebook, number))
-    nbformat.write(notebook, tmp_path / NOTEBOOKS[number].name)
-    run = subprocess.run([sys.executable, "-m", "pytest", *NBVAL, tmp_path], capture_output=True, text=True)
-    assert run.returncode == 0, run.stdout
-    cells = sum(cell.cell_type == "code" for cell in notebook.cells)
-    assert f"{cells} passed" in run.stdout
+def test_runs_as_stored_and_in_its_turn_as_readers_do(number, tmp_path, request):
+    path = NOTEBOOKS[number]
+    notebook = nbformat.read(path, as_version=4)
+    again = as_readers_do(notebook, another_size(notebook, number + SHARE // SHARES))
+    for cell in notebook.cells:
+        cell.metadata["tags"] = [tag for tag in cell.metadata.get("tags", []) if tag != PAUSE]
+    if has_its_turn(number, SHARES):
+        notebook.cells += again
+    notebook.cells += [CLEAR, *nbformat.read(path.parent / "solutions" / path.name, as_version=4).cells]
+    for cell in notebook.cells:
+        cell.id = uuid.uuid4().hex  # both files count their cells
+    run(notebook, tmp_path / path.name, request)
+
+
+def test_every_solution_is_that_of_a_notebook():
+    assert [path.name for path in SOLUTIONS] == [path.name for path in NOTEBOOKS]

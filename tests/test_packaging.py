@@ -214,6 +214,8 @@ def test_a_second_call_installs_nothing(tree):
     stamp.touch()
     for name in ["Makefile", "helpers/__init__.py", "LICENSE"]:  # newer than the stamp, and no reason to install
         os.utime(tree / name, (stamp.stat().st_mtime + 60,) * 2)
+    (tree / "notebooks").mkdir()
+    (tree / "notebooks/00_lesson.ipynb").touch()
     for target in ["lab", "test", "bench", "notebooks"]:
         plan = make(tree, "-n", target, "NOTEBOOKS=notebooks/00*.ipynb")
         assert plan.returncode == 0 and ".venv/bin/python" in plan.stdout
@@ -228,26 +230,49 @@ def test_a_second_call_installs_nothing(tree):
         os.utime(tree / name, (before.st_atime, before.st_mtime))
 
 
-@pytest.mark.parametrize("broken", ["nothing", "ruff", "tests", "tests alone", "solutions"])
-def test_make_test_runs_all_four_and_each_counts(tree, broken):
+@pytest.fixture
+def tested_tree(tree):
+    """A copy of the tree with a Python that only says which part of `make test` it is asked to run."""
     (tree / ".venv/bin").mkdir(parents=True)
     script(
         tree / ".venv/bin/python",
-        f"""#!/bin/sh
+        """#!/bin/sh
 case "$*" in
   "-m ruff check") part=ruff;;
-  "-m pytest "*" -m not alone and not cuda and not mutant") part=tests;;
-  "-m pytest -m alone") part="tests alone";;
-  "-m pytest --nbval --nbval-current-env "*" notebooks/solutions") part=solutions;;
+  "-m pytest "*" -m not alone and not cuda") part=tests;;
+  "-m pytest "*" -m alone") part="tests alone";;
 esac
-echo "ran $part"
-[ "$part" != "{broken}" ]
+echo "ran $part, lessons: $LESSONS, all: $ALL"
+[ "$LEAVES" != "$part" ] || touch "$TMPDIR/something"
+[ "$FAILS" != "$part" ]
 """,
     )
     (tree / STAMP).touch()
-    result = make(tree, "test")
-    assert result.stdout.splitlines() == ["ran ruff", "ran tests", "ran tests alone", "ran solutions"]
-    assert (result.returncode == 0) == (broken == "nothing")
+    return tree
+
+
+@pytest.mark.parametrize("part", ["ruff", "tests", "tests alone", "nothing"])
+def test_make_test_runs_all_three_and_each_counts(tested_tree, part):
+    result = make(tested_tree, "test", "SECONDS_TO_VANISH=0", FAILS=part)
+    expected = [f"ran {part}, lessons: , all: " for part in ["ruff", "tests", "tests alone"]]
+    assert result.stdout.splitlines() == expected
+    assert (result.returncode == 0) == (part == "nothing")
+
+
+def test_make_test_fails_when_something_is_left_in_the_temporary_folder(tested_tree, tmp_path):
+    (tmp_path / "temporary").mkdir()
+    result = make(tested_tree, "test", "SECONDS_TO_VANISH=0", LEAVES="tests", TMPDIR=str(tmp_path / "temporary"))
+    assert_one_sentence(result, "the tests have left this in the temporary folder: something")
+    assert list((tmp_path / "temporary").iterdir()) == []
+
+
+def test_make_test_of_one_lesson(tested_tree):
+    (tested_tree / "notebooks").mkdir()
+    (tested_tree / "notebooks/04_ring.ipynb").touch()
+    result = make(tested_tree, "test", "SECONDS_TO_VANISH=0", "NOTEBOOKS=notebooks/04*")
+    assert "ran tests, lessons: notebooks/04_ring.ipynb, all: 1" in result.stdout.splitlines()
+    nowhere = make(tested_tree, "test", "SECONDS_TO_VANISH=0", "NOTEBOOKS=notebooks/05*")
+    assert "there is no notebook notebooks/05*" in nowhere.stderr and nowhere.returncode != 0
 
 
 # ---------------------------------------------------------------- make test-cuda

@@ -1,37 +1,77 @@
-"""The script of a notebook is what its ranks run, and it runs under torchrun."""
+"""The script of a notebook is what its ranks run, and it runs under torchrun.
+
+torchrun starts a fresh Python for each rank and for itself, which import torch for most of the time that such a test
+takes. So one script of each kind runs under torchrun; the others run in processes that have torch already, with what
+torchrun would put into their environment.
+"""
 
 import re
+import socket
 import subprocess
 import sys
-from pathlib import Path
+import time
 
 import nbformat
 import pytest
+import script_rank
+from lessons import NOTEBOOKS, ROOT
 from nbformat.v4 import new_code_cell, new_markdown_cell
+from torch.distributed import TCPStore
 
+from helpers.ranks import processes
 from helpers.script import script
 from helpers.torchrun import torchrun
 
-ROOT = Path(__file__).parent.parent
 # The others are about the notebook's own talk with its ranks.
-SCRIPTS = sorted(path for path in ROOT.glob("notebooks/[0-9]*.ipynb") if "make script NOTEBOOK" in path.read_text())
+SCRIPTS = [path for path in NOTEBOOKS if "make script NOTEBOOK" in path.read_text()]
+SECONDS_TO_RUN = 120
 
 
-def numbers_of_ranks(path):
-    """Return 2 and 3, or for roles the number that a notebook says, because most of those take longer."""
+def number_of_ranks(path):
+    """Return the number that a notebook with roles says, or 2."""
     text = path.read_text()
-    return [int(re.search(r"--nproc-per-node (\d)", text)[1])] if "rpc.init_rpc(" in text else [2, 3]
+    return int(re.search(r"--nproc-per-node (\d)", text)[1]) if "rpc.init_rpc(" in text else 2
 
 
-@pytest.mark.parametrize(
-    ("path", "ranks"),
-    [(path, ranks) for path in SCRIPTS for ranks in numbers_of_ranks(path)],
-    ids=lambda value: getattr(value, "stem", value),
-)
-def test_the_script_runs_under_torchrun(path, ranks):
-    said = torchrun(script(path), ranks)
-    assert len(said) == ranks
+def run_as_torchrun(source, ranks, folder):
+    """Run a script on so many ranks; return what each has printed, and fail when one has failed."""
+    path = folder / "script.py"
+    path.write_text(source)
+    logs = [folder / f"{rank}.log" for rank in range(ranks)]
+    listener = socket.create_server(("127.0.0.1", 0))
+    port = listener.getsockname()[1]
+    store = TCPStore(
+        "127.0.0.1", port, is_master=True, wait_for_workers=False, master_listen_fd=listener.detach()
+    )  # torchrun, too, hosts the store
+    started = [processes.start(script_rank.run, path, rank, ranks, store.port, logs[rank]) for rank in range(ranks)]
+    deadline = time.monotonic() + SECONDS_TO_RUN
+    for process in started:
+        process.join(max(0, deadline - time.monotonic()))
+    ends = [process.exitcode for process in started]
+    for process in started:
+        process.kill()
+        process.join()
+    said = [log.read_text() for log in logs]
+    assert ends == [0] * ranks, "\n".join(said)
+    return said
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
+def test_the_script_runs_with_the_environment_of_torchrun(path, tmp_path):
+    assert any(run_as_torchrun(script(path), number_of_ranks(path), tmp_path))
+
+
+@pytest.mark.parametrize("topic", ["data_parallel", "distributed_autograd", "hybrid_ddp_rpc"])
+def test_the_script_runs_under_torchrun(topic):
+    (path,) = [path for path in SCRIPTS if path.stem.endswith(f"_{topic}")]
+    said = torchrun(script(path), number_of_ranks(path))
+    assert len(said) == number_of_ranks(path)
     assert any(said)
+
+
+def test_a_script_that_fails_on_one_rank_is_noticed(tmp_path):
+    with pytest.raises(AssertionError, match="ZeroDivisionError"):
+        run_as_torchrun("import os\n1 / int(os.environ['RANK'])", 2, tmp_path)
 
 
 def test_what_becomes_of_each_kind_of_cell(tmp_path):

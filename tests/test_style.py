@@ -1,16 +1,14 @@
-"""The notebooks read alike: lengths, parts, tags and stored outputs."""
+"""The notebooks read alike: parts, cells that fit on the screen, tags, links and stored outputs."""
 
 import ast
 import re
-from pathlib import Path
 
 import nbformat
 import pytest
+from lessons import NOTEBOOKS, PAUSE, ROOT, SOLUTIONS
 
-ROOT = Path(__file__).parent.parent
-NOTEBOOKS = sorted(ROOT.glob("notebooks/[0-9]*.ipynb"))
-SOLUTIONS = sorted(ROOT.glob("notebooks/solutions/*.ipynb"))
-TAGS = {"parameters", "nbval-ignore-output"}
+EVERY = pytest.mark.parametrize("stored", NOTEBOOKS + SOLUTIONS, ids=lambda path: f"{path.parent.name}/{path.stem}")
+TAGS = {"parameters", "nbval-ignore-output", PAUSE}
 
 
 def read(path):
@@ -19,10 +17,6 @@ def read(path):
 
 def cells(notebook, kind):
     return [cell for cell in notebook.cells if cell.cell_type == kind]
-
-
-def lines(cell):
-    return sum(bool(line.strip()) for line in cell.source.splitlines())
 
 
 def tags(cell):
@@ -50,22 +44,10 @@ def test_there_are_notebooks():
     assert len(NOTEBOOKS) >= 3
 
 
-def test_length(notebook):
-    code, prose = cells(notebook, "code"), cells(notebook, "markdown")
-    assert 25 <= len(code) + len(prose) <= 50
-    assert 1.0 <= len(prose) / len(code) <= 1.6
-    assert sum(len(cell.source.split()) for cell in prose) <= 2000
-
-
-def test_code_cells_are_short(notebook):
-    lengths = sorted(lines(cell) for cell in cells(notebook, "code"))
-    assert lengths[len(lengths) // 2] <= 5
-    assert sum(length <= 15 for length in lengths) / len(lengths) >= 0.9
-    assert lengths[-1] <= 25
-
-
-def test_code_fits_into_the_width_of_a_cell(notebook):
-    for cell in cells(notebook, "code"):
+@EVERY
+def test_a_code_cell_fits_on_the_screen(stored):
+    for cell in cells(read(stored), "code"):
+        assert sum(bool(line.strip()) for line in cell.source.splitlines()) <= 25, cell.source
         assert max(map(len, cell.source.splitlines())) <= 100, cell.source
 
 
@@ -98,7 +80,7 @@ def test_exercises_have_checks_and_solutions(path, notebook):
         assert f"assert checks.{check}(" in solution
 
 
-@pytest.mark.parametrize("stored", NOTEBOOKS + SOLUTIONS, ids=lambda path: f"{path.parent.name}/{path.stem}")
+@EVERY
 def test_stored_outputs(stored):
     assert stored.stat().st_size <= 300_000
     notebook = read(stored)
@@ -113,7 +95,7 @@ def test_stored_outputs(stored):
             assert "image/svg+xml" not in output.get("data", {})
 
 
-@pytest.mark.parametrize("stored", NOTEBOOKS + SOLUTIONS, ids=lambda path: f"{path.parent.name}/{path.stem}")
+@EVERY
 def test_cells_on_the_ranks_print_rather_than_end_in_a_value(stored):
     for cell in cells(read(stored), "code"):
         magic, _, body = cell.source.partition("\n")

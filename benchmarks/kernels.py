@@ -1,0 +1,68 @@
+"""Are kernels lost that start beside worlds which start and stop all the time?
+
+Kernels are started in turn as the course does, on private sockets, and as Jupyter does by itself, on TCP ports, which
+shows that the drill can lose one. `KERNELS=50 python -m benchmarks kernels` starts 50 of each instead of 300. The TCP
+ports are lost to worlds only where a world asks for ports of the machine, not of a network of its own.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+from contextlib import contextmanager
+
+from jupyter_client.manager import start_new_kernel
+from tqdm import tqdm
+
+KERNELS = int(os.environ.get("KERNELS", 300))
+LOOPS = 2  # processes in which a world follows the other
+WORLDS = """
+from datetime import timedelta
+from helpers import World
+
+if __name__ == "__main__":
+    while True:
+        world = World(4)
+        world.view.execute("import torch.distributed as dist; dist.init_process_group('gloo')")
+        for _ in range(5):
+            world.restart()
+            world.view.execute("import torch.distributed as dist; dist.init_process_group('gloo')")
+        world.stop()
+"""
+PROVISIONERS = {"private sockets": "private-sockets", "TCP ports": "local-provisioner"}
+
+
+def rows() -> list[list]:
+    """Start the kernels, and return the rows of the table."""
+    lost = dict.fromkeys(PROVISIONERS, 0)
+    with _worlds_that_come_and_go():
+        for _ in tqdm(range(KERNELS), desc="kernels"):
+            for way, provisioner in PROVISIONERS.items():
+                lost[way] += not _starts(provisioner)
+    return [[f"of {KERNELS} kernels on {way}, lost", str(number), "", ""] for way, number in lost.items()]
+
+
+def _starts(provisioner):
+    """Start a kernel, end it, and return whether it answered."""
+    os.environ["JUPYTER_DEFAULT_PROVISIONER_NAME"] = provisioner
+    try:
+        manager, client = start_new_kernel(startup_timeout=120, stderr=subprocess.DEVNULL)
+    except RuntimeError:  # "Kernel died before replying to kernel_info"
+        return False
+    client.stop_channels()
+    manager.shutdown_kernel(now=True)
+    return True
+
+
+@contextmanager
+def _worlds_that_come_and_go():
+    command = [sys.executable, "-c", WORLDS]
+    silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    loops = [subprocess.Popen(command, start_new_session=True, **silent) for _ in range(LOOPS)]
+    try:
+        yield
+        assert all(loop.poll() is None for loop in loops), "no worlds were there for a part of the time"
+    finally:
+        for loop in loops:
+            os.killpg(loop.pid, signal.SIGINT)  # Python then stops the world
+            loop.wait(30)
