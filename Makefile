@@ -37,9 +37,9 @@ lab: $(INSTALLED)
 	@exec env $(RUN) jupyterlab --LabApp.default_url=/lab/tree/notebooks/00_meet_the_ranks.ipynb $(ARGS)
 
 # All three run, whatever the others say, and each counts. Most tests wait for ranks, so three share the machine. Their
-# temporary folder is a new one, in which nothing may be left but what pytest keeps.
+# temporary folder is a new one, in which nothing may be left but what pytest keeps; its name is short, for sockets.
 test: $(INSTALLED)
-	@folder=$$(mktemp -d "$${TMPDIR:-/tmp}/test-XXXXXX") && trap 'rm -rf "$$folder"' EXIT && trap 'exit 130' INT TERM; \
+	@folder=$$(mktemp -d "$${TMPDIR:-/tmp}/t-XXXXXX") && trap 'rm -rf "$$folder"' EXIT && trap 'exit 130' INT TERM; \
 	export TMPDIR="$$folder" $(CHOICE); failed=0; \
 	$(RUN) ruff check || failed=1; \
 	$(RUN) pytest --basetemp="$$folder/pytest" $(SIDE_BY_SIDE) -m "not alone and not cuda" || failed=1; \
