@@ -19,9 +19,9 @@ export JUPYTER_DEFAULT_PROVISIONER_NAME := private-sockets
 
 help:
 	@echo 'make lab        open the course in JupyterLab (ARGS="--no-browser --port 8899" passes arguments on)'
-	@echo 'make test       run every test, every notebook and every solution; some tests take turns (ALL=1 runs all of them,'
-	@echo '                NOTEBOOKS=notebooks/04* all that belongs to one lesson)'
-	@echo 'make mutants    break every claim on purpose, and see that the notebooks refuse (NOTEBOOKS= as above)'
+	@echo 'make test       run every test, every notebook and every solution; some tests take turns, by day (ALL=1 runs all'
+	@echo '                of them, NOTEBOOKS="notebooks/04*" all that belongs to a lesson)'
+	@echo 'make mutants    break every claim on purpose, and see that its notebook refuses (NOTEBOOKS="notebooks/04*")'
 	@echo 'make test-cuda  run every notebook and the CUDA tests on a machine with a GPU, with the torch that PYTHON has'
 	@echo 'make bench      measure start, restart, memory and stop (ARGS= passes arguments on)'
 	@echo 'make notebooks  run every notebook and store its outputs (NOTEBOOKS="notebooks/01*.ipynb" for a few)'
@@ -37,14 +37,15 @@ lab: $(INSTALLED)
 	@exec env $(RUN) jupyterlab --LabApp.default_url=/lab/tree/notebooks/00_meet_the_ranks.ipynb $(ARGS)
 
 # All three run, whatever the others say, and each counts. Most tests wait for ranks, so three share the machine. Their
-# temporary folder is a new one, in which nothing may be left but what pytest keeps.
+# temporary folder is a new one with a short name, for sockets, and nothing may be left there but what pytest and torch
+# keep.
 test: $(INSTALLED)
-	@folder=$$(mktemp -d "$${TMPDIR:-/tmp}/test-XXXXXX") && trap 'rm -rf "$$folder"' EXIT && trap 'exit 130' INT TERM; \
+	@folder=$$(mktemp -d "$${TMPDIR:-/tmp}/t-XXXXXX") && trap 'rm -rf "$$folder"' EXIT && trap 'exit 130' INT TERM; \
 	export TMPDIR="$$folder" $(CHOICE); failed=0; \
 	$(RUN) ruff check || failed=1; \
 	$(RUN) pytest --basetemp="$$folder/pytest" $(SIDE_BY_SIDE) -m "not alone and not cuda" || failed=1; \
 	$(RUN) pytest --basetemp="$$folder/pytest" -m alone || test $$? = $(NO_TESTS) || failed=1; \
-	rm -rf "$$folder/pytest"; sleep $(SECONDS_TO_VANISH); left=$$(ls -A "$$folder"); \
+	rm -rf "$$folder/pytest" "$$folder"/torchinductor_*; sleep $(SECONDS_TO_VANISH); left=$$(ls -A "$$folder"); \
 	test -z "$$left" || { echo "make: the tests have left this in the temporary folder:" $$left >&2; failed=1; }; \
 	exit $$failed
 
@@ -52,7 +53,8 @@ SIDE_BY_SIDE := -n 3 --dist loadgroup --no-loadscope-reorder
 NO_TESTS := 5  # what pytest says when none of a lesson's tests has to be alone
 SECONDS_TO_VANISH := 3
 # A lesson for which NOTEBOOKS asks runs whole: also what takes turns when all lessons run. See tests/lessons.py.
-ASKED = $(if $(filter command environment,$(firstword $(origin NOTEBOOKS))),$(or $(wildcard $(NOTEBOOKS)),$(NO_NOTEBOOK)))
+ASKED = $(if $(filter command environment,$(firstword $(origin NOTEBOOKS))),$(or $(FOUND),$(NO_NOTEBOOK)))
+FOUND = $(wildcard $(NOTEBOOKS))
 NO_NOTEBOOK = $(error there is no notebook $(NOTEBOOKS))
 CHOICE = LESSONS="$(ASKED)" ALL="$(if $(ASKED),1,$(ALL))" SHARE="$(SHARE)"
 

@@ -6,7 +6,6 @@ ports are lost to worlds only where a world asks for ports of the machine, not o
 """
 
 import os
-import signal
 import subprocess
 import sys
 from contextlib import contextmanager
@@ -36,9 +35,10 @@ def rows() -> list[list]:
     """Start the kernels, and return the rows of the table."""
     lost = dict.fromkeys(PROVISIONERS, 0)
     with _worlds_that_come_and_go():
-        for _ in tqdm(range(KERNELS), desc="kernels"):
+        for _ in (progress := tqdm(range(KERNELS), desc="kernels")):
             for way, provisioner in PROVISIONERS.items():
                 lost[way] += not _starts(provisioner)
+            progress.set_postfix(lost)
     return [[f"of {KERNELS} kernels on {way}, lost", str(number), "", ""] for way, number in lost.items()]
 
 
@@ -58,11 +58,11 @@ def _starts(provisioner):
 def _worlds_that_come_and_go():
     command = [sys.executable, "-c", WORLDS]
     silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    loops = [subprocess.Popen(command, start_new_session=True, **silent) for _ in range(LOOPS)]
+    loops = [subprocess.Popen(command, **silent) for _ in range(LOOPS)]
     try:
         yield
         assert all(loop.poll() is None for loop in loops), "no worlds were there for a part of the time"
     finally:
         for loop in loops:
-            os.killpg(loop.pid, signal.SIGINT)  # Python then stops the world
-            loop.wait(30)
+            loop.kill()  # its world ends with it
+            loop.wait()
