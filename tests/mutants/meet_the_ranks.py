@@ -18,7 +18,7 @@ MUTANTS = {
         '%px meet("the same store", store=second,',
         'world.new_store()\n%px store = connect()\n%px meet("the same store", store=dist.PrefixStore("second", store),',
     ),
-    "nobody naps": ("time.sleep(600)", "time.sleep(0)"),
+    "nobody naps": ("import time\ntime.sleep(600)", "import time\ntime.sleep(0)"),
     "the ranks are not replaced": ("old_pids = world.pids\nworld.restart()", "old_pids = world.pids"),
     "the script adds nothing up": ('dist.all_reduce(value)\nprint(f"rank {dist', 'print(f"rank {dist'),
 }
