@@ -50,7 +50,7 @@ def check_turn_round(world, lines):
 def test_collect_is_accepted(world):
     verdict = check_collect(world, "numbers[rank] = number; dist.all_reduce(numbers)")
     assert verdict
-    assert repr(verdict) == "Solved. Every rank returned [4.0, 9.0, 16.0, 25.0]."
+    assert repr(verdict) == "Solved. Every rank returned [4.0, -9.5, 16.0, -25.5]."
 
 
 def test_collect_may_return_a_tensor(world):
@@ -63,8 +63,8 @@ def test_collect_may_return_a_tensor(world):
     [
         ("# Your lines go here.", "Rank 0 returned [0.0, 0.0, 0.0, 0.0]"),
         ("numbers[rank] = number", "Rank 0 returned [4.0, 0.0, 0.0, 0.0]"),
-        ("numbers += number; dist.all_reduce(numbers)", "Rank 0 returned [54.0, 54.0, 54.0, 54.0]"),
-        ("numbers[-1 - rank] = number; dist.all_reduce(numbers)", "Rank 0 returned [25.0, 16.0, 9.0, 4.0]"),
+        ("numbers += number; dist.all_reduce(numbers)", "Rank 0 returned [-15.0, -15.0, -15.0, -15.0]"),
+        ("numbers[-1 - rank] = number; dist.all_reduce(numbers)", "Rank 0 returned [-25.5, 16.0, -9.5, 4.0]"),
         ("dist.all_reduce(numbers); return", "Rank 0 returned None"),
     ],
     ids=["skeleton", "no all_reduce", "all places", "wrong order", "nothing returned"],
@@ -72,17 +72,45 @@ def test_collect_may_return_a_tensor(world):
 def test_collect_is_refused(world, lines, returned):
     verdict = check_collect(world, lines)
     assert not verdict
-    assert repr(verdict) == f"Not yet. {returned}, and the target is [4.0, 9.0, 16.0, 25.0]."
+    assert repr(verdict) == f"Not yet. {returned}, and the target is [4.0, -9.5, 16.0, -25.5]."
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "numbers[rank] = number; dist.all_reduce(numbers, op=dist.ReduceOp.MAX)",
+        "numbers = numbers.long(); numbers[rank] = int(number); dist.all_reduce(numbers)",
+        "total = torch.tensor(number * 1000.0**rank).double(); dist.all_reduce(total); "
+        "numbers = torch.tensor([total.item() // 1000**r % 1000 for r in range(4)])",
+    ],
+    ids=["maximum", "integers", "packed into one number"],
+)
+def test_collect_that_works_for_some_numbers_only_is_refused(world, lines):
+    verdict = check_collect(world, lines)
+    assert repr(verdict).startswith("Not yet. Rank 0 returned ")
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "numbers[rank] += number; dist.all_reduce(numbers, async_op=True).wait()",
+        "dist.all_reduce(numbers.index_fill_(0, torch.tensor(rank), number), op=dist.ReduceOp.SUM)",
+        "numbers = torch.eye(world_size)[rank] * number; dist.all_reduce(numbers)",
+    ],
+    ids=["asynchronous", "filled", "a row of the identity"],
+)
+def test_collect_in_another_style_is_accepted(world, lines):
+    assert check_collect(world, lines)
 
 
 @pytest.mark.parametrize(
     "lines, called",
     [
-        ("for r in range(world_size): numbers[r] = (r + 2) ** 2", "none"),
+        ("for r in range(world_size): numbers[r] = (4, -9.5, 16, -25.5)[r]", "none"),
         ("numbers[rank] = number; [dist.broadcast(numbers[r], src=r) for r in range(4)]", "broadcast 4 times"),
         (
             "dist.barrier(); numbers[rank] = number / 2; dist.all_reduce(numbers); numbers[rank] = number / 2; "
-            "dist.all_reduce(numbers); numbers = torch.tensor([4.0, 9, 16, 25])",
+            "dist.all_reduce(numbers); numbers = torch.tensor([4.0, -9.5, 16, -25.5])",
             "barrier 1 times, all_reduce 2 times",
         ),
     ],

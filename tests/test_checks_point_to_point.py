@@ -1,5 +1,6 @@
 """The checks of 02_point_to_point: each accepts the solution, and says what is wrong with other answers."""
 
+import re
 import textwrap
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import nbformat
 import pytest
 
 from helpers import World, checks
+from helpers.checks import judging
 from helpers.checks.judging import RESTART
 
 NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
@@ -177,9 +179,78 @@ def test_a_message_that_nobody_received(world):
                 dist.isend(tensor, dst=1)
             return received
     """
-    assert says(checks.ring_shift, world, answer) == (
-        f"Not yet. Rank 1 has not received all that rank 3 sent to it. {RESTART}"
+    assert says(checks.ring_shift, world, answer) == never_waited(3, "send", "to rank 1")
+
+
+def never_waited(rank, name, peer):
+    work = {"send": "isend", "receive": "irecv"}[name]
+    return (
+        f"Not yet. Rank {rank} never waited for its {name} {peer}, so that message may be lost. "
+        f"Keep the work object that {work} returns, and call its wait(). {RESTART}"
     )
+
+
+FORGOTTEN = {
+    "dist.isend(tensor, right); dist.recv(received, left)": "send",
+    "work = dist.isend(tensor, right); dist.recv(received, left)": "send",
+    "works = dist.isend(tensor, right), dist.irecv(received, left)": "send",
+    "dist.irecv(received, left); dist.send(tensor, right)": "receive",
+    "work = dist.irecv(received, left); dist.isend(tensor, right).wait()": "receive",
+}
+
+
+@pytest.mark.parametrize("body", FORGOTTEN)
+def test_a_forgotten_wait_is_named_and_spoils_the_group(world, body):
+    answer = f"""
+        def ring_shift(tensor):
+            received = torch.zeros_like(tensor)
+            {body}
+            return received
+    """
+    said = says(checks.ring_shift, world, answer)
+    name = FORGOTTEN[body]
+    peer = {"send": "to rank {right}", "receive": "from rank {left}"}[name]
+    assert said in [
+        never_waited(rank, name, peer.format(left=(rank - 1) % 4, right=(rank + 1) % 4)) for rank in range(4)
+    ]
+    assert says(checks.ring_shift, world, solution("ring_shift")) == (
+        f"Not yet. An earlier attempt has broken the process group. {RESTART}"
+    )
+
+
+def test_a_message_that_would_have_been_waited_for(world):
+    # Rank 2 is the one that does not send: the others have kept their work objects, and are not to blame.
+    answer = """
+        def ring_shift(tensor):
+            received = torch.zeros_like(tensor)
+            work = dist.isend(tensor, right) if rank != 2 else None
+            dist.recv(received, left)
+            if work:
+                work.wait()
+            return received
+    """
+    said = says(checks.ring_shift, world, answer)
+    assert said.startswith("Not yet. Deadlock: ") and "3 (in a recv from rank 2)" in said, said
+
+
+def test_a_group_that_was_broken_before(world):
+    world.view.execute("try:\n    rank == 1 and dist.recv(torch.zeros(1), src=0)\nexcept RuntimeError:\n    pass")
+    said = says(checks.ring_shift, world, solution("ring_shift"))
+    assert said.startswith("Not yet. The process group was broken before this check called your answer, by a cell")
+    assert said.endswith(RESTART) and "a barrier raises RuntimeError: " in said
+
+
+def test_an_answer_that_does_not_end_shows_where_the_ranks_are(world, monkeypatch):
+    monkeypatch.setattr(judging, "_SECONDS_TO_ANSWER", 2)
+    answer = """
+        import time
+        def ring_shift(tensor):
+            while rank == 1:
+                time.sleep(0.1)
+    """
+    said = says(checks.ring_shift, world, answer)
+    assert said.startswith("Not yet. ring_shift has not ended within 2 s on all ranks; world.where() shows")
+    assert re.search(r"^ +1 +busy +4$", said, re.MULTILINE) and said.endswith(RESTART), said
 
 
 # ---------------------------------------------------------------- gather_by_hand
@@ -404,9 +475,7 @@ def test_overlap_that_knows_the_result(world):
 
 def test_overlap_that_never_waits_for_the_send(world):
     body = "result = compute(); works[1].wait(); dist.barrier()"
-    assert says(checks.overlap, world, OVERLAP.format(body=body)) == (
-        f"Not yet. Rank 0 never waited for its send. {RESTART}"
-    )
+    assert says(checks.overlap, world, OVERLAP.format(body=body)) == never_waited(0, "send", "to rank 1")
 
 
 def test_overlap_in_the_wrong_order_of_results(world):

@@ -132,8 +132,17 @@ def test_roll_call_is_solved(world):
     assert repr(verdict) == "Solved. Ranks 1, 3 were absent, and rank 0 named [1, 3] within 3 s."
 
 
-def test_roll_call_in_own_words_is_solved(world):
-    say = 'raise RuntimeError("absent: 1 and 3" if rank == 0 else "see rank 0")'
+@pytest.mark.parametrize(
+    "words",
+    [
+        "absent: 1 and 3",
+        "2 of 4 ranks have not come within 1 s: [1, 3]",
+        "rank 1, rank 3 are missing (2 of 4)",
+        "{1, 3}",
+    ],
+)
+def test_roll_call_in_own_words_is_solved(world, words):
+    say = f'raise RuntimeError("{words}" if rank == 0 else "see rank 0")'
     assert check_roll_call(world, RAISE_WHAT_IT_SAYS.format(say))
 
 
@@ -152,11 +161,28 @@ def test_skeleton_of_roll_call_is_too_late(world):
             "dist.barrier(group, async_op=True).wait(timedelta(seconds=1))",
             "Ranks 1, 3 were absent, and the error on rank 0 names none.",
         ),
+        (
+            RAISE_WHAT_IT_SAYS.format('raise RuntimeError("ranks 0, 1, 2, 3 are to come")'),
+            "Ranks 1, 3 were absent, and the error on rank 0 names [0, 1, 2, 3].",
+        ),
+        (
+            RAISE_WHAT_IT_SAYS.format('raise RuntimeError("2 ranks are absent: 1 is the first")'),
+            "Ranks 1, 3 were absent, and the error on rank 0 names [2], [1].",
+        ),
         (RAISE_WHAT_IT_SAYS.format("pass"), "Ranks 1, 3 were absent, and rank 0 raised no error."),
         ('raise RuntimeError("1, 3")', "All ranks were there, and rank 0 raised RuntimeError: 1, 3"),
         ("dist.roll(group)", "Rank 0 raised AttributeError: module 'torch.distributed' has no attribute 'roll'"),
     ],
-    ids=["4 s", "the first only", "a quick barrier", "hides the error", "always", "no such function"],
+    ids=[
+        "4 s",
+        "the first only",
+        "a quick barrier",
+        "everybody",
+        "a count",
+        "hides the error",
+        "always",
+        "no such function",
+    ],
 )
 def test_wrong_roll_call(world, lines, message):
     assert repr(check_roll_call(world, lines)) == f"Not yet. {message}"
@@ -165,7 +191,9 @@ def test_wrong_roll_call(world, lines, message):
 def test_roll_call_that_waits_for_half_an_hour(broken_world):
     # Without a timeout, monitored_barrier does not take that of the group.
     verdict = check_roll_call(broken_world, "dist.monitored_barrier(group)")
-    assert repr(verdict) == f"Not yet. roll_call has not ended within 20 s on all ranks. {RESTART}"
+    said = repr(verdict)
+    assert said.startswith("Not yet. roll_call has not ended within 20 s on all ranks; world.where() shows")
+    assert "busy" in said and said.endswith(RESTART)
 
 
 def test_roll_call_that_nobody_has_defined(broken_world):

@@ -2,6 +2,7 @@
 
 import re
 from collections import Counter
+from datetime import timedelta
 from typing import NamedTuple
 
 import ipyparallel as ipp
@@ -11,7 +12,8 @@ RESTART = "Call world.restart(), then run the setup cell, the cell of your answe
 CUT_OFF = re.compile("gloo|Application timeout|wait timeout")
 # Longer than the timeout of the process group that an exercise uses, so that a rank that is stuck can say so itself.
 _SECONDS_TO_ANSWER = 20
-_broken = []  # the process ids of ranks whose group has timed out: they need a restart
+_SECONDS_TO_MEET = 5  # of ranks that are all idle, so that only a group that is broken takes so long
+_broken = []  # the process ids of ranks whose group an attempt has broken: they need a restart
 
 
 class Verdict:
@@ -49,14 +51,14 @@ def judge(world, function, check, on_rank, *arguments, group_of_its_own=False):
 
     `function` is the name of the learner's function, which `on_rank` calls by `call_answer`. `check` takes one `Run`
     for each rank; it returns the sentence of a solved exercise, or raises `Wrong`. An answer without a group of its own
-    cannot be judged once an attempt has broken the group of all ranks.
+    is called only in a group of all ranks that works: what has broken it before is not the answer's fault.
     """
     try:
         _require_idle(world)
-        if not group_of_its_own and world.pids in _broken:
-            raise Wrong(f"An earlier attempt has broken the process group. {RESTART}")
+        if not group_of_its_own:
+            _require_group(world)
         runs = _answers(world, function, on_rank, arguments)
-        if not group_of_its_own and any(CUT_OFF.search(run.error) for run in runs):
+        if not group_of_its_own and any(CUT_OFF.search(run.error) or _unfinished(run) for run in runs):
             _broken.append(world.pids)
         _require_an_end(runs, function)
         return Verdict(True, check(runs))
@@ -80,7 +82,10 @@ def _answers(world, function, on_rank, arguments):
     try:
         return world.view.apply_async(on_rank, *arguments).get(_SECONDS_TO_ANSWER)
     except TimeoutError:
-        raise Wrong(f"{function} has not ended within {_SECONDS_TO_ANSWER} s on all ranks. {RESTART}") from None
+        where = f"world.where() shows where they are:\n\n{world.where()!r}\n"
+        raise Wrong(
+            f"{function} has not ended within {_SECONDS_TO_ANSWER} s on all ranks; {where}\n{RESTART}"
+        ) from None
     except ipp.error.RemoteError:
         _require_idle(world)  # it names a rank that has died
         raise
@@ -93,8 +98,41 @@ def _require_idle(world):
             raise Wrong(f"Rank {state.rank} is {state.state}. {RESTART}")
 
 
+def _require_group(world):
+    """Require that the ranks meet in the group of all ranks, if they have made one."""
+    if world.pids in _broken:
+        raise Wrong(f"An earlier attempt has broken the process group. {RESTART}")
+    try:
+        errors = world.view.apply_async(_meet, len(world.pids)).get(_SECONDS_TO_ANSWER)
+    except TimeoutError:
+        errors = [f"TimeoutError after {_SECONDS_TO_ANSWER} s"]
+    for rank, error in enumerate(errors):
+        if error:
+            raise Wrong(
+                "The process group was broken before this check called your answer, by a cell that ran before: on rank "
+                f"{rank} a barrier raises {error}\n{RESTART}"
+            )
+
+
+def _meet(ranks):
+    """Return what a barrier of all ranks raises, nothing where they have no gloo group or others are in it, too."""
+    import torch.distributed as dist
+
+    if not dist.is_initialized() or dist.get_backend() != "gloo" or dist.get_world_size() > ranks:
+        return ""
+    try:
+        dist.monitored_barrier(timeout=timedelta(seconds=_SECONDS_TO_MEET))
+    except RuntimeError as error:
+        return f"{type(error).__name__}: {str(error).splitlines()[0]}"
+    return ""
+
+
+def _unfinished(run):
+    return [message for message in run.messages if message.ended is None]
+
+
 def _require_an_end(runs, function):
-    """Require that every rank has ended without an error, and that nothing was sent that nobody has received."""
+    """Require that every rank has ended without an error, and that every message was waited for and received."""
     cut_off = [rank for rank, run in enumerate(runs) if CUT_OFF.search(run.error)]
     for rank, run in enumerate(runs):
         if run.error == f"KeyError: '{function}'":
@@ -102,11 +140,7 @@ def _require_an_end(runs, function):
         if run.error and rank not in cut_off:
             error = run.error.splitlines()[0]
             raise Wrong(f"Rank {rank} raised {error}" + (f"\n{RESTART}" if cut_off else ""))
-    for rank, run in enumerate(runs):
-        for message in run.messages:
-            if cut_off and rank not in cut_off and message.waited is None:
-                name = "send" if message.sent else "receive"
-                raise Wrong(f"Rank {rank} never waited for its {name}, so the message was lost. {RESTART}")
+    _require_waits(runs, cut_off)
     if cut_off:
         ranks = ", ".join(f"{rank}{_waited_for(runs[rank])}" for rank in cut_off)
         raise Wrong(f"Deadlock: the group's timeout ended the wait on these ranks: {ranks}. {RESTART}")
@@ -114,6 +148,37 @@ def _require_an_end(runs, function):
     received = Counter((m.peer, rank) for rank, run in enumerate(runs) for m in run.messages if not m.sent)
     for source, destination in sorted((sent - received).keys()):
         raise Wrong(f"Rank {destination} has not received all that rank {source} sent to it. {RESTART}")
+
+
+def _require_waits(runs, cut_off):
+    """Require that a rank has waited for each of its messages.
+
+    A rank that was cut off might still have done so, but not for a message that the other end, waiting too, has never
+    got: if the work object had been kept, the message would have gone through.
+    """
+    for rank, run in enumerate(runs):
+        for message in run.messages:
+            if message.waited is None and (rank not in cut_off or _awaited(message, rank, runs)):
+                work = "isend" if message.sent else "irecv"
+                raise Wrong(
+                    f"Rank {rank} never waited for its {_with_peer(message)}, so that message may be lost. "
+                    f"Keep the work object that {work} returns, and call its wait(). {RESTART}"
+                )
+
+
+def _awaited(message, rank, runs):
+    """Return whether the rank at the other end of a message was waiting for it when its wait was cut off."""
+    if message.peer is None:
+        return False
+    other_ends = [m for m in runs[message.peer].messages if m.peer == rank and m.sent != message.sent]
+    return any(m.waited is not None and m.ended is None for m in other_ends)
+
+
+def _with_peer(message):
+    name = "send" if message.sent else "receive"
+    if message.peer is None:
+        return name
+    return f"{name} {'to' if message.sent else 'from'} rank {message.peer}"
 
 
 def _waited_for(run):

@@ -7,7 +7,8 @@ from datetime import timedelta
 from helpers.checks.judging import CUT_OFF, Run, Verdict, Wrong, call_answer, judge
 
 _SECONDS_TO_NAME = 3
-_NAMED = re.compile(r"Ranks? ([\d, ]+) failed to pass")
+_NUMBER = re.compile(r"\d+")
+_LIST = re.compile(r"\d+(?:(?:\s|,|;|and|or|ranks?)+\d+)*", re.IGNORECASE)  # "1, 3", "1 and 3", "rank 1, rank 3"
 
 
 def uneven_shares(world) -> Verdict:
@@ -41,9 +42,10 @@ def absent_ranks_named(world) -> Verdict:
             raise Wrong(f"{_ranks(absent)} absent, and rank 0 raised no error.")
         if rank_0.result > _SECONDS_TO_NAME:
             raise Wrong(f"Rank 0 raised its error later than after {_SECONDS_TO_NAME} s.")
-        named = _named(rank_0.error)
-        if named != absent:
-            raise Wrong(f"{_ranks(absent)} absent, and the error on rank 0 names {named or 'none'}.")
+        lists = _lists(rank_0.error)
+        if absent not in lists:
+            named = ", ".join(map(str, lists)) or "none"
+            raise Wrong(f"{_ranks(absent)} absent, and the error on rank 0 names {named}.")
         return f"{_ranks(absent)} absent, and rank 0 named {absent} within {_SECONDS_TO_NAME} s."
 
     return judge(world, "roll_call", check, _call_roll, absent, group_of_its_own=True)
@@ -67,11 +69,14 @@ def _call_roll(absent):
     return Run([all_there, some_absent._replace(result=time.monotonic() - begin)], [], "")
 
 
-def _named(error):
-    """Return the ranks that an error names, in order: as `monitored_barrier` does, or in the learner's own words."""
-    if named := _NAMED.search(error):
-        return sorted(map(int, named[1].split(",")))
-    return [] if CUT_OFF.search(error) else sorted(map(int, re.findall(r"\d+", error.splitlines()[0])))
+def _lists(error):
+    """Return the lists of numbers in an error, each in order: those of ranks, and what else is said, as "2 of 4"."""
+    text = error.splitlines()[0].partition(": ")[2]
+    if named := re.search(r"Ranks? ([\d, ]+) failed to pass", text):  # by monitored_barrier
+        text = named[1]
+    elif CUT_OFF.search(error):
+        text = ""  # gloo's own numbers are no ranks
+    return [sorted(map(int, _NUMBER.findall(numbers))) for numbers in _LIST.findall(text)]
 
 
 def _ranks(ranks):

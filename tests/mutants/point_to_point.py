@@ -1,0 +1,60 @@
+"""The lesson point_to_point, broken on purpose."""
+
+MUTANTS = {
+    "a message brings its type": ("torch.zeros(2, dtype=torch.int32)", "torch.zeros(2)"),
+    "what is posted is copied": ("tensor.fill_(100)  # too early", "tensor = tensor + 99  # too early"),
+    "the messages have one tag": (
+        "dist.recv(go, src=0, tag=7)\n    work = dist.irecv(received, src=0)",
+        "dist.recv(received, src=0)\n    work = dist.irecv(go, src=0, tag=7)",
+    ),
+    "all ranks send the same": ("torch.tensor([rank + 1.0]), dst=0)", "torch.tensor([2.0]), dst=0)"),
+    "each object is sent by itself": (
+        """dist.send_object_list([{"epoch": 3}, "done"], dst=1)
+    if rank == 1:
+        objects = [None, None]
+        dist.recv_object_list(objects, src=0)""",
+        """dist.send_object_list([{"epoch": 3}], dst=1)
+        dist.send_object_list(["done"], dst=1)
+    if rank == 1:
+        objects, second = [None], [None]
+        dist.recv_object_list(objects, src=0)
+        dist.recv_object_list(second, src=0)
+        objects += second""",
+    ),
+    "nobody is stuck": (
+        """dist.send(torch.tensor([rank + 1.0]), dst=1 - rank, group=pair)
+        dist.recv(torch.zeros(1), src=1 - rank, group=pair)""",
+        """work = dist.isend(torch.tensor([rank + 1.0]), dst=1 - rank, group=pair)
+        dist.recv(torch.zeros(1), src=1 - rank, group=pair)
+        work.wait()""",
+    ),
+    "the send is never waited for": (
+        "    dist.recv(received, src=other)\n    work.wait()",
+        "    dist.recv(received, src=other)",
+    ),
+    "both begin alike by parity, too": ("if rank % 2 == 0:\n        dist.send", "if rank < 2:\n        dist.send"),
+    "the token is passed on as it came": ("token += rank + 1", "token += 1"),
+    "the others do not wait for the token": (
+        """    if rank > 0:
+        dist.recv(token, src=left)
+        token += rank + 1
+    dist.send(token, dst=right)""",
+        """    if rank > 0:
+        token.fill_((rank + 1) * (rank + 2) / 2)
+        work = dist.irecv(token.clone(), src=left)
+    dist.send(token, dst=right)
+    if rank > 0:
+        work.wait()""",
+    ),
+    "the weights travel for every loss": ("torch.tensor(rank == 0 and loss < 0.5)", "torch.tensor(rank == 0)"),
+    "the limit is gloo itself": (
+        "ping_pong(send_over_socket, receive_over_socket,",
+        "ping_pong(send_over_gloo, receive_over_gloo,",
+    ),
+    "gloo is the limit itself": (
+        "ping_pong(send_over_gloo, receive_over_gloo,",
+        "ping_pong(send_over_socket, receive_over_socket,",
+    ),
+    "the model has no latency": ("np.stack([np.ones_like(size), size]", "np.stack([np.zeros_like(size), size]"),
+    "the model has no bandwidth": ("model = alpha + size * per_byte", "model = alpha + 0 * size"),
+}
