@@ -241,7 +241,7 @@ def test_buckets_that_stay_below_the_limit(world):
             return buckets
     """
     assert says(checks.buckets_by_size, world, answer) == (
-        "Not yet. Bucket 0 of rank 0 ends with 928 bytes, before it has reached the limit of 1200."
+        "Not yet. Bucket 0 of rank 0 ends with 1184 bytes, before it has reached the limit of 1200."
     )
 
 
