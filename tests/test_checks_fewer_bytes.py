@@ -27,7 +27,8 @@ def solution(function):
     return cell(f"solutions/{NAME}", f"def {function}(")
 
 
-SETUP = "\n".join([cell(NAME, "init_process_group("), skeleton("coarse")])  # with it comes round_to
+# With the skeleton comes round_to. The first DDP loads torch._dynamo, which takes seconds on a busy machine.
+SETUP = "\n".join([cell(NAME, "init_process_group("), "import torch._dynamo", skeleton("coarse")])
 
 
 def says(check, world, answer):
