@@ -29,9 +29,9 @@ def solution(function):
 
 
 def definitions(contains):
-    """Return what a cell of the notebook defines, without the call at its end."""
+    """Return what a cell of the notebook defines, without the call or the assert at its end."""
     source = cell(NAME, contains)
-    return source[: source.index("\nas_one_process(")]
+    return source.partition("\nas_one_process(")[0].partition("\nassert ")[0]
 
 
 SETUP = "\n".join(
@@ -39,6 +39,9 @@ SETUP = "\n".join(
         cell(NAME, "init_process_group("),
         cell(NAME, "def sgd("),
         definitions("class Bucket"),
+        definitions("def one_bucket("),
+        definitions("def buckets_by_layer("),
+        definitions("def when_full("),
         definitions("def overlapped("),
     ]
 )
@@ -127,14 +130,13 @@ def test_average_on_one_rank_only(broken_world):
 
 def test_buckets_solution(world):
     assert says(checks.buckets_by_size, world, solution("buckets_by_size")) == (
-        "Solved. Every rank has filled its buckets up to the limit, from the last parameter to the first."
+        "Solved. Every rank has filled its buckets as DDP does, from the last parameter to the first."
     )
 
 
 def test_buckets_skeleton(world):
     assert says(checks.buckets_by_size, world, skeleton("buckets_by_size")) == (
-        "Not yet. Bucket 0 of rank 0 holds 16 bytes; with the 80 of the next parameter it would hold 96, "
-        "and the limit is 1200."
+        "Not yet. Bucket 0 of rank 0 ends with 16 bytes, before it has reached the limit of 1200."
     )
 
 
@@ -142,7 +144,7 @@ BUCKETS = """
     def buckets_by_size(parameters, limit):
         buckets, size = [[]], 0
         for parameter in {order}:
-            if size + parameter.{size} > limit and buckets[-1]:
+            if size >= limit:
                 buckets.append([])
                 size = 0
             buckets[-1].append(parameter)
@@ -159,13 +161,13 @@ BUCKETS = """
             "reversed(parameters)",
             "numel()",
             "buckets",
-            "Not yet. Bucket 0 of rank 0 holds 2528 bytes, and the limit is 1200.",
+            "Not yet. Bucket 0 of rank 0 goes on after it has reached 2384 bytes, and the limit is 1200.",
         ),
         (
             "parameters",
             "nbytes",
             "buckets",
-            "Not yet. The buckets of rank 0 hold the parameters [[0, 1], [2], [3, 4, 5, 6, 7, 8]], "
+            "Not yet. The buckets of rank 0 hold the parameters [[0, 1, 2], [3, 4, 5, 6, 7, 8]], "
             "and the target is from last to first.",
         ),
         (
@@ -194,14 +196,8 @@ def test_buckets(world, order, size, result, message):
     assert says(checks.buckets_by_size, world, answer).startswith(message)
 
 
-def test_buckets_with_an_empty_one_before_a_parameter_above_the_limit(world):
-    answer = BUCKETS.format(order="reversed(parameters)", size="nbytes", result="buckets")
-    answer = answer.replace(" and buckets[-1]", "")
-    assert says(checks.buckets_by_size, world, answer) == "Not yet. Bucket 0 of rank 0 is empty."
-
-
-def test_buckets_that_close_above_the_limit(world):
-    answer = """
+RIGHT_BUCKETS = {
+    "looking back": """
         def buckets_by_size(parameters, limit):
             buckets = [[]]
             for parameter in reversed(parameters):
@@ -209,9 +205,43 @@ def test_buckets_that_close_above_the_limit(world):
                     buckets.append([])
                 buckets[-1].append(parameter)
             return buckets
+        """,
+    "tuples": """
+        def buckets_by_size(parameters, limit):
+            buckets, bucket = [], ()
+            for parameter in parameters[::-1]:
+                bucket += (parameter,)
+                if sum(4 * p.numel() if p.dtype == torch.float32 else 8 * p.numel() for p in bucket) >= limit:
+                    buckets.append(bucket)
+                    bucket = ()
+            return buckets + [bucket] * bool(bucket)
+        """,
+    "by DDP's own function": """
+        def buckets_by_size(parameters, limit):
+            last_first = parameters[::-1]
+            numbers, _ = dist._compute_bucket_assignment_by_size(last_first, [limit])
+            return [[last_first[number] for number in bucket] for bucket in numbers]
+        """,
+}
+
+
+@pytest.mark.parametrize("answer", RIGHT_BUCKETS.values(), ids=RIGHT_BUCKETS)
+def test_buckets_in_another_way(world, answer):
+    assert says(checks.buckets_by_size, world, answer).startswith("Solved. ")
+
+
+def test_buckets_that_stay_below_the_limit(world):
+    answer = """
+        def buckets_by_size(parameters, limit):
+            buckets = [[]]
+            for parameter in reversed(parameters):
+                if buckets[-1] and sum(p.nbytes for p in [*buckets[-1], parameter]) > limit:
+                    buckets.append([])
+                buckets[-1].append(parameter)
+            return buckets
     """
     assert says(checks.buckets_by_size, world, answer) == (
-        "Not yet. Bucket 0 of rank 0 holds 2384 bytes, and the limit is 1200."
+        "Not yet. Bucket 0 of rank 0 ends with 1184 bytes, before it has reached the limit of 1200."
     )
 
 
@@ -255,7 +285,7 @@ def test_two_buckets_skeleton(world):
             "Not yet. Rank 0 launched its first bucket after backward had computed the last gradient.",
         ),
         (
-            "when_full(bucket, Bucket.launch, Bucket.finish)",
+            "when_full(bucket, lambda bucket: (bucket.launch(), bucket.finish()))",
             "pass",
             RESULT,
             "Not yet. Rank 0 waited for a bucket before backward had ended.",
@@ -279,6 +309,24 @@ def test_two_buckets_skeleton(world):
 def test_two_buckets(world, hook, finish, result, message):
     answer = TWO.format(hook=hook, finish=finish, result=result)
     assert says(checks.two_buckets, world, answer).startswith(message)
+
+
+TWO_OF_DDP = """
+    def two_buckets(model, group=None):
+        model = DDP(model, process_group=group, bucket_cap_mb={})
+        return model, sgd(model.parameters()).step
+"""
+
+
+def test_two_buckets_by_ddp(world):
+    assert says(checks.two_buckets, world, TWO_OF_DDP.format(500 / 2**20)).startswith("Solved. ")
+
+
+@pytest.mark.parametrize(("megabytes", "times"), [(25, "once"), (100 / 2**20, "3 times")])
+def test_another_number_of_buckets_by_ddp(world, megabytes, times):
+    assert says(checks.two_buckets, world, TWO_OF_DDP.format(megabytes)) == (
+        f"Not yet. Rank 0 called all_reduce {times} in a step, and the target is twice."
+    )
 
 
 def test_two_buckets_with_one_for_each_layer(world):

@@ -29,7 +29,7 @@ def solution(function):
 
 
 # A shorter timeout, so that a deadlock ends sooner.
-SETUP = cell(NAME, "init_process_group(").replace("seconds=10", "seconds=4")
+SETUP = cell(NAME, "init_process_group(").replace("seconds=10", "seconds=4") + "\n" + cell(NAME, "def in_step(")
 
 
 def says(check, world, answer):
@@ -75,6 +75,13 @@ FORWARD = """
 )
 def test_gated(world, answer, message):
     assert says(checks.gated, world, FORWARD.format(answer)).startswith(message)
+
+
+def test_gated_by_the_row(world):
+    answer = FORWARD.format("return torch.where(x.mean(dim=1, keepdim=True) > 0.5, self.extra(hidden), hidden)")
+    assert says(checks.gated, world, answer) == (
+        "Not yet. On rank 0 the output for dark and bright images in one batch is not that of the exercise."
+    )
 
 
 def test_gated_without_the_gradient(world):
@@ -201,7 +208,7 @@ VECTOR = "vector(model.parameters()).detach()"
         (
             VECTOR,
             0,
-            "Not yet. Rank 0 handed 9000 bytes to collectives: those are its weights.",
+            "Not yet. Rank 0 handed over 1800 bytes to be sent: those are its weights.",
         ),
         (
             f"torch.tensor([zlib.crc32({VECTOR}.numpy().tobytes())])",
@@ -212,6 +219,73 @@ VECTOR = "vector(model.parameters()).detach()"
 )
 def test_out_of_step(world, mine, against, message):
     assert says(checks.out_of_step, world, GATHERED.format(mine=mine, against=against)) == message
+
+
+OUT_OF_STEP_IN_ANOTHER_WAY = {
+    "objects": """
+        def out_of_step(model):
+            import hashlib
+            digest = hashlib.sha256(vector(model.parameters()).detach().numpy().tobytes()).hexdigest()
+            digests = [None] * n
+            dist.all_gather_object(digests, digest)
+            return [other for other in range(n) if digests[other] != digests[0]]
+        """,
+    "rank 0 sends its checksum, and each says whether it has the same": """
+        def out_of_step(model):
+            checksum = torch.tensor(zlib.crc32(vector(model.parameters()).detach().numpy().tobytes()))
+            of_rank_0 = checksum.clone()
+            dist.broadcast(of_rank_0, src=0)
+            differs = torch.zeros(n)
+            differs[rank] = checksum != of_rank_0
+            dist.all_reduce(differs)
+            return differs.nonzero().flatten().tolist()
+        """,
+    "one parameter after another": """
+        def out_of_step(model):
+            mine = torch.tensor([zlib.adler32(p.detach().numpy().tobytes()) for p in model.parameters()])
+            everybody = torch.empty(n * len(mine), dtype=mine.dtype)
+            dist.all_gather_into_tensor(everybody, mine)
+            rows = everybody.view(n, -1)
+            return [other for other in range(n) if not torch.equal(rows[other], rows[0])]
+        """,
+}
+
+
+@pytest.mark.parametrize("answer", OUT_OF_STEP_IN_ANOTHER_WAY.values(), ids=OUT_OF_STEP_IN_ANOTHER_WAY)
+def test_out_of_step_in_another_way(world, answer):
+    assert says(checks.out_of_step, world, answer).startswith("Solved. ")
+
+
+def test_out_of_step_by_the_hash_of_bytes(world):
+    mine = f"torch.tensor([hash({VECTOR}.numpy().tobytes())])"
+    assert says(checks.out_of_step, world, GATHERED.format(mine=mine, against=0)) == (
+        "Not yet. When no rank has changed, rank 0 returned [1, 2, 3], and the target is []. "
+        "(`hash` of text and of bytes is another number in each process that starts by itself.)"
+    )
+
+
+SENT_AROUND = """
+    def out_of_step(model):
+        mine = vector(model.parameters()).detach()
+        others = [torch.empty_like(mine) for _ in range(n)]
+        {}
+        return []
+"""
+
+
+@pytest.mark.parametrize(
+    ("how", "size"),
+    [
+        ("dist.all_to_all(others, [mine.clone() for _ in range(n)])", 7200),
+        ("[dist.send(mine, peer) for peer in range(1, n)] if rank == 0 else dist.recv(others[0], 0)", 5400),
+        ("dist.reduce(mine, dst=0)", 1800),
+    ],
+)
+def test_out_of_step_that_sends_the_weights(world, how, size):
+    verdict = says(
+        checks.out_of_step, world, SENT_AROUND.format(how).replace("        return [", "        return []  # [")
+    )
+    assert verdict == f"Not yet. Rank 0 handed over {size} bytes to be sent: those are its weights."
 
 
 def test_out_of_step_by_the_first_parameter_only(world):
@@ -246,8 +320,9 @@ def test_a_training_that_is_not_continued_rightly(world, tmp_path, whole, broken
     assert definitions.count(whole) == 1
     world.view.update({"SEED": 0, "path": str(tmp_path / "checkpoint.pt")})
     world.view.execute(definitions.replace(whole, broken))
+    world.view.execute(cell(NAME, "whole, optimizer = new_training()"))
     with pytest.raises(ipp.CompositeError) as raised:
-        world.view.execute(cell(NAME, "whole, optimizer = new_training()"))
+        world.view.execute(cell(NAME, "for kept in (True, False)"))
     assert {kind for kind, *_ in raised.value.elist} == {"AssertionError"}
 
 
@@ -255,6 +330,7 @@ def test_a_training_that_is_continued_rightly(world, tmp_path):
     world.view.update({"SEED": 0, "path": str(tmp_path / "checkpoint.pt")})
     world.view.execute(cell(NAME, "def save("))
     world.view.execute(cell(NAME, "whole, optimizer = new_training()"))
+    world.view.execute(cell(NAME, "for kept in (True, False)"))
 
 
 # ---------------------------------------------------------------- other numbers of ranks

@@ -61,6 +61,43 @@ def test_accumulate_skeleton(world):
     )
 
 
+ACCUMULATED_IN_ANOTHER_WAY = {
+    "its own all_reduce": """
+        def accumulate_all(model, parts):
+            for inputs, labels in parts:
+                with model.no_sync():
+                    (cross_entropy(model(inputs), labels) / len(parts)).backward()
+            for parameter in model.parameters():
+                dist.all_reduce(parameter.grad)
+                parameter.grad /= n
+        """,
+    "its own all_reduce, on the bare model, in one tensor": """
+        def accumulate_all(model, parts):
+            for inputs, labels in parts:
+                (cross_entropy(model.module(inputs), labels) / len(parts) / n).backward()
+            flat = nn.utils.parameters_to_vector(parameter.grad for parameter in model.parameters())
+            dist.all_reduce(flat)
+            for parameter, part in zip(model.parameters(), flat.split([p.numel() for p in model.parameters()])):
+                parameter.grad = part.view_as(parameter)
+        """,
+    "divided at the end": """
+        def accumulate_all(model, parts):
+            *most, last = parts
+            with model.no_sync():
+                for inputs, labels in most:
+                    cross_entropy(model(inputs), labels).backward()
+            cross_entropy(model(last[0]), last[1]).backward()
+            for parameter in model.parameters():
+                parameter.grad.div_(len(parts))
+        """,
+}
+
+
+@pytest.mark.parametrize("answer", ACCUMULATED_IN_ANOTHER_WAY.values(), ids=ACCUMULATED_IN_ANOTHER_WAY)
+def test_accumulate_in_another_way(world, answer):
+    assert says(checks.accumulate_all, world, answer).startswith("Solved. ")
+
+
 def test_accumulate_a_sum(world):
     answer = ACCUMULATE.format(NOT_LAST, "cross_entropy(model(inputs), labels).backward()")
     assert says(checks.accumulate_all, world, answer) == (
@@ -170,6 +207,44 @@ def test_weigh_with_the_mean_number_of_samples(world):
     answer = WEIGH.format("done.value()[0][:-1] * n / done.value()[0][-1]")
     assert says(checks.weigh, world, answer) == (
         "Not yet. With r + 1 samples on rank r, on rank 0 the gradients are 4.00 times those of one process."
+    )
+
+
+WEIGHED_IN_ANOTHER_WAY = {
+    "waits": """
+        def weigh(samples, bucket):
+            message = torch.cat([torch.tensor([float(samples)]), bucket.buffer() * samples])
+            dist.all_reduce(message)
+            future = torch.futures.Future()
+            future.set_result(bucket.buffer().copy_(message[1:] / message[0]))
+            return future
+        """,
+    "double precision": """
+        def weigh(samples, bucket):
+            message = bucket.buffer().new_empty(bucket.buffer().numel() + 1, dtype=torch.float64)
+            message[:-1] = bucket.buffer()
+            message[-1] = 1
+            work = dist.all_reduce(message.mul_(samples), async_op=True)
+            return work.get_future().then(lambda done: (done.value()[0][:-1] / done.value()[0][-1]).float())
+        """,
+}
+
+
+@pytest.mark.parametrize("answer", WEIGHED_IN_ANOTHER_WAY.values(), ids=WEIGHED_IN_ANOTHER_WAY)
+def test_weigh_in_another_way(world, answer):
+    assert says(checks.weigh, world, answer).startswith("Solved. ")
+
+
+def test_weigh_by_a_constant(world):
+    """The check's first numbers of samples are known to whoever has read its sentence."""
+    answer = """
+        def weigh(samples, bucket):
+            work = dist.all_reduce(bucket.buffer().mul_(samples / (n * (n + 1) / 2)), async_op=True)
+            return work.get_future().then(lambda done: done.value()[0])
+    """
+    assert says(checks.weigh, world, answer) == (
+        "Not yet. With 3 samples on rank 0 and 1 on each other rank, on rank 0 the gradients are 0.60 times those of "
+        "one process."
     )
 
 

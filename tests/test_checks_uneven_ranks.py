@@ -119,6 +119,52 @@ def test_averages_that_ask_for_the_longest_list_first(world):
     assert says(checks.averages, world, AVERAGES.format("message[1]")).startswith("Solved. ")
 
 
+AVERAGED_IN_ANOTHER_WAY = {
+    "all lists at once": """
+        def averages(gradients):
+            everybody = [None] * n
+            dist.all_gather_object(everybody, [gradient.item() for gradient in gradients])
+            steps = range(max(map(len, everybody)))
+            taking_part = [[numbers[step] for numbers in everybody if step < len(numbers)] for step in steps]
+            return [sum(numbers) / len(numbers) for numbers in taking_part]
+        """,
+    "asking in every step": """
+        def averages(gradients):
+            means, waiting = [], list(gradients)
+            while True:
+                count = torch.tensor(float(bool(waiting)))
+                dist.all_reduce(count)
+                if count == 0:
+                    return means
+                number = waiting.pop(0).clone() if waiting else torch.zeros(1)
+                dist.all_reduce(number)
+                means.append(float(number / count))
+        """,
+}
+
+
+@pytest.mark.parametrize("answer", AVERAGED_IN_ANOTHER_WAY.values(), ids=AVERAGED_IN_ANOTHER_WAY)
+def test_averages_in_another_way(world, answer):
+    assert says(checks.averages, world, answer).startswith("Solved. ")
+
+
+def test_averages_that_end_when_the_sum_is_0(world):
+    answer = """
+        def averages(gradients):
+            means, waiting = [], list(gradients)
+            while True:
+                message = torch.tensor([waiting.pop(0).item(), 1.0]) if waiting else torch.zeros(2)
+                dist.all_reduce(message)
+                if message[0] == 0:
+                    return means
+                means.append((message[0] / message[1]).item())
+    """
+    assert says(checks.averages, world, answer) == (
+        "Not yet. With two gradients on every rank, of which the first add up to 0, rank 0 returned a list of 0, "
+        "and the target is a list of 2."
+    )
+
+
 def test_averages_skeleton(world):
     assert says(checks.averages, world, skeleton("averages")) == (
         "Not yet. With r + 1 gradients on rank r, rank 0 returned a list of 1, and the target is a list of 4."

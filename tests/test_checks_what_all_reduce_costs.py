@@ -41,6 +41,146 @@ def says(check, world, answer):
     return repr(check(world))
 
 
+# ---------------------------------------------------------------- crossover
+
+
+def test_crossover_solution(world):
+    assert says(checks.crossover, world, solution("crossover")) == (
+        "Solved. Every rank found where tree and ring take equally long, from 4 to 1000 ranks."
+    )
+
+
+def test_crossover_skeleton(world):
+    assert says(checks.crossover, world, skeleton("crossover")) == (
+        "Not yet. For 4 ranks, 50 µs and 1 Gbit/s rank 0 returned 25000, and the target is 5000 bytes."
+    )
+
+
+RIGHT_CROSSOVERS = {
+    "solved on paper": """
+        def crossover(n, alpha, beta):
+            rounds = (n - 1).bit_length()
+            return round(alpha * beta * n * (n - 1 - rounds) / (n * rounds - n + 1))
+        """,
+    "searched for": """
+        def crossover(n, alpha, beta):
+            rounds = 2 * (n - 1).bit_length()
+            size = 1.0
+            while rounds * (alpha + size / beta) < 2 * (n - 1) * (alpha + size / n / beta):
+                size *= 1.002
+            return size
+        """,
+    "a tensor": """
+        def crossover(n, alpha, beta):
+            rounds = torch.tensor(2.0 * (n - 1).bit_length(), dtype=torch.float64)
+            return (2 * (n - 1) - rounds) * alpha * beta / (rounds - 2 * (n - 1) / n)
+        """,
+}
+
+
+@pytest.mark.parametrize("answer", RIGHT_CROSSOVERS.values(), ids=RIGHT_CROSSOVERS)
+def test_crossover_in_another_way(world, answer):
+    assert says(checks.crossover, world, answer).startswith("Solved. ")
+
+
+@pytest.mark.parametrize(
+    ("rounds", "bytes_of_the_ring", "found"),
+    [
+        pytest.param("(n - 1).bit_length()", "2 * (n - 1) / n", "50000", id="only up the tree"),
+        pytest.param("2 * (n - 1).bit_length()", "0", "3125", id="a ring without bytes"),
+        pytest.param("2 * (n - 1).bit_length()", "2 * (n - 1)", "-6250", id="a ring of whole tensors"),
+    ],
+)
+def test_crossover_that_is_wrong(world, rounds, bytes_of_the_ring, found):
+    answer = f"""
+        def crossover(n, alpha, beta):
+            rounds = {rounds}
+            return (2 * (n - 1) - rounds) * alpha * beta / (rounds - {bytes_of_the_ring})
+    """
+    assert says(checks.crossover, world, answer) == (
+        f"Not yet. For 4 ranks, 50 µs and 1 Gbit/s rank 0 returned {found}, and the target is 5000 bytes."
+    )
+
+
+def test_crossover_without_a_result(world):
+    answer = "def crossover(n, alpha, beta):\n    print(alpha * beta * n)"
+    assert says(checks.crossover, world, answer) == (
+        "Not yet. For 4 ranks, 50 µs and 1 Gbit/s rank 0 returned None, and the target is 5000 bytes."
+    )
+
+
+# ---------------------------------------------------------------- timed
+
+
+def test_timed_solution(world):
+    assert says(checks.timed, world, solution("timed")).startswith("Solved. All ranks returned 0.1")
+
+
+def test_timed_skeleton(world):
+    verdict = says(checks.timed, world, skeleton("timed"))
+    assert verdict.startswith("Not yet. Rank 0 began 0.") and "Nobody waited for it." in verdict
+
+
+RIGHT_STOPWATCHES = {
+    "objects": """
+        def timed(algorithm, tensor):
+            everybody = [None] * n
+            dist.all_gather_object(everybody, rank)
+            begin = time.monotonic()
+            algorithm(tensor)
+            dist.all_gather_object(everybody, time.monotonic() - begin)
+            return max(everybody)
+        """,
+    "a barrier at both ends, and the time of rank 0": """
+        def timed(algorithm, tensor):
+            dist.barrier()
+            seconds = torch.tensor([-time.perf_counter()], dtype=torch.float64)
+            algorithm(tensor)
+            dist.barrier()
+            seconds += time.perf_counter()
+            dist.broadcast(seconds, src=0)
+            return seconds
+        """,
+    "32 bits": """
+        def timed(algorithm, tensor):
+            dist.all_reduce(torch.ones(1))
+            begin = time.perf_counter()
+            algorithm(tensor)
+            seconds = torch.tensor(time.perf_counter() - begin)
+            dist.all_reduce(seconds, op=dist.ReduceOp.MAX)
+            return seconds.item()
+        """,
+}
+
+
+@pytest.mark.parametrize("answer", RIGHT_STOPWATCHES.values(), ids=RIGHT_STOPWATCHES)
+def test_timed_in_another_way(world, answer):
+    assert says(checks.timed, world, answer).startswith("Solved. ")
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "verdict"),
+    [
+        pytest.param("ReduceOp.MAX", "ReduceOp.MIN", "and the slowest of them took 0.1", id="the fastest"),
+        pytest.param("dist.all_reduce(seconds, op=dist.ReduceOp.MAX)", "pass", "one number for all", id="each its own"),
+        pytest.param(
+            "    dist.barrier()\n    start = time.perf_counter()",
+            "    start = time.perf_counter()\n    dist.barrier()",
+            "Somebody's clock ran while another one was missing.",
+            id="the clock before the barrier",
+        ),
+        pytest.param("    algorithm(tensor)", "    pass", "Rank 0 called the algorithm 0 times", id="nothing"),
+        pytest.param("    return seconds.item()", "", "Rank 0 returned None", id="no result"),
+        pytest.param("    dist.barrier()", "", "Nobody waited for it.", id="no barrier"),
+    ],
+)
+def test_timed_that_is_wrong(world, right, wrong, verdict):
+    answer = solution("timed")
+    assert answer.count(right) == 1
+    found = says(checks.timed, world, answer.replace(right, wrong))
+    assert found.startswith("Not yet. ") and verdict in found
+
+
 # ---------------------------------------------------------------- recursive_doubling
 
 
@@ -187,6 +327,8 @@ def test_the_solutions_in_other_worlds(size):
     try:
         world.view.execute(SETUP)
         for function, check in [
+            ("crossover", checks.crossover),
+            ("timed", checks.timed),
             ("all_gather", checks.recursive_doubling),
             ("halving_doubling", checks.halving_doubling),
         ]:

@@ -13,7 +13,23 @@ from helpers import World
 NOTEBOOK = Path(__file__).parent.parent / "notebooks" / "06_data_parallel.ipynb"
 CELLS = [cell.source for cell in nbformat.read(NOTEBOOK, as_version=4).cells if cell.cell_type == "code"]
 
-SETUP, MODEL, TRAIN, TRUTH, DEAL, START, PER_PARAMETER, BUCKET, OVERLAPPED, DDP, OPTIMIZER = (
+(
+    SETUP,
+    MODEL,
+    TRAIN,
+    TRUTH,
+    DEAL,
+    START,
+    PER_PARAMETER,
+    BUCKET,
+    ONE,
+    LAYERS,
+    LAUNCHES,
+    FULL,
+    OVERLAPPED,
+    DDP,
+    OPTIMIZER,
+) = (
     "init_process_group(",
     "def new_model(",
     "def train(",
@@ -22,9 +38,30 @@ SETUP, MODEL, TRAIN, TRUTH, DEAL, START, PER_PARAMETER, BUCKET, OVERLAPPED, DDP,
     "def same_start(",
     "def per_parameter(",
     "class Bucket",
+    "def one_bucket(",
+    "def buckets_by_layer(",
+    "def launches(",
+    "def when_full(",
     "def overlapped(",
     "def by_ddp(",
     "def optimizer_in_hook(",
+)
+ALL = ALL = (
+    SETUP := "init_process_group(",
+    MODEL := "def new_model(",
+    TRAIN := "def train(",
+    TRUTH := "true_weights = train(alone",
+    DEAL := "def deal(",
+    START := "def same_start(",
+    PER_PARAMETER := "def per_parameter(",
+    BUCKET := "class Bucket",
+    ONE := "def one_bucket(",
+    LAYERS := "def buckets_by_layer(",
+    LAUNCHES := "def launches(",
+    FULL := "def when_full(",
+    OVERLAPPED := "def overlapped(",
+    DDP := "def by_ddp(",
+    OPTIMIZER := "def optimizer_in_hook(",
 )
 SAME_GRADIENTS = "assert_close(gradients, true_gradients, rtol=0, atol=1e-10)"
 SAME_WEIGHTS = "assert_close(weights, true_weights, rtol=0, atol=1e-10)"
@@ -50,7 +87,8 @@ def ranks():
     """Two ranks that have run all cells up to the optimizer in the hook."""
     world = World(2)
     world.view["SEED"] = 0
-    for contains in (SETUP, MODEL, TRAIN, TRUTH, DEAL, START, PER_PARAMETER, BUCKET, OVERLAPPED, DDP, OPTIMIZER):
+    world.view.execute("def my_hooks(bucket, launch): pass")
+    for contains in ALL:
         world.view.execute(on_the_ranks(contains))
     yield world
     world.stop()
@@ -83,20 +121,44 @@ def failed(world, source):
         pytest.param(PER_PARAMETER, "dist.all_reduce(parameter.grad, group=group)", "pass", id="no all_reduce"),
         pytest.param(PER_PARAMETER, "in model.parameters():", "in list(model.parameters())[1:]:", id="one left out"),
         pytest.param(PER_PARAMETER, "        optimizer.step()", "        pass", id="no step"),
-        pytest.param(BUCKET, "bucket.finish()", "bucket.work.wait()", id="bucket not written back"),
-        pytest.param(BUCKET, "dist.get_world_size(self.group)", "1", id="sum in the bucket"),
-        pytest.param(BUCKET, "in model.parameters():", "in list(model.parameters())[1:]:", id="a parameter not taken"),
-        pytest.param(OVERLAPPED, "in reversed(layers) if", "in reversed(layers[:-1]) if", id="no bucket for a layer"),
-        pytest.param(OVERLAPPED, "taken.clear()", "pass", id="never launched again"),
+        pytest.param(ONE, "bucket.finish()", "bucket.work.wait()", id="bucket not written back"),
+        pytest.param(ONE, "in model.parameters():", "in list(model.parameters())[1:]:", id="a parameter not taken"),
         pytest.param(OVERLAPPED, "        for bucket in buckets:\n            bucket.finish()", "", id="no finish"),
         pytest.param(DDP, "DDP(model, process_group=group, bucket_cap_mb=4)", "model", id="not wrapped"),
-        pytest.param(OPTIMIZER, "under_way[0].finish()", "pass", id="updates with its own gradients"),
-        pytest.param(OPTIMIZER, "under_way[0].finish()", "under_way[-1].finish()", id="another bucket's gradients"),
+        pytest.param(OPTIMIZER, "bucket.finish()", "pass", id="updates with its own gradients"),
     ],
 )
 def test_gradients_that_are_not_those_of_one_process(world, contains, whole, broken):
     lines = failed(world, on_the_ranks(contains, whole, broken))
     assert lines == {0: SAME_GRADIENTS, 1: SAME_GRADIENTS}
+
+
+@pytest.mark.parametrize(
+    ("contains", "whole", "broken", "version"),
+    [
+        pytest.param(BUCKET, "dist.get_world_size(self.group)", "1", ONE, id="sum in the bucket"),
+        pytest.param(LAYERS, "if parameters:", "if parameters and not buckets:", OVERLAPPED, id="a layer left out"),
+    ],
+)
+def test_what_a_version_uses_is_broken(world, contains, whole, broken, version):
+    world.view.execute(on_the_ranks(contains, whole, broken))
+    try:
+        assert failed(world, on_the_ranks(version)) == {0: SAME_GRADIENTS, 1: SAME_GRADIENTS}
+    finally:
+        world.view.execute(on_the_ranks(contains))
+
+
+@pytest.mark.parametrize(
+    ("whole", "broken"),
+    [
+        pytest.param("            taken.clear()\n", "", id="never launched again"),
+        pytest.param("== len(bucket.views)", "== 1", id="launched before it is full"),
+    ],
+)
+def test_hooks_that_launch_too_early_or_too_seldom(world, whole, broken):
+    lines = failed(world, on_the_ranks(FULL, whole, broken))
+    assert lines == dict.fromkeys(range(2), "assert launches(when_full) == [True, True]")
+    world.view.execute(on_the_ranks(FULL))
 
 
 def test_without_the_broadcast(world):

@@ -22,6 +22,7 @@ from helpers.checks.ring_all_reduce import halving_doubling, recursive_doubling,
 from helpers.checks.rpc_and_rref import add_many, fan_out, stays_there
 from helpers.checks.rpc_threads_and_failures import batches, next_replica, total_without_waiting
 from helpers.checks.uneven_ranks import averages, straggler
+from helpers.checks.what_all_reduce_costs import crossover, timed
 from helpers.checks.when_ranks_fail import absent_ranks_named, uneven_shares
 
 __all__ = [
@@ -38,6 +39,7 @@ __all__ = [
     "bytes_of",
     "clip",
     "coarse",
+    "crossover",
     "fan_out",
     "frozen",
     "frozen_step",
@@ -63,6 +65,7 @@ __all__ = [
     "split_table",
     "stays_there",
     "straggler",
+    "timed",
     "total_without_waiting",
     "transposed",
     "tree_broadcast",

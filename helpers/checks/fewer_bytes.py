@@ -8,18 +8,20 @@ from helpers.checks.small_model import compare_gradients, loss, new_data, new_mo
 _SAMPLES, _STEPS = 3, 50
 _EXACT = 1e-3  # what rounding to 1/64 in one step cannot reach
 _FACTORS = (1e-7, 1.0, 1e7, 0.0)  # of the loss, and so of the gradients
+_NEGATIVE, _UNLIKE = "one gradient that is not 0, and negative", "a loss multiplied by 1e+06 on the last rank alone"
 
 
 def scaled(world) -> Verdict:
     """Check `scaled(state, bucket)`, a hook that sends fp16 without leaving its range.
 
-    The gradients that it gets are of four magnitudes, one of them 0.
+    The gradients that it gets are of four magnitudes, one of them 0; all 0 but for a negative one; and of another
+    magnitude on the last rank.
     """
 
     def check(runs):
         for rank, run in enumerate(runs):
-            for factor, sizes, types, numbers, buckets, difference in run.result:
-                about = f"With a loss multiplied by {factor:g}, on rank {rank}"
+            for case, sizes, types, numbers, buckets, difference in run.result:
+                about = f"With {case}, on rank {rank}"
                 if "torch.bfloat16" in types:
                     raise Wrong(f"Rank {rank} sent numbers of torch.bfloat16, and the target is torch.float16.")
                 if difference:
@@ -62,22 +64,29 @@ def _run_scaled():
     rank, n = dist.get_rank(), dist.get_world_size()
     data = [new_data(other, _SAMPLES) for other in range(n)]
     findings = []
-    for factor in _FACTORS:
+    cases = {f"a loss multiplied by {factor:g}": [factor] * n for factor in _FACTORS}
+    cases |= {_NEGATIVE: [0.0] * n, _UNLIKE: [1.0] * (n - 1) + [1e6]}
+    for case, factors in cases.items():
+
+        def total(model, other, case=case, factors=factors):
+            layers = getattr(model, "module", model)
+            return factors[other] * loss(model, [data[other]]) - (case == _NEGATIVE) * layers[-1].bias[0]
+
         model, runs = _hooked("scaled", None)
         for _ in range(2):  # several buckets from the second step on
             model.zero_grad()
             runs.clear()
             with _all_reduced() as tensors:
-                failed = _backward(factor * loss(model, [data[rank]]), runs)
+                failed = _backward(total(model, rank), runs)
             if failed:
                 return failed
         whole = new_model()
-        (factor * loss(whole, data)).backward()
+        (sum(total(whole, other) for other in range(n)) / n).backward()
         numbers = sum(parameter.numel() for parameter in whole.parameters())
         sizes = [tensor.nbytes for tensor in tensors]
         types = {str(tensor.dtype) for tensor in tensors}
         difference = compare_gradients(model.module, whole, tolerance=5e-3)
-        findings.append((factor, sizes, types, numbers, len(runs), difference))
+        findings.append((case, sizes, types, numbers, len(runs), difference))
     return Run(findings, [], "")
 
 

@@ -1,5 +1,7 @@
 """Checks of the exercises of 07_inside_ddp."""
 
+from contextlib import contextmanager
+
 from helpers.checks.judging import Run, Verdict, Wrong, call_answer, judge
 from helpers.checks.small_model import compare_gradients, loss, new_data, new_model
 
@@ -9,7 +11,7 @@ _SAMPLES = 3
 def accumulate_all(world) -> Verdict:
     """Check `accumulate_all(model, parts)`: gradients of the mean over all parts of all ranks, sent once.
 
-    It is called with three parts, and then with one.
+    It is called with three parts, and then with one. Whether DDP sends the sum or the answer itself is left open.
     """
 
     def check(runs):
@@ -29,19 +31,23 @@ def accumulate_all(world) -> Verdict:
 
 
 def weigh(world) -> Verdict:
-    """Check `weigh(samples, bucket)`, a communication hook that averages over samples rather than over ranks."""
+    """Check `weigh(samples, bucket)`, a communication hook that averages over samples rather than over ranks.
+
+    It is called with other numbers of samples and another sum of them the second time.
+    """
 
     def check(runs):
         for rank, run in enumerate(runs):
-            calls, difference = run.result
-            for called in calls:
-                if not isinstance(called, dict):
-                    raise Wrong(f"Rank {rank} returned {called}, and the target is a future.")
-                if called != {"all_reduce": 1}:
-                    found = ", ".join(f"{count} {name}" for name, count in sorted(called.items())) or "no collective"
-                    raise Wrong(f"Rank {rank} called {found} for a bucket, and the target is 1 all_reduce.")
-            if difference:
-                raise Wrong(f"With r + 1 samples on rank r, on rank {rank} {difference} those of one process.")
+            for shares, calls, difference in run.result:
+                for called in calls:
+                    if not isinstance(called, dict):
+                        raise Wrong(f"Rank {rank} returned {called}, and the target is a future.")
+                    if called != {"all_reduce": 1}:
+                        found = ", ".join(f"{count} {name}" for name, count in sorted(called.items()))
+                        found = found or "no collective"
+                        raise Wrong(f"Rank {rank} called {found} for a bucket, and the target is 1 all_reduce.")
+                if difference:
+                    raise Wrong(f"With {shares}, on rank {rank} {difference} those of one process.")
         return "Every sample has the same weight, whichever rank has it, after one all-reduce for each bucket."
 
     return judge(world, "weigh", check, _run_weigh)
@@ -54,11 +60,12 @@ def _run_accumulate_all():
     rank, n = dist.get_rank(), dist.get_world_size()
     findings = []
     for parts in (3, 1):
-        model, sent = DDP(new_model()), []
-        model.register_comm_hook(sent, _counted_average)
+        model = DDP(new_model())
+        model.register_comm_hook(None, _average)  # from Python, so that it counts
         events = _watch(model.module)
         data = [[new_data(parts * other + part, _SAMPLES) for part in range(parts)] for other in range(n)]
-        run = call_answer("accumulate_all", [model, data[rank]])
+        with _sent() as sent:
+            run = call_answer("accumulate_all", [model, data[rank]])
         if run.error:
             return run
         whole = new_model()
@@ -76,12 +83,31 @@ def _watch(model):
     return events
 
 
-def _counted_average(sent, bucket):
+def _average(_, bucket):
     import torch.distributed as dist
 
-    sent.append(bucket.buffer().nbytes)
     work = dist.all_reduce(bucket.buffer().div_(dist.get_world_size()), async_op=True)
     return work.get_future().then(lambda done: done.value()[0])
+
+
+@contextmanager
+def _sent():
+    """List the bytes of every tensor that this process gives to all-reduce from Python inside the block."""
+    import torch.distributed as dist
+
+    from helpers.measure.patching import replaced
+
+    all_reduces, sizes = {name: vars(dist.ProcessGroup)[name] for name in ("allreduce", "allreduce_coalesced")}, []
+
+    def listing(method):
+        def call(group, tensors, *options):
+            sizes.extend(tensor.nbytes for tensor in ([tensors] if hasattr(tensors, "nbytes") else tensors))
+            return method(group, tensors, *options)
+
+        return call
+
+    with replaced([(dist.ProcessGroup, name, listing(method)) for name, method in all_reduces.items()]):
+        yield sizes
 
 
 def _run_weigh():
@@ -91,32 +117,42 @@ def _run_weigh():
     from torch.nn.parallel import DistributedDataParallel as DDP
 
     rank, n = dist.get_rank(), dist.get_world_size()
-    data = [new_data(other, other + 1) for other in range(n)]
-    runs = []
+    findings = []
+    cases = {
+        "r + 1 samples on rank r": [other + 1 for other in range(n)],
+        "3 samples on rank 0 and 1 on each other rank": [3, *[1] * (n - 1)],
+    }
+    for name, shares in cases.items():
+        data = [new_data(other, share) for other, share in enumerate(shares)]
+        runs = []
 
-    def hook(samples, bucket):
-        runs.append(call_answer("weigh", [samples, bucket]))
-        if isinstance(runs[-1].result, Future):
-            return runs[-1].result
-        nothing = torch.futures.Future()
-        nothing.set_result(bucket.buffer())
-        return nothing
+        def hook(samples, bucket, runs=runs):
+            runs.append(call_answer("weigh", [samples, bucket]))
+            if isinstance(runs[-1].result, Future):
+                return runs[-1].result
+            nothing = torch.futures.Future()
+            nothing.set_result(bucket.buffer())
+            return nothing
 
-    model = DDP(new_model(), bucket_cap_mb=0.0001)
-    model.register_comm_hook(rank + 1, hook)
-    for _ in range(2):  # several buckets from the second step on
-        model.zero_grad()
-        try:
-            loss(model, [data[rank]]).backward()
-        except Exception as error:
-            if "isPyObject" in str(error):
-                return Run(None, [], "TypeError: the future of your hook holds no tensor, as that of `average` does")
-            return Run(None, [], f"{type(error).__name__}: {error}")
-        if failed := [run for run in runs if run.error]:
-            return failed[0]
-    whole = new_model()
-    loss(whole, data).backward()
-    calls = [
-        dict(run.collectives) if isinstance(run.result, Future) else f"a {type(run.result).__name__}" for run in runs
-    ]
-    return Run((calls, compare_gradients(model.module, whole)), [], "")
+        model = DDP(new_model(), bucket_cap_mb=0.0001)
+        model.register_comm_hook(shares[rank], hook)
+        for _ in range(2):  # several buckets from the second step on
+            model.zero_grad()
+            try:
+                loss(model, [data[rank]]).backward()
+            except Exception as error:
+                if "isPyObject" in str(error):
+                    return Run(
+                        None, [], "TypeError: the future of your hook holds no tensor, as that of `average` does"
+                    )
+                return Run(None, [], f"{type(error).__name__}: {error}")
+            if failed := [run for run in runs if run.error]:
+                return failed[0]
+        whole = new_model()
+        loss(whole, data).backward()
+        calls = [
+            dict(run.collectives) if isinstance(run.result, Future) else f"a {type(run.result).__name__}"
+            for run in runs
+        ]
+        findings.append((name, calls, compare_gradients(model.module, whole)))
+    return Run(findings, [], "")

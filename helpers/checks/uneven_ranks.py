@@ -1,6 +1,7 @@
 """Checks of the exercises of notebook 09_uneven_ranks."""
 
 import os
+from itertools import zip_longest
 
 from helpers.checks.judging import Run, Verdict, Wrong, call_answer, judge
 
@@ -34,19 +35,21 @@ def straggler(world) -> Verdict:
 def averages(world) -> Verdict:
     """Check `averages(gradients)`: every rank gets the means of all steps, over the ranks that take part in each.
 
-    It is called with r + 1 gradients on rank r, with none on rank 0 and one elsewhere, and with none at all.
+    It is called with r + 1 gradients on rank r, with none on rank 0 and one elsewhere, with none at all, and with two
+    everywhere, of which the first add up to 0.
     """
     n = world.size
     cases = [
-        ("r + 1 gradients on rank r", [r + 1 for r in range(n)]),
-        ("no gradient on rank 0 and one on each other rank", [int(r > 0) for r in range(n)]),
-        ("no gradients", [0] * n),
+        ("r + 1 gradients on rank r", [[_gradient(r, step) for step in range(r + 1)] for r in range(n)]),
+        ("no gradient on rank 0 and one on each other rank", [[_gradient(r, 0)] * (r > 0) for r in range(n)]),
+        ("no gradients", [[]] * n),
+        ("two gradients on every rank, of which the first add up to 0", [[2.0 * r - n + 1, 5.0] for r in range(n)]),
     ]
 
     def check(runs):
         for rank, run in enumerate(runs):
-            for (name, lengths), result in zip(cases, run.result, strict=True):
-                target = _means(lengths)
+            for (name, gradients), result in zip(cases, run.result, strict=True):
+                target = _means(gradients)
                 if not isinstance(result, list) or len(result) != len(target):
                     found = f"a list of {len(result)}" if isinstance(result, list) else f"a {result}"
                     raise Wrong(
@@ -60,19 +63,18 @@ def averages(world) -> Verdict:
                         )
         return f"Every rank returned the means of all steps, {_means(cases[0][1])} with {cases[0][0]}."
 
-    return judge(world, "averages", check, _run_averages, [lengths for _, lengths in cases])
+    return judge(world, "averages", check, _run_averages, [gradients for _, gradients in cases])
 
 
 def _gradient(rank, step):
     return float(rank + 1 + 10 * step)
 
 
-def _means(lengths):
-    """Return the mean gradient of every step, over the ranks with so many gradients."""
-    steps = [
-        [_gradient(rank, step) for rank, length in enumerate(lengths) if step < length] for step in range(max(lengths))
-    ]
-    return [sum(gradients) / len(gradients) for gradients in steps]
+def _means(gradients):
+    """Return the mean gradient of every step, over the ranks that have one; `gradients` are those of each rank."""
+    steps = zip_longest(*gradients)
+    present = [[gradient for gradient in step if gradient is not None] for step in steps]
+    return [sum(step) / len(step) for step in present]
 
 
 def _run_straggler(cases):
@@ -91,8 +93,8 @@ def _run_averages(cases):
 
     rank = int(os.environ["RANK"])
     results = []
-    for lengths in cases:
-        run = call_answer("averages", [[torch.tensor([_gradient(rank, step)]) for step in range(lengths[rank])]])
+    for gradients in cases:
+        run = call_answer("averages", [[torch.tensor([gradient]) for gradient in gradients[rank]]])
         if run.error:
             return run
         if isinstance(run.result, list):

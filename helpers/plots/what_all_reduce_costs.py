@@ -9,7 +9,6 @@ from helpers.plots.style import (
     BLUE,
     GUIDE,
     LIMIT,
-    MEASURED,
     MODEL,
     RED,
     SmallFigure,
@@ -39,10 +38,12 @@ def all_reduce_times(
     """Draw the time of each algorithm against the size of the tensor, measured and predicted, in a panel of its own.
 
     `sizes` are in bytes, `measured[name]` and `predicted[name]` the times of all sizes in seconds. An algorithm without
-    a prediction has only points. The measured times of the last algorithm are drawn into each panel, to compare.
+    a prediction has only points. The measured times of the last algorithm are drawn into each panel, to compare, and
+    those of all algorithms into one more panel, with the marks that they have in their own.
     """
     columns = 4
-    rows = -(-len(measured) // columns)
+    panels = len(measured) + 1
+    rows = -(-panels // columns)
     figure, all_axes = plt.subplots(
         rows,
         columns,
@@ -57,17 +58,21 @@ def all_reduce_times(
     )
     *_, (last, compared) = measured.items()
     for number, axes in enumerate(all_axes.flat):
-        axes.set_visible(number < len(measured))
-        axes.tick_params(labelbottom=number + columns >= len(measured))
-    for axes, (name, times) in zip(all_axes.flat, measured.items(), strict=False):
+        axes.set_visible(number < panels)
+        axes.tick_params(labelbottom=number + columns >= panels)
+    *_, together = all_axes.flat[:panels]
+    together.set_title("all of them", loc="left", fontsize="small", fontweight="bold")
+    for axes, look, (name, times) in zip(all_axes.flat, _LOOKS, measured.items(), strict=False):
         axes.set_title(name, loc="left", fontsize="small", fontweight="bold", fontfamily="monospace")
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.grid(color="#E0E0E0")
         if name != last:
             axes.loglog(sizes, compared, label=last, **{**GUIDE, "linestyle": "-", "linewidth": 1})
         if name in predicted:
-            axes.loglog(sizes, predicted[name], label="predicted: α and β", **MODEL)
-        axes.loglog(sizes, times, label="measured", **{**MEASURED, "markersize": 5})
+            axes.loglog(sizes, predicted[name], label="predicted: α and β", **{**MODEL, "color": "black"})
+        axes.loglog(sizes, times, label="measured", **{**look, "linestyle": "", "markersize": 5})
+        together.loglog(sizes, times, **{**look, "markersize": 4, "linewidth": 1})
+    for axes in all_axes.flat[:panels]:
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.grid(color="#E0E0E0")
         label_sizes(axes.xaxis)
         label_durations(axes.yaxis)
         axes.tick_params(labelsize="small")
@@ -94,33 +99,36 @@ def bus_bandwidths(sizes: Sequence[float], bandwidths: Mapping[str, Sequence[flo
 
 def modelled_times(
     n: int,
-    size: float,
+    size: float | Sequence[float],
     alpha: float,
     beta: float,
     sizes: Sequence[float],
     times: Mapping[str, Sequence[float]],
 ) -> None:
-    """Draw the time of each algorithm by the model against the size of the tensor, and list those at one `size`.
+    """Draw the time of each algorithm by the model against the size of the tensor, and list those at `size`.
 
-    `sizes` and `size` are in bytes, `times[name]` the times of all sizes in seconds, `alpha` is in seconds and `beta`
-    in bytes a second.
+    `sizes` and `size` are in bytes, `size` one or several, `times[name]` the times of all sizes in seconds, `alpha` is
+    in seconds and `beta` in bytes a second.
     """
     setting = f"{n} ranks, α = {duration(alpha)}, β = {8 * beta / 1e9:.3g} Gbit/s"
     axes = new_axes(f"Model, not measurement: {setting}", width=8.2)
-    axes.axvline(size, **GUIDE)
+    listed = np.atleast_1d(size)
+    for one in listed:
+        axes.axvline(one, **GUIDE)
+        note(axes, data_size(one), (one, 1e-6), shift=(5, 5))
     for look, (name, time) in zip(_LOOKS, times.items(), strict=False):
-        here = np.exp(np.interp(np.log(size), np.log(sizes), np.log(time)))
-        axes.loglog(sizes, time, label=f"{duration(here):>7}  {name}", **{**look, "marker": ""}, linewidth=2)
+        at = np.exp(np.interp(np.log(listed), np.log(sizes), np.log(time)))
+        label = " ".join(f"{duration(seconds):>7}" for seconds in at) + f"  {name}"
+        axes.loglog(sizes, time, label=label, **{**look, "marker": ""}, linewidth=2)
     axes.set_xlabel("size of the tensor (bytes)")
     axes.set_ylabel("time by the model (seconds)")
     axes.set_xlim(sizes[0], sizes[-1])
     axes.set_ylim(1e-6, 1e4)
     label_sizes(axes.xaxis)
     label_durations(axes.yaxis)
-    note(axes, data_size(size), (size, 1e-6), shift=(5, 5))
     axes.figure.legend(
         loc="outside right center",
         frameon=False,
-        title=f"{data_size(size)} take",
+        title=" and ".join(map(data_size, listed)) + " take",
         prop={"family": "monospace", "size": 8},
     )
