@@ -158,6 +158,24 @@ def test_one_rpc_with_all_rewards_in_the_end(world):
     )
 
 
+def test_one_rpc_whose_last_reward_comes_home(world):
+    last = "\n    agent.rpc_sync().report_reward(name, reward)"
+    for answer in ("reward", "[reward], 'terminated'"):
+        assert says(checks.one_rpc, world, play(solution, (last, f"\n    return {answer}"))).startswith("Solved. ")
+
+
+def test_one_rpc_by_remote(world):
+    answer = "import torch.distributed.rpc as rpc\n" + play(
+        solution,
+        (
+            "agent.rpc_sync().select_action(name, observation, reward)",
+            "agent.remote().select_action(name, observation, reward).to_here()",
+        ),
+        ("\n    agent.rpc_sync().report_reward", "\n    agent.rpc_async().report_reward"),
+    )
+    assert says(checks.one_rpc, world, answer + ".wait()").startswith("Solved. ")
+
+
 def test_one_rpc_without_the_last_reward(world):
     answer = play(solution, ("\n    agent.rpc_sync().report_reward(name, reward)", ""))
     assert says(checks.one_rpc, world, answer) == (

@@ -51,6 +51,37 @@ def test_fan_out_by_remote(world):
     assert says(checks.fan_out, world, answer).startswith("Solved.")
 
 
+def test_fan_out_by_threads_that_wait(world):
+    answer = """
+    from concurrent.futures import ThreadPoolExecutor
+    def fan_out(function, x):
+        with ThreadPoolExecutor(n) as threads:
+            return sum(threads.map(lambda other: rpc.rpc_sync(other, function, args=(x,)), range(n)))
+    """
+    assert says(checks.fan_out, world, answer).startswith("Solved.")
+
+
+def test_fan_out_by_then(world):
+    answer = """
+    def fan_out(function, x):
+        futures = [rpc.rpc_async(f"worker{rank}", function, kwargs={"x": x}) for rank in reversed(range(n))]
+        added = torch.futures.collect_all(futures).then(lambda done: sum(f.value() for f in done.value()))
+        return added.wait()
+    """
+    assert says(checks.fan_out, world, answer).startswith("Solved.")
+
+
+def test_fan_out_by_too_few_threads(world):
+    answer = """
+    from concurrent.futures import ThreadPoolExecutor
+    def fan_out(function, x):
+        with ThreadPoolExecutor(n - 1) as threads:
+            return sum(threads.map(lambda other: rpc.rpc_sync(other, function, args=(x,)), range(n)))
+    """
+    verdict = says(checks.fan_out, world, answer)
+    assert verdict.startswith("Not yet. worker3 was called after worker") and verdict.endswith(" had answered.")
+
+
 def test_fan_out_skeleton(world):
     assert says(checks.fan_out, world, skeleton("fan_out")) == (
         "Not yet. worker3 was called after worker0 had answered."

@@ -10,6 +10,7 @@ from helpers.checks.rpc_judging import on_first_rank
 _NUMBERS = 2**18  # in the tensor that stays on its owner: 1 MiB
 _FEW_BYTES = 64
 _TIMES = 5
+_SECONDS_TO_MEET = 3  # in vain only if the answer calls one worker after another
 _OWN = "_rref_typeof_on_owner"  # a call that torch makes by itself, before the first one on an RRef
 
 
@@ -17,17 +18,16 @@ def fan_out(world) -> Verdict:
     """Check `fan_out(function, x)`: the sum of function(x) over all workers, each called before any answer is there."""
 
     def check(runs):
-        result, made = runs[0].result
-        made = [call for call in made if call.kind != "fetch"]  # to_here() belongs to the call that made the value
+        (result, made), alone = runs[0].result
+        # to_here() belongs to the call that made the value, and _join to this check.
+        made = [call for call in made if call.kind != "fetch" and call.function != "_join"]
         for rank in range(world.size):
             times = sum(call.callee == f"worker{rank}" for call in made)
             if times != 1:
                 raise Wrong(f"worker{rank} was called {_times(times)}, and the target is once.")
-        last = max(made, key=lambda call: call.begin)
-        for call in made:
-            # The end of a call is noted by a thread, so on a busy machine that may come late.
-            if call is not last and (call.kind == "sync" or (call.end is not None and call.end < last.begin)):
-                raise Wrong(f"{last.callee} was called after {call.callee} had answered.")
+        if alone:
+            last = max(made, key=lambda call: call.begin).callee
+            raise Wrong(f"{last} was called after worker{alone[0]} had answered.")
         target = [value * world.size * (world.size + 1) / 2 for value in (1.0, 2.0)]
         if _numbers(result) != target:
             raise Wrong(f"Rank 0 returned {_numbers(result)}, and the target is {target}.")
@@ -76,10 +76,43 @@ def add_many(world) -> Verdict:
     return judge(world, "add_many", check, _run_add_many)
 
 
+class Meeting:
+    """On rank 0: who of the workers runs `part`, and who has given up waiting for all the others."""
+
+    def __init__(self, size):
+        self._size = size
+        self._there = set()
+        self._alone = []
+        self._changed = threading.Condition()
+
+    def join(self, rank):
+        """Wait until all workers are there. Whoever has waited in vain frees the others."""
+        with self._changed:
+            self._there.add(rank)
+            self._changed.notify_all()
+            self._changed.wait_for(self._is_over, timeout=_SECONDS_TO_MEET)
+            if len(self._there) < self._size:
+                self._alone.append(rank)
+                self._changed.notify_all()
+
+    def alone(self):
+        """Return the ranks that have answered before all were there, the first one first."""
+        return list(self._alone)
+
+    def _is_over(self):
+        return self._alone or len(self._there) == self._size
+
+
+_meetings = []
+
+
 def part(x):
-    """Return rank + 1 times x, after a while: the function that the workers are asked for."""
-    time.sleep(0.3)
-    return (int(os.environ["RANK"]) + 1) * x
+    """Return rank + 1 times x, when all workers run this: the function that they are asked for."""
+    import torch.distributed.rpc as rpc
+
+    rank = int(os.environ["RANK"])
+    rpc.rpc_sync(0, _join, args=(rank,))
+    return (rank + 1) * x
 
 
 def load():
@@ -127,7 +160,13 @@ class Tally:
 def _run_fan_out():
     import torch
 
-    return _plain(on_first_rank("fan_out", [part, torch.tensor([1.0, 2.0])]))
+    _meetings[:] = [Meeting(int(os.environ["WORLD_SIZE"]))]
+    run = _plain(on_first_rank("fan_out", [part, torch.tensor([1.0, 2.0])]))
+    return run._replace(result=(run.result, _meetings[0].alone()))
+
+
+def _join(rank):
+    _meetings[0].join(rank)
 
 
 def _run_stays_there():

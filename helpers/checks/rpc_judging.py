@@ -2,10 +2,14 @@
 
 import os
 import re
+import sys
+import threading
+import time
 from typing import NamedTuple
 
 from helpers.checks.judging import Run, call_answer
 
+SECONDS_AT_MOST, _TIMES_AT_MOST = 0.5, 6  # that a function which does not wait lasts, and is seen under way
 # How torch tells of an error on another worker: its text and its stack come after this line.
 _REMOTE = re.compile(r"On WorkerInfo\(id=\d+, name=(\S+)\):(?:\\n|\s)*(.+?)(?:\\nTraceback|$)", re.MULTILINE)
 
@@ -63,3 +67,35 @@ def in_one_line(error: str) -> str:
     if remote := _REMOTE.search(error):
         return f"{remote[2].strip()} on {remote[1]}"
     return error.partition("\n")[0]
+
+
+def waits_inside(function, seconds):
+    """Return whether, within so many seconds, a server thread of this process stays in one call of the function.
+
+    A thread that the answer has started itself may wait.
+    """
+    seen = {}  # the frame of each call that is under way: since when, and how often
+    end = time.monotonic() + seconds
+    while (now := time.monotonic()) < end:
+        own = {thread.ident for thread in threading.enumerate() if not isinstance(thread, threading._DummyThread)}
+        frames = [frame for thread, frame in sys._current_frames().items() if thread not in own]
+        calls = [call for frame in frames if (call := _call_of(function, frame))]
+        seen = {call: (seen[call][0], seen[call][1] + 1) if call in seen else (now, 1) for call in calls}
+        # Often, too: on a busy machine a short call may last, but then it is rarely seen.
+        if any(now - since > SECONDS_AT_MOST and times > _TIMES_AT_MOST for since, times in seen.values()):
+            return True
+        time.sleep(0.01)
+    return False
+
+
+def _call_of(function, frame):
+    """Return the frame of the function of that name, or of one inside it, from a cell, in which this frame is, or None.
+
+    Python knows the names of inner functions in full from version 3.11 on; before, only the function itself is found.
+    """
+    while frame is not None:
+        name = getattr(frame.f_code, "co_qualname", frame.f_code.co_name)
+        if function in name.split(".") and "ipykernel_" in frame.f_code.co_filename:
+            return frame
+        frame = frame.f_back
+    return None

@@ -2,19 +2,20 @@
 
 import os
 import signal
-import sys
+import threading
 import time
 from typing import NamedTuple
 
 from helpers.checks.judging import RESTART, Run, Verdict, Wrong, judge
-from helpers.checks.rpc_judging import call_with_rpc, in_one_line
+from helpers.checks.rpc_judging import SECONDS_AT_MOST, call_with_rpc, in_one_line, waits_inside
 
-_SECONDS_FOR_A_SHARE = 0.7
-_SECONDS_AT_MOST, _TIMES_AT_MOST = 0.3, 6  # that a function which does not wait lasts, and is seen under way
+_SECONDS_FOR_A_SHARE = 0.9
 _BATCH = 3
 _BATCHES = 4
 _SECONDS_FOR_AN_ANSWER = 2
 _SECONDS_TO_DIE = 5
+_LATE = "The first worker did not answer in time, and ask_any"
+_SECONDS_IN_TIME, _SECONDS_LATE = 1, 12  # the timeout of RPC while a worker is slow, and how slow that is
 
 
 def total_without_waiting(world) -> Verdict:
@@ -57,7 +58,7 @@ def next_replica(world) -> Verdict:
     """
 
     def check(runs):
-        answered, refused, nobody = runs[0].result
+        answered, refused, nobody, late = runs[0].result
         target = f"{answered.alive} has 42"
         if answered.error:
             kind = answered.error.partition(":")[0]  # the text names a line of TensorPipe
@@ -75,7 +76,14 @@ def next_replica(world) -> Verdict:
             raise Wrong(f"All workers were dead, and ask_any returned {nobody.result!r}.")
         if not nobody.error.startswith("RuntimeError"):
             raise Wrong(f"All workers were dead, and ask_any raised {nobody.error}, not a RuntimeError.")
-        return "A dead worker was passed over, and an error of the function was not."
+        if late.error:
+            kind = late.error.partition(":")[0]
+            raise Wrong(f"{_LATE} raised {kind} instead of asking the next.")
+        if len(late.callees) != 2:
+            raise Wrong(f"{_LATE} waited for it.")
+        if late.result != target:
+            raise Wrong(f"After a worker that was late ask_any returned {late.result!r}, and the target is {target!r}.")
+        return "A dead worker was passed over, a late one, too, and an error of the function was not."
 
     try:
         _kill_last(world)
@@ -133,12 +141,46 @@ def has(value):
     return f"worker{os.environ['RANK']} has {value}"
 
 
+_calls_of_slow_once = []
+_given_up = threading.Event()
+
+
+def slow_once(value):
+    """Return who has this value; when it is called for the first time, much too late."""
+    _calls_of_slow_once.append(value)
+    if len(_calls_of_slow_once) == 1:
+        _given_up.wait(_SECONDS_LATE)
+    return has(value)
+
+
+def stop_being_slow():
+    """End the call of `slow_once` that is late, and be as at the beginning."""
+    _given_up.set()
+    time.sleep(0.1)
+    _given_up.clear()
+    _calls_of_slow_once.clear()
+
+
+class SlowNumber(int):
+    """A number that takes its time to be compared, in which other threads go on: who shares needs a lock."""
+
+    def __eq__(self, other):
+        time.sleep(0.005)
+        return int(self) == other
+
+    def __le__(self, other):
+        time.sleep(0.005)
+        return int(self) <= other
+
+    __hash__ = int.__hash__
+
+
 def _run_total():
     import torch.distributed.rpc as rpc
 
     rank = os.environ["RANK"]
     if rank == "1":
-        return Run(_waits_inside("total", 2 * _SECONDS_FOR_A_SHARE), [], _missing("total"))
+        return Run(waits_inside("total", 2 * _SECONDS_FOR_A_SHARE), [], _missing("total"))
     if rank != "0" or _missing("total"):
         return Run(None, [], _missing("total") if rank == "0" else "")
     import __main__
@@ -157,18 +199,18 @@ def _run_batches():
 
     rank = os.environ["RANK"]
     if rank == "1":
-        return Run(_waits_inside("ask", 1.5), [], _missing("Batcher"))
+        return Run(waits_inside("ask", 2.5), [], _missing("Batcher"))
     if rank != "0" or _missing("Batcher"):
         return Run(None, [], _missing("Batcher") if rank == "0" else "")
     import __main__
 
     try:
         rpc.rpc_sync("worker1", take_sizes)
-        batcher = rpc.remote("worker1", __main__.Batcher, args=(_BATCH, tenfold))
+        batcher = rpc.remote("worker1", __main__.Batcher, args=(SlowNumber(_BATCH), tenfold))
         ask = lambda x: batcher.rpc_async(timeout=_SECONDS_FOR_AN_ANSWER).ask(x)  # noqa: E731
         few = range(_BATCH - 1)
         asked = {x: ask(x) for x in few}
-        time.sleep(2.5 * _SECONDS_AT_MOST)
+        time.sleep(2.5 * SECONDS_AT_MOST)
         early = any(_is_answered(future) for future in asked.values())
         asked |= {x: ask(x) for x in range(len(few), _BATCH * _BATCHES)}
         answers = {x: _answer(future) for x, future in asked.items()}
@@ -187,7 +229,22 @@ def _run_ask_any():
         run, made = call_with_rpc("ask_any", [workers, has, (value,)])
         callees = [call.callee for call in made if call.kind != "fetch"]
         asked.append(_Asked(_plain(run.result), run.error, callees, dead, alive))
+    asked.append(_ask_who_is_late(alive))
     return Run(asked, [], "")
+
+
+def _ask_who_is_late(worker):
+    """Have the learner's function ask a worker that answers too late, and the second time in time."""
+    import torch.distributed.rpc as rpc
+
+    timeout = rpc.get_rpc_timeout()
+    rpc._set_rpc_timeout(_SECONDS_IN_TIME)
+    try:
+        run, made = call_with_rpc("ask_any", [[worker, worker], slow_once, (42,)])
+    finally:
+        rpc._set_rpc_timeout(timeout)
+        rpc.rpc_sync(worker, stop_being_slow)
+    return _Asked(_plain(run.result), run.error, [call.callee for call in made if call.kind != "fetch"], "", worker)
 
 
 def _missing(function):
@@ -195,33 +252,6 @@ def _missing(function):
     import __main__
 
     return "" if hasattr(__main__, function) else f"KeyError: '{function}'"
-
-
-def _waits_inside(function, seconds):
-    """Return whether, within so many seconds, a thread of this process stays in one call of the function."""
-    seen = {}  # the frame of each call that is under way: since when, and how often
-    end = time.monotonic() + seconds
-    while (now := time.monotonic()) < end:
-        calls = [call for frame in sys._current_frames().values() if (call := _call_of(function, frame))]
-        seen = {call: (seen[call][0], seen[call][1] + 1) if call in seen else (now, 1) for call in calls}
-        # Often, too: on a busy machine a short call may last, but then it is rarely seen.
-        if any(now - since > _SECONDS_AT_MOST and times > _TIMES_AT_MOST for since, times in seen.values()):
-            return True
-        time.sleep(0.01)
-    return False
-
-
-def _call_of(function, frame):
-    """Return the frame of the function of that name, or of one inside it, from a cell, in which this frame is, or None.
-
-    Python knows the names of inner functions in full from version 3.11 on; before, only the function itself is found.
-    """
-    while frame is not None:
-        name = getattr(frame.f_code, "co_qualname", frame.f_code.co_name)
-        if function in name.split(".") and "ipykernel_" in frame.f_code.co_filename:
-            return frame
-        frame = frame.f_back
-    return None
 
 
 def _require_no_wait(run, function):

@@ -62,13 +62,17 @@ def message_diagram(made: Sequence[Call]) -> None:
     axes.figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), frameon=False)
 
 
-def episode_rewards(rewards: Sequence[float], running: Sequence[float]) -> None:
-    """Draw the reward of every episode, in the order of the rounds, and the running reward after it."""
+def episode_rewards(rewards: Sequence[float], running: Sequence[float], by_chance: float) -> None:
+    """Draw the reward of every episode, in the order of the rounds, and the running reward after it.
+
+    `by_chance` is the mean reward of episodes in which every push is drawn by chance.
+    """
     axes = new_axes("Rewards while the agent learns", height=3.2)
     episodes = range(1, len(rewards) + 1)
     dots = {"color": BLUE, "marker": "o", "linestyle": "", "markersize": 4}
     axes.plot(episodes, rewards, label="reward of an episode", **dots)
     axes.plot(episodes, running, label="running reward", **MODEL)
+    axes.axhline(by_chance, label=f"random play: {by_chance:.0f}", **GUIDE)
     axes.set_xlabel("finished episodes")
     axes.set_ylabel("reward (steps)")
     axes.set_ylim(bottom=0)
