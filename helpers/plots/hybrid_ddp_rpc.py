@@ -42,7 +42,7 @@ def roles() -> None:
 
 
 def two_trainers(reports: Sequence[tuple[int, float, float]]) -> Figure:
-    """Return the curves of a training, above the loss of both trainers, below the share of validation that is right.
+    """Return the curves of a training, above the loss of both trainers, logarithmic, below the share of validation that is right.
 
     A report is a trainer's number, its mean loss over an epoch, and that share, from 0 to 1.
     """
@@ -55,7 +55,10 @@ def two_trainers(reports: Sequence[tuple[int, float, float]]) -> Figure:
             axes.plot(range(1, len(values) + 1), values, style, color=colour, label=f"trainer {trainer}")
         axes.axhline((math.log(6), 1 / 6)[place], label="guessing", **GUIDE)
         axes.set_ylabel(label)
-        axes.set_ylim(bottom=0)
+        if place == 0:
+            axes.set_yscale("log")
+        else:
+            axes.set_ylim(bottom=0)
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(color="#E0E0E0")
     title = "Training loss, and right answers in validation"
