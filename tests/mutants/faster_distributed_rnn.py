@@ -10,7 +10,10 @@ MUTANTS = {
         "first_bytes = words.numel() * (8 + 4 * (width + width + size))",
     ),
     "a word has 4 bytes": ("second_bytes = 8 * sent", "second_bytes = 4 * sent"),
-    "every copy of a row travels": ("vectors = self.table.forward(rows)[places]", "vectors = self.table.forward(words)"),
+    "every copy of a row travels": (
+        "vectors = self.table.forward(rows)[places]",
+        "vectors = self.table.forward(words)",
+    ),
     "the logits come back in the second version": (
         "return self.decoder.forward(output, targets), hidden",
         "return cross_entropy(self.decoder.forward(output).flatten(0, 1), targets.flatten()), hidden",
@@ -24,8 +27,8 @@ MUTANTS = {
     "an update at the owner cannot be lost": ("read = number.local_value().clone()", "read = number.local_value()"),
     "SGD takes its step twice": ("values.sub_(gradient)", "values.sub_(2 * gradient)"),
     "a trainer's own steps count as stale": (
-        "stale += rpc.rpc_sync(\"server\", version, (bias,)) - before > 1",
-        "stale += rpc.rpc_sync(\"server\", version, (bias,)) - before > 0",
+        'stale += rpc.rpc_sync("server", version, (bias,)) - before > 1',
+        'stale += rpc.rpc_sync("server", version, (bias,)) - before > 0',
     ),
     "the other one's step comes too late to make a gradient stale": (
         "        if not before_backward:\n            meanwhile()\n        optimizer.step(context)",

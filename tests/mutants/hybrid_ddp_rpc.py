@@ -1,7 +1,10 @@
 """The lesson hybrid_ddp_rpc, broken on purpose."""
 
 MUTANTS = {
-    "a rank more is in the process group": ("    if rank < 2:\n        dist.init", "    if rank < 3:\n        dist.init"),
+    "a rank more is in the process group": (
+        "    if rank < 2:\n        dist.init",
+        "    if rank < 3:\n        dist.init",
+    ),
     "passages run into each other": (
         "torch.tensor([0] + [len(bag) for bag in chosen[:-1]]).cumsum(0)",
         "torch.tensor([0] + [len(bag) for bag in chosen[:-1]])[:1].repeat(len(chosen))",
