@@ -33,7 +33,7 @@ def break_on_purpose(notebook, old, new):
 
 @pytest.mark.parametrize(("topic", "name", "old", "new"), TODAY, ids=[f"{m[0]}: {m[1]}" for m in TODAY])
 def test_the_notebook_refuses(topic, name, old, new, tmp_path, request):
-    (path,) = ROOT.glob(f"notebooks/[0-9]*_{topic}.ipynb")
+    (path,) = ROOT.glob(f"notebooks/[0-9][0-9]_{topic}.ipynb")
     notebook = nbformat.read(path, as_version=4)
     break_on_purpose(notebook, old, new)
     with pytest.raises(pytest.fail.Exception) as refusal:

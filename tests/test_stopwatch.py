@@ -34,10 +34,10 @@ def world():
 
 def test_entries_of_both_ranks(world):
     cells = [cell.source.partition("\n")[2] for cell in nbformat.read(NOTEBOOK, as_version=4).cells]
-    for text in ("init_rpc(", "class First:", "def new_optimizer(", "fastest = stopwatch.fastest("):
+    for text in ("init_rpc(", "class First:", "def new_optimizer(", "first_step = stopwatch.fastest("):
         source = next(cell for cell in cells if text in cell)
-        (world.view.client[0] if "fastest" in text else world.view).execute(source, silent=True, block=True)
-    step = world.view.pull("fastest", targets=0)
+        (world.view.client[0] if "fastest(" in text else world.view).execute(source, silent=True, block=True)
+    step = world.view.pull("first_step", targets=0)
     assert [entry.what for entry in step.here] == [
         "LSTM forward",
         "CrossEntropyLoss forward",

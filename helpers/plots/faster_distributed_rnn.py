@@ -18,6 +18,9 @@ _LOOKS = {
     "optimizer step of both": {"facecolor": GREEN, "hatch": "---"},
     "RPC: nobody computes": {"facecolor": RED, "hatch": "///"},
 }
+# What stands beside a bar, by the kind of the part; the optimizer has a look of its own.
+_NAMES = {"Embedding": "table", "Linear": "decoder", "DecoderWithLoss": "decoder, loss", "CrossEntropyLoss": "loss"}
+_NAMES |= {"optimizer": ""}
 _SHARES = {
     "computes": {"facecolor": BLUE},
     "waits for the other": {"facecolor": "#D9D9D9"},
@@ -37,21 +40,25 @@ def rpc_steps(steps: Mapping[str, Step]) -> None:
 
     `steps` maps a heading to a step of the trainer.
     """
-    axes = new_axes("One step", height=0.9 + 1.3 * len(steps))
+    axes = new_axes("One step", height=0.9 + 1.4 * len(steps))
     axes.grid(False, axis="y")
     places, names = [], []
     for number, (heading, step) in enumerate(steps.items()):
-        top = 4.2 * number
-        axes.text(0, top + 0.45, heading, fontsize="small", fontweight="bold")
+        top = 4.5 * number
+        axes.text(0, top - 0.05, heading, fontsize="small", fontweight="bold")
         for place, entries in ((1, step.here), (3, step.there)):
             for entry in entries:
                 look = next((name for name in _LOOKS if entry.what.endswith(name.split()[0])), "forward")
                 _bar(axes, entry.begin - step.begin, entry.end - step.begin, top + place, look)
+                middle = 1e3 * ((entry.begin + entry.end) / 2 - step.begin)
+                part = entry.what.split()[0]
+                height = top + place + (-0.6 if place == 1 else 0.65)
+                axes.text(middle, height, _NAMES.get(part, part), ha="center", va="center", fontsize=7)
         for begin, end in _gaps(step):
             _bar(axes, begin - step.begin, end - step.begin, top + 2, "RPC: nobody computes")
         places += [top + place for place in (1, 2, 3)]
         names += ["trainer", "between", "server"]
-    axes.set_ylim(4.2 * len(steps) - 0.2, 0)
+    axes.set_ylim(4.5 * len(steps) - 0.5, -0.5)
     axes.set_xlim(left=0)
     axes.set_yticks(places, names, fontsize="small")
     axes.tick_params(axis="y", length=0)

@@ -55,7 +55,10 @@ def two_trainers(reports: Sequence[tuple[int, float, float]]) -> Figure:
             axes.plot(range(1, len(values) + 1), values, style, color=colour, label=f"trainer {trainer}")
         axes.axhline((math.log(6), 1 / 6)[place], label="guessing", **GUIDE)
         axes.set_ylabel(label)
-        axes.set_ylim(bottom=0)
+        if place == 0:
+            axes.set_yscale("log")
+        else:
+            axes.set_ylim(bottom=0)
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(color="#E0E0E0")
     title = "Training loss, and right answers in validation"
@@ -63,6 +66,20 @@ def two_trainers(reports: Sequence[tuple[int, float, float]]) -> Figure:
     all_axes[0].legend(frameon=False)
     all_axes[1].set_xlabel("epoch")
     return figure
+
+
+def distances(by_version: Mapping[str, Sequence[float]]) -> None:
+    """Draw how far a training is from one process at every step, a line for each version of it."""
+    axes = new_axes("Distance of the dense weights from those of one process", height=3.6)
+    looks = ((GREEN, "-"), (BLUE, "--"), (RED, ":"))
+    for (version, of_step), (colour, style) in zip(by_version.items(), looks, strict=False):
+        # A logarithm has no place for 0, which is what equal numbers differ by.
+        values = [max(value, 1e-17) for value in of_step]
+        axes.plot(range(1, len(values) + 1), values, style, color=colour, linewidth=2, label=version)
+    axes.set_yscale("log")
+    axes.set_xlabel("step")
+    axes.set_ylabel("largest difference")
+    axes.legend(frameon=False, loc="center right")
 
 
 def backward_pass(marks: Mapping[str, Mapping[str, float]]) -> None:
@@ -90,12 +107,7 @@ def backward_pass(marks: Mapping[str, Mapping[str, float]]) -> None:
         ]
         look = {"marker": marker, "markersize": 9, "linestyle": "", "color": GREEN, "markeredgecolor": "white"}
         axes.plot(*zip(*points, strict=True), label=f"the vectors' gradient {end}", zorder=3, **look)
-    for lane, of_rank in enumerate(marks.values()):
-        arrivals = [name for name in of_rank if name.endswith("arrives")]
-        for name, height in zip(sorted(arrivals), (0.25, -0.25), strict=False):
-            trainer = name.removeprefix("gradient of ").removesuffix(" arrives")
-            place = 1e3 * (of_rank[name] - origin), height - lane
-            axes.text(*place, f"from {trainer}", ha="center", va="center", fontsize="small", color="#404040")
+    _join(axes, marks, origin)
     axes.set_yticks([-lane for lane in range(len(marks))], marks)
     axes.set_ylim(-len(marks) + 0.4, 0.5)
     axes.tick_params(axis="y", length=0)
@@ -103,6 +115,16 @@ def backward_pass(marks: Mapping[str, Mapping[str, float]]) -> None:
     axes.set_xlim(left=0)
     axes.set_xlabel("time since the first backward began (ms)")
     axes.figure.legend(loc="outside lower center", ncols=4, frameon=False, fontsize="small")
+
+
+def _join(axes: Axes, marks, origin):
+    """Draw the way of each trainer's gradient, from where it leaves to where it arrives."""
+    for lane, (trainer, of_rank) in enumerate(marks.items()):
+        arrival = f"gradient of {trainer.replace(' ', '')} arrives"
+        for other_lane, of_other in enumerate(marks.values()):
+            if "gradient leaves" in of_rank and arrival in of_other:
+                times = [1e3 * (time - origin) for time in (of_rank["gradient leaves"], of_other[arrival])]
+                axes.plot(times, [-lane, -other_lane], color=GREEN, linewidth=1, zorder=2)
 
 
 def _arrow(axes: Axes, begin, end, colour, style, both=False):
