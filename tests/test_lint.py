@@ -44,8 +44,13 @@ def code_of_the_ranks(notebook):
 
 
 def given_to_the_ranks(source):
-    """Yield the names to which the notebook gives values on the ranks, through `world.view`."""
+    """Yield the names to which the notebook gives values on the ranks, through `world.view`.
+
+    What a function calls `global` counts, too: on the ranks it becomes a name of theirs.
+    """
     for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Global):
+            yield from node.names
         targets = node.targets if isinstance(node, ast.Assign) else []
         for target in targets:
             if isinstance(target, ast.Subscript) and ast.unparse(target.value) == "world.view":
