@@ -3,12 +3,18 @@
 import os
 import stat
 import tempfile
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
 from live import Notebook
 
-from helpers.kernels import short_folder
+from helpers.kernels import PrivateSockets, short_folder
+
+
+def test_jupyter_finds_the_class_by_its_name():
+    (found,) = entry_points(group="jupyter_client.kernel_provisioners", name="private-sockets")
+    assert found.load() is PrivateSockets, "install the checkout again: pip install -e ."
 
 
 @pytest.fixture
