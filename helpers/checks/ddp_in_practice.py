@@ -83,12 +83,14 @@ def out_of_step(world) -> Verdict:
 
 def _run_gated():
     import torch
+    import torch._dynamo  # else the first DDP loads it, and takes seconds on a busy machine
     import torch.distributed as dist
     from torch.nn.parallel import DistributedDataParallel
 
     import __main__
 
     rank = dist.get_rank()
+    dist.barrier()
     # For those who wait in vain; a right answer has time enough on a busy machine, too.
     brief = dist.new_group(timeout=timedelta(seconds=8))
     dark, bright = torch.full((3, _FEATURES), 0.1), torch.full((3, _FEATURES), 0.9)

@@ -3,7 +3,7 @@
 MUTANTS = {
     "PyTorch takes a bf16 hook by its name": (
         "for hook in (default_hooks.fp16_compress_hook, default_hooks.bf16_compress_hook):",
-        "for hook in (default_hooks.fp16_compress_hook, default_hooks.noop_hook):",
+        "for hook in (default_hooks.fp16_compress_hook, default_hooks.allreduce_hook):",
     ),
     "the own hook rounds bf16 no more than fp16": (
         "bf16 = gradients(compress, torch.bfloat16)",
