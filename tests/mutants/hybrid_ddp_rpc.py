@@ -32,9 +32,9 @@ MUTANTS = {
         "    model = HybridModel(new_table())\n    optimizer",
     ),
     "the dense layers are not averaged": (
-        "cross_entropy(model(rows, offsets), label.to(model.device))\n    dist_autograd.backward(context, [loss])",
-        "cross_entropy(model(rows, offsets), label.to(model.device))\n"
-        "    with model.dense.no_sync():\n        dist_autograd.backward(context, [loss])",
+        "    loss = cross_entropy(model(rows, offsets), label.to(model.device))\n    dist_autograd",
+        "    with model.dense.no_sync():\n"
+        "        loss = cross_entropy(model(rows, offsets), label.to(model.device))\n    dist_autograd",
     ),
     "the optimizer never steps": ("        optimizer.step(context)\n    return loss", "    return loss"),
 }
