@@ -7,6 +7,7 @@ import nbformat
 import pytest
 
 from helpers import World, checks
+from helpers.checks.ring_all_reduce import ring_indices
 
 NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
 
@@ -40,6 +41,50 @@ def says(check, world, answer):
     """Define an answer on every rank, and return what the check says."""
     world.view.execute(textwrap.dedent(answer))
     return repr(check(world))
+
+
+# ---------------------------------------------------------------- the ring's two indices
+
+INDICES = """
+def chunk_to_send(step):
+    return {}
+
+def chunk_to_add(step):
+    return {}
+"""
+
+
+@pytest.mark.parametrize(
+    ("send", "add"),
+    [
+        ("(rank - step) % n", "(rank - step - 1) % n"),
+        ("left if step == 1 else (rank - step) % n", "(left - step) % n"),
+        ("(rank - step - 1) % n", "(rank - step - 2) % n"),  # everybody begins one chunk earlier
+        ("rank - step", "rank - step - 1 if step < rank else rank - step - 1 + n"),  # from the end of a list
+        ("(n - rank + step) % n", "(n - left + step) % n"),  # a ring that counts the chunks backwards
+    ],
+)
+def test_ring_indices_that_go_round(world, send, add):
+    said = says(ring_indices, world, INDICES.format(send, add))
+    assert said == "Solved. After 3 steps each rank holds one chunk of the finished sum."
+
+
+@pytest.mark.parametrize(
+    ("send", "add", "message"),
+    [
+        ("None", "None", "On rank 0 chunk_to_send(0) returned None, and the target is the number of a chunk, 0 to 3."),
+        ("(rank - step) % n", "None", "On rank 0 chunk_to_add(0) returned None, and the target is the number of a"),
+        ("rank + 9", "left", "On rank 0 chunk_to_send(0) returned 9, and the target is the number of a chunk, 0 to 3."),
+        ("(rank - step) % n", "(rank - step) % n", "In step 0 rank 3 sends chunk 3, and rank 0 adds it to chunk 0."),
+        ("rank", "left", "In step 1 chunk 3 brings rank 0 numbers of rank 0"),
+        ("(rank + step) % n", "(left + step) % n", "After 3 steps no rank holds chunk 0 with the numbers of all."),
+        ("step", "step", "After 3 steps no rank holds chunk 0 with the numbers of all."),
+        ("rank - missing", "left", "Rank 0 raised NameError: name 'missing' is not defined"),
+    ],
+)
+def test_ring_indices_that_do_not(world, send, add, message):
+    said = says(ring_indices, world, INDICES.format(send, add))
+    assert said.startswith("Not yet. ") and message.split(" brings ")[0] in said, said
 
 
 # ---------------------------------------------------------------- reduce_scatter

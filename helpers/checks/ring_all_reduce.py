@@ -43,6 +43,48 @@ def two_way_ring(world) -> Verdict:
     return judge(world, "two_way_ring", check, _run_in_place, "two_way_ring", world.size)
 
 
+def ring_indices(world) -> Verdict:
+    """Check `chunk_to_send(step)` and `chunk_to_add(step)`: n - 1 steps with them are a reduce-scatter."""
+    steps = range(world.size - 1)
+
+    def check(runs):
+        for rank, run in enumerate(runs):
+            for name, chunks in run.result.items():
+                for step in steps:
+                    if not isinstance(chunks[step], int) or not -world.size <= chunks[step] < world.size:
+                        raise Wrong(
+                            f"On rank {rank} {name}({step}) returned {chunks[step]}, and the target is the number of "
+                            f"a chunk, 0 to {world.size - 1}."
+                        )
+        has = [[{rank} for _ in runs] for rank in range(world.size)]  # whose numbers are in which chunk of a rank
+        for step in steps:
+            _take_step(has, [run.result for run in runs], step)
+        for chunk in range(world.size):
+            if not any(len(of_rank[chunk]) == world.size for of_rank in has):
+                raise Wrong(f"After {len(steps)} steps no rank holds chunk {chunk} with the numbers of all.")
+        return f"After {len(steps)} steps each rank holds one chunk of the finished sum."
+
+    return judge(world, "chunk_to_send", check, _run_indices, world.size)
+
+
+def _take_step(has, indices, step):
+    size = len(has)
+    sent = [indices[rank]["chunk_to_send"][step] % size for rank in range(size)]
+    passing = [has[rank][sent[rank]] for rank in range(size)]
+    for rank in range(size):
+        left = (rank - 1) % size
+        chunk = indices[rank]["chunk_to_add"][step] % size
+        if chunk != sent[left]:
+            raise Wrong(
+                f"In step {step} rank {left} sends chunk {sent[left]}, and rank {rank} adds it to chunk {chunk}."
+            )
+        if twice := passing[left] & has[rank][chunk]:
+            raise Wrong(
+                f"In step {step} chunk {chunk} brings rank {rank} numbers of rank {min(twice)} that it has already."
+            )
+        has[rank][chunk] = has[rank][chunk] | passing[left]
+
+
 def recursive_doubling(world) -> Verdict:
     """Check `all_gather(tensor, m)`, which returns the tensors of the first m ranks, after log2 m messages from each.
 
@@ -171,3 +213,14 @@ def _plain(result):
 
 def _count(number, thing):
     return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
+
+
+def _run_indices(size):
+    result = {}
+    for name in ("chunk_to_send", "chunk_to_add"):
+        runs = [call_answer(name, [step]) for step in range(size - 1)]
+        for run in runs:
+            if run.error:
+                return run
+        result[name] = [run.result for run in runs]
+    return Run(result, [], "")

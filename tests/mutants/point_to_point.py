@@ -4,8 +4,19 @@ MUTANTS = {
     "a message brings its type": ("torch.zeros(2, dtype=torch.int32)", "torch.zeros(2)"),
     "what is posted is copied": ("tensor.fill_(100)  # too early", "tensor = tensor + 99  # too early"),
     "the messages have one tag": (
-        "dist.recv(go, src=0, tag=7)\n    work = dist.irecv(received, src=0)",
-        "dist.recv(received, src=0)\n    work = dist.irecv(go, src=0, tag=7)",
+        """    dist.send(torch.zeros(1), dst=1, tag=7)
+    work.wait()
+if rank == 1:
+    go, received = torch.zeros(1), torch.zeros(1)
+    dist.recv(go, src=0, tag=7)
+""",
+        """    later = dist.isend(torch.zeros(1), dst=1)
+    work.wait()
+    later.wait()
+if rank == 1:
+    go, received = torch.zeros(1), torch.zeros(1)
+    dist.recv(go, src=0)
+""",
     ),
     "all ranks send the same": ("torch.tensor([rank + 1.0]), dst=0)", "torch.tensor([2.0]), dst=0)"),
     "each object is sent by itself": (
