@@ -3,7 +3,7 @@
 Here belongs what draws: it takes lists, dicts and arrays, and asks no rank. `style` holds the colours and the axes.
 """
 
-from helpers.plots.cartpole_solved import filmstrips, paces, training_curve
+from helpers.plots.cartpole_solved import angles, paces, training_curve
 from helpers.plots.collectives import before_and_after, chunk_grid, stays
 from helpers.plots.controls import live
 from helpers.plots.data_parallel import loss_curves, step_timeline
@@ -22,6 +22,7 @@ from helpers.plots.rpc_threads_and_failures import server_threads
 from helpers.plots.what_all_reduce_costs import all_reduce_times, bus_bandwidths, modelled_times
 
 __all__ = [
+    "angles",
     "all_reduce_times",
     "autograd_graph",
     "backward_pass",
@@ -34,7 +35,6 @@ __all__ = [
     "distances",
     "episode_rewards",
     "extrapolation",
-    "filmstrips",
     "live",
     "loss_curves",
     "message_cost",

@@ -1,15 +1,14 @@
-"""Figures of 15_cartpole_solved: steps per second, a training as it goes on, and an episode in pictures."""
+"""Figures of 15_cartpole_solved: steps per second, a training as it goes on, and how far the pole leans."""
 
 import math
 from collections.abc import Mapping, Sequence
 
 from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
 
-from helpers.plots.style import BLUE, LIMIT, MODEL, RED, SmallFigure, new_axes, note
+from helpers.plots.style import BLUE, LIMIT, MODEL, new_axes, note
 
-_TRACK = 2.4  # the cart's place, either side of the middle, at which an episode ends
+_LEAN = 12  # degrees, either side of upright, at which an episode ends
 
 
 def paces(versions: Mapping[str, tuple[float, float]]) -> None:
@@ -45,33 +44,24 @@ def training_curve(rewards: Sequence[float], running: Sequence[float], threshold
     return axes.figure
 
 
-def filmstrips(episodes: Mapping[str, Sequence[Sequence[float]]], pictures: int = 6) -> None:
-    """Draw a row of pictures for each episode of CartPole, from its first to its last observation.
+def angles(episodes: Mapping[str, Sequence[Sequence[float]]]) -> None:
+    """Draw the angle of the pole over the steps of each episode of CartPole, and the limits at which one ends.
 
-    An observation is the cart's place, its speed, the pole's angle from upright (radians) and its speed. As in
-    gymnasium the pole is 1 long, in the unit of the cart's place.
+    An observation is the cart's place, its speed, the pole's angle from upright (radians) and its speed.
     """
-    _, rows = plt.subplots(
-        len(episodes),
-        pictures,
-        figsize=(8.4, 0.9 * len(episodes) + 0.2),
-        dpi=110,
-        layout="constrained",
-        facecolor="white",
-        FigureClass=SmallFigure,
-        squeeze=False,
-    )
-    for row, (title, observations) in zip(rows, episodes.items(), strict=True):
-        row[0].set_ylabel(title)
-        for number, axes in enumerate(row):
-            step = round(number * (len(observations) - 1) / (pictures - 1))
-            _draw_cart(axes, *observations[step])
-            axes.set_title(f"step {step + 1}", fontsize="small")
-
-
-def _draw_cart(axes, place, _, angle, __):
-    axes.axhline(0, color="#404040", linewidth=1)
-    axes.add_patch(Rectangle((place - 0.3, 0), 0.6, 0.3, color=BLUE))
-    axes.plot([place, place + math.sin(angle)], [0.3, 0.3 + math.cos(angle)], color=RED, linewidth=4)
-    axes.set(xlim=(-_TRACK, _TRACK), ylim=(-0.2, 1.5), aspect="equal", xticks=[], yticks=[])
-    axes.spines[:].set_color("#C0C0C0")
+    axes = new_axes("How far the pole leans", height=3.6)
+    looks = (MODEL, MODEL | {"color": BLUE, "linewidth": 1})
+    for look, (title, observations) in zip(looks, episodes.items(), strict=True):
+        degrees = [math.degrees(angle) for _, _, angle, _ in observations]
+        steps = range(1, len(degrees) + 1)
+        axes.plot(steps, degrees, **look)
+        note(axes, f"{title}, {len(degrees)} steps", (steps[-1], degrees[-1]), shift=(6, -12))
+    for limit in (-_LEAN, _LEAN):
+        axes.axhline(limit, **LIMIT | {"marker": ""})
+    note(axes, "here an episode ends", (1, _LEAN), shift=(0, 4))
+    axes.set_xscale("log")
+    axes.set_xlim(1, 4000)
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.set_ylim(-1.4 * _LEAN, 1.4 * _LEAN)
+    axes.set_xlabel("step of the episode")
+    axes.set_ylabel("angle from upright (degrees)")
