@@ -38,7 +38,7 @@ def code_of_the_ranks(notebook):
             places.append((number, 1))
         for line_number, line in enumerate(source, start=1):
             if (code := line.strip()).startswith("%px "):
-                lines.append(code.removeprefix("%px ") + "  # noqa: E702")  # it takes one line, of several statements
+                lines.append(code.removeprefix("%px ") + "  # noqa: E701, E702")  # it takes one line
                 places.append((number, line_number))
     return lines, places
 
