@@ -83,12 +83,13 @@ def out_of_step(world) -> Verdict:
 
 def _run_gated():
     import torch
-    import torch._dynamo  # else the first DDP loads it, and takes seconds on a busy machine
     import torch.distributed as dist
     from torch.nn.parallel import DistributedDataParallel
 
     import __main__
+    from helpers.measure.torch_parts import load_dynamo
 
+    load_dynamo()
     rank = dist.get_rank()
     dist.barrier()
     # For those who wait in vain; a right answer has time enough on a busy machine, too.
@@ -236,9 +237,9 @@ def _handed_over():
     """List the bytes of every tensor that this process hands over to be sent to other ranks."""
     import torch
     import torch.distributed as dist
-    from torch.utils._pytree import tree_leaves
 
     from helpers.measure.patching import replaced
+    from helpers.measure.torch_parts import tree_leaves
 
     sizes = []
 

@@ -1,7 +1,7 @@
 """Checks of the exercises of 16_distributed_rnn."""
 
 from helpers.checks.judging import Run, Verdict, Wrong, call_answer, judge
-from helpers.checks.rpc_judging import in_one_line
+from helpers.checks.rpc_judging import in_one_line, rpc_runs
 
 NO_RPC = "RuntimeError: RPC has not been initialized: run the setup cell."
 _WORDS, _WIDTH, _COLUMNS, _ROWS = 7, 4, 3, 5
@@ -62,7 +62,7 @@ def _run_clip():
 
     import __main__
 
-    if not rpc.api._is_current_rpc_agent_set():
+    if not rpc_runs():
         return Run(None, [], NO_RPC)
     if rpc.get_worker_info().name != "trainer":
         # Nothing runs here, but a cell that has not been run on this rank is noticed.
@@ -118,14 +118,15 @@ def _run_two_layers():
     from torch import nn
 
     import __main__
+    from helpers.measure.torch_parts import workers
 
-    if not rpc.api._is_current_rpc_agent_set():
+    if not rpc_runs():
         return Run(None, [], NO_RPC)
     if rpc.get_worker_info().name != "trainer":
         return Run(None, [], "" if hasattr(__main__, "TwoLayers") else "KeyError: 'TwoLayers'")
     torch.manual_seed(0)
     whole = nn.LSTM(_WIDTH, _WIDTH, num_layers=2)
-    owner = max(rpc.api._get_current_rpc_agent().get_worker_infos(), key=lambda worker: worker.id).name
+    owner = max(workers(), key=lambda worker: worker.id).name
     run = _call("TwoLayers", [_WIDTH, owner])
     if run.error:
         return run

@@ -2,7 +2,7 @@
 
 from helpers.checks.distributed_rnn import NO_RPC
 from helpers.checks.judging import Run, Verdict, Wrong, judge
-from helpers.checks.rpc_judging import call_with_rpc
+from helpers.checks.rpc_judging import call_with_rpc, rpc_runs
 
 _WORDS, _WIDTH, _ROWS, _COLUMNS = 1000, 16, 5, 4
 _FEW_BYTES = 64
@@ -61,7 +61,7 @@ def _run_loss_there():
     from torch import nn
     from torch.distributed.nn.api.remote_module import RemoteModule
 
-    if not rpc.api._is_current_rpc_agent_set():
+    if not rpc_runs():
         return Run(None, [], NO_RPC)
     if rpc.get_worker_info().name != "trainer":
         return Run(None, [], "")
@@ -104,7 +104,7 @@ def _run_looked_up():
     from torch import nn
     from torch.distributed.nn.api.remote_module import RemoteModule
 
-    if not rpc.api._is_current_rpc_agent_set():
+    if not rpc_runs():
         return Run(None, [], NO_RPC)
     if rpc.get_worker_info().name != "trainer":
         return Run(None, [], "")

@@ -128,11 +128,13 @@ def _hooked(function, state):
     import torch
     from torch.nn.parallel import DistributedDataParallel as DDP
 
+    from helpers.measure.torch_parts import Future
+
     runs = []
 
     def hook(state, bucket):
         runs.append(call_answer(function, [state, bucket]))
-        if not runs[-1].error and not isinstance(runs[-1].result, torch._C.Future):
+        if not runs[-1].error and not isinstance(runs[-1].result, Future):
             error = f"TypeError: a hook returns a future, and this one a {type(runs[-1].result).__name__}"
             runs[-1] = runs[-1]._replace(error=error)
         if not runs[-1].error:

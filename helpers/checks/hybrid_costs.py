@@ -2,7 +2,7 @@
 
 from helpers.checks.distributed_rnn import NO_RPC
 from helpers.checks.judging import Run, Verdict, Wrong, judge
-from helpers.checks.rpc_judging import call_with_rpc, in_one_line
+from helpers.checks.rpc_judging import call_with_rpc, in_one_line, rpc_runs
 
 _COLUMNS = 16
 # Words per bag, of batches that tell the mistakes apart: one of them has an empty bag.
@@ -78,7 +78,7 @@ def _run_bytes_of():
 
     from helpers.measure import calls
 
-    if not rpc.api._is_current_rpc_agent_set():
+    if not rpc_runs():
         return Run(None, [], NO_RPC)
     if rpc.get_worker_info().name != "trainer0":
         return Run(None, [], "")
@@ -109,7 +109,7 @@ def _run_bytes_of():
 def _run_split_table():
     import torch.distributed.rpc as rpc
 
-    if not rpc.api._is_current_rpc_agent_set():
+    if not rpc_runs():
         return Run(None, [], NO_RPC)
     if rpc.get_worker_info().name != "trainer0":
         return Run(None, [], "")

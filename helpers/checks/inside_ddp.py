@@ -113,8 +113,9 @@ def _sent():
 def _run_weigh():
     import torch
     import torch.distributed as dist
-    from torch._C import Future  # of which torch.futures.Future is one kind, and what a work has another
     from torch.nn.parallel import DistributedDataParallel as DDP
+
+    from helpers.measure.torch_parts import Future
 
     rank, n = dist.get_rank(), dist.get_world_size()
     findings = []

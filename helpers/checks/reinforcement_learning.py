@@ -5,7 +5,7 @@ import random
 from typing import NamedTuple
 
 from helpers.checks.judging import Run, Verdict, Wrong, call_answer, judge
-from helpers.checks.rpc_judging import Made, call_with_rpc, in_one_line
+from helpers.checks.rpc_judging import Made, call_with_rpc, in_one_line, rpc_runs
 
 _DISCOUNT = 0.99
 _OWN = ("_rref_typeof_on_owner", "_known")  # calls by torch and by this check
@@ -156,7 +156,7 @@ def _start_rpc():
 
     import torch.distributed.rpc as rpc
 
-    if rpc.api._is_current_rpc_agent_set():
+    if rpc_runs():
         return
     rank = int(os.environ["RANK"])
     options = rpc.TensorPipeRpcBackendOptions(rpc_timeout=10, _transports=["uv"], _channels=["basic"])

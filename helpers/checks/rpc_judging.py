@@ -31,13 +31,12 @@ class Made(NamedTuple):
 
 def call_with_rpc(function: str, arguments: list) -> tuple[Run, list[Made]]:
     """Call the learner's function of that name on this rank, and return its run and the RPCs that it made meanwhile."""
-    from torch._C._distributed_rpc import PyRRef
-
     from helpers.measure import calls
     from helpers.measure.patching import replaced
+    from helpers.measure.torch_parts import RRef
 
     fetched = []
-    original = PyRRef.to_here
+    original = RRef.to_here
 
     def to_here(rref, *timeout, **named):
         value = original(rref, *timeout, **named)
@@ -46,12 +45,23 @@ def call_with_rpc(function: str, arguments: list) -> tuple[Run, list[Made]]:
         return value
 
     try:
-        with calls.recorded() as made, replaced([(PyRRef, "to_here", to_here)]):
+        with calls.recorded() as made, replaced([(RRef, "to_here", to_here)]):
             run = call_answer(function, arguments)
     except RuntimeError as error:  # RPC has not been initialised
         return Run(None, [], f"RuntimeError: {error}"), []
     own = [Made(c.kind, c.callee, c.function, c.sent, c.received, c.begin, c.end) for c in made]
     return run._replace(error=in_one_line(run.error)), own + fetched
+
+
+def rpc_runs() -> bool:
+    """Return whether this rank has called init_rpc, and has not left RPC since."""
+    import torch.distributed.rpc as rpc
+
+    try:
+        rpc.get_worker_info()
+    except RuntimeError:
+        return False
+    return True
 
 
 def on_first_rank(function: str, arguments: list) -> Run:

@@ -13,11 +13,10 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 import torch
-from torch.distributed.rpc import api, get_worker_info, rref_proxy
+from torch.distributed.rpc import api, get_worker_info
 
 from helpers.measure.patching import replaced
-
-_ON_RREF = (rref_proxy._local_invoke, rref_proxy._local_invoke_async_execution)
+from helpers.measure.torch_parts import ON_RREF, worker_of
 
 
 @dataclass
@@ -66,7 +65,7 @@ def recorded() -> Iterator[list[Call]]:
     def invoke_rpc(to, function, mode, args=None, kwargs=None, *timeout):
         begin = time.monotonic()
         answer = original_invoke_rpc(to, function, mode, args, kwargs, *timeout)
-        record(mode.value, api._to_worker_info(to).name, *_called(function, args, kwargs), begin, answer)
+        record(mode.value, worker_of(to).name, *_called(function, args, kwargs), begin, answer)
         return answer
 
     def python_function(function, args, kwargs):
@@ -104,7 +103,7 @@ def recorded() -> Iterator[list[Call]]:
 def _called(function, args, kwargs):
     """Return the name of the function that is called, and its arguments; on an RRef, those of the method."""
     args, kwargs = args or (), kwargs or {}
-    if function in _ON_RREF:
+    if function in ON_RREF:
         _, name, args, kwargs = args
         return name, (args, kwargs)
     if isinstance(function, torch.jit.ScriptFunction):

@@ -27,6 +27,7 @@ import torch.distributed as dist
 import helpers.world
 from helpers.measure.network import own_sockets
 from helpers.measure.patching import replaced
+from helpers.measure.torch_parts import source_rank
 
 # Where struct tcp_info of linux/tcp.h has these counters, of 64 bits each. What has been acknowledged has one, too, but
 # it comes late: take what has been sent, less what has been sent again.
@@ -104,7 +105,7 @@ def recorded(watch: torch.Tensor | None = None) -> Iterator[list[Message]]:
             result = method(work, *timeout)
             message.ended = time.monotonic()
             if message.peer is None:
-                message.peer = dist.get_global_rank(group, work._source_rank())
+                message.peer = dist.get_global_rank(group, source_rank(work))
             return result
 
         return wait

@@ -1,0 +1,34 @@
+"""What of torch is private, and what for: it stands here and, as a name to replace, in `calls` and `traffic`.
+
+tests/test_torch_parts.py says when a release of torch has moved one of them.
+"""
+
+from torch._C import Future  # of which torch.futures.Future is one kind, and what a work object returns another
+from torch._C._distributed_rpc import PyRRef as RRef  # what rpc.RRef and rpc.remote make: its to_here() can be watched
+from torch.distributed.rpc import WorkerInfo, api, rref_proxy
+from torch.utils._pytree import tree_leaves  # the tensors in nested outputs, as DDP looks for them
+
+# How a call on an RRef, as rref.rpc_sync(), comes to its owner: under the name of one of these.
+ON_RREF = (rref_proxy._local_invoke, rref_proxy._local_invoke_async_execution)
+
+__all__ = ["ON_RREF", "Future", "RRef", "load_dynamo", "source_rank", "tree_leaves", "worker_of", "workers"]
+
+
+def workers() -> list[WorkerInfo]:
+    """Return all workers of the RPC that runs; its public functions tell of one whose name is known."""
+    return api._get_current_rpc_agent().get_worker_infos()
+
+
+def worker_of(to) -> WorkerInfo:
+    """Return the worker that a caller means by its name, its number or its WorkerInfo."""
+    return api._to_worker_info(to)
+
+
+def source_rank(work) -> int:
+    """Return the rank in its group from which a receive from anybody has got its message."""
+    return work._source_rank()
+
+
+def load_dynamo() -> None:
+    """Import what the first DistributedDataParallel of a process imports, which takes seconds on a busy machine."""
+    import torch._dynamo  # noqa: F401
