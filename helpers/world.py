@@ -100,6 +100,15 @@ class World:
         self.require_running()
         return list(self._ranks.pids)
 
+    @property
+    def folder(self) -> str:
+        """A folder for the files of a lesson, which only this user can read.
+
+        It is the temporary folder of the ranks, stays over a restart, and is removed with the world.
+        """
+        self.require_running()
+        return self._directory
+
     def where(self):
         """Return what each rank is doing: idle or busy, for how long, in which call, on which line of which cell.
 

@@ -17,6 +17,7 @@ from live import INIT, SUM, left_after
 import helpers.ranks.local
 import helpers.world
 from helpers import World, WorldError
+from helpers.ranks import memory
 from helpers.ranks.host import Host
 from helpers.ranks.rank import log_path
 from helpers.torchrun import torchrun
@@ -224,6 +225,16 @@ def test_a_group_is_left_and_made_again_with_a_new_store(world):
         world.new_store()
 
 
+def test_what_a_rank_leaves_in_its_temporary_folder_stays_over_a_restart_and_goes_with_the_world(world):
+    run(world, "import os, pathlib, tempfile; kept = tempfile.NamedTemporaryFile(delete=False).name")
+    files = [Path(name) for name in world.view["kept"]]
+    assert {file.parent for file in files} == {Path(world.folder)}
+    world.restart()
+    assert all(file.exists() for file in files)
+    world.stop()
+    assert not any(file.exists() for file in files)
+
+
 def test_a_rank_can_have_processes_of_its_own(world):
     run(
         world,
@@ -270,6 +281,16 @@ def test_a_world_too_large_is_refused_with_the_numbers():
     assert started_here() == before
     largest = int(str(refusal.value).split("The largest world that fits has ")[1].split()[0])
     assert 0 < largest < 100_000
+
+
+def test_in_a_container_memory_that_only_holds_files_counts_as_free(tmp_path):
+    assert memory._free_in(tmp_path) == float("inf")  # no such control group
+    (tmp_path / "memory.current").write_text("700\n")
+    (tmp_path / "memory.stat").write_text("anon 300\ninactive_file 250\nactive_file 150\n")
+    (tmp_path / "memory.max").write_text("max\n")
+    assert memory._free_in(tmp_path) == float("inf")
+    (tmp_path / "memory.max").write_text("1000\n")
+    assert memory._free_in(tmp_path) == 1000 - 700 + 250
 
 
 def test_force_starts_a_world_all_the_same():

@@ -10,8 +10,8 @@ import ipyparallel as ipp
 RESTART = "Call world.restart(), then run the setup cell, the cell of your answer and this check again."
 # The errors of a rank that waited in vain, or for one that did.
 CUT_OFF = re.compile("gloo|Application timeout|wait timeout")
-# Longer than the timeout of the process group that an exercise uses, so that a rank that is stuck can say so itself; and
-# long enough for a right answer on a machine that thirty learners share.
+# Longer than the timeout of the process group that an exercise uses, so that a rank that is stuck can say so itself,
+# and long enough for a right answer on a machine that thirty learners share.
 _SECONDS_TO_ANSWER = 40
 _SECONDS_TO_MEET = 10  # of ranks that are all idle, on a busy machine, too
 _broken = []  # the process ids of ranks whose group an attempt has broken: they need a restart

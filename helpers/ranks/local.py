@@ -101,6 +101,7 @@ class LocalRanks:
     def _start_ranks(self, progress):
         engine = {
             **os.environ,
+            "TMPDIR": self.directory,  # what a rank leaves there goes with the world
             "IPP_PROFILE_DIR": self.directory,
             "IPP_CONNECTION_INFO": json.dumps(self._controller.for_engines),
         }
