@@ -8,6 +8,7 @@ import pytest
 
 import helpers.world
 from helpers import World
+from helpers.ranks import processes
 
 # Kernels as `make` starts them; see helpers/kernels.py.
 os.environ["JUPYTER_DEFAULT_PROVISIONER_NAME"] = "private-sockets"
@@ -17,6 +18,10 @@ os.environ["JUPYTER_DEFAULT_PROVISIONER_NAME"] = "private-sockets"
 _pytest.runner._update_current_test_var = lambda item, when: None
 for name in [name for name in os.environ if name.startswith(("PYTEST_VERSION", "PYTEST_XDIST"))]:
     del os.environ[name]
+
+# Most tests of checks train under DDP, which imports this in every rank of every world: a second of a processor each.
+# Ranks of kernels, which run the notebooks, begin without it, as a user's do.
+processes.PRELOADED.append("torch._dynamo")
 
 # The modules whose tests take longest, in this order, before all others.
 LONG = ["test_browser.py", "test_notebooks.py", "test_mutants.py", "test_faults.py", "test_script.py"]

@@ -2,6 +2,7 @@
 
 import inspect
 import multiprocessing
+import re
 
 import ipyparallel.controller.app
 from ipykernel.iostream import OutStream
@@ -12,6 +13,10 @@ from ipyparallel.controller.app import IPController
 def test_the_heart_monitor_is_a_process_that_is_made_as_a_thread_is():
     assert ipyparallel.controller.app.Process is multiprocessing.Process
     assert "heartmonitor_process = Process(\n            target=" in inspect.getsource(IPController.init_hub)
+
+
+def test_all_that_the_controller_takes_of_time_is_one_sleep():
+    assert re.findall(r"\btime\.\w+", inspect.getsource(ipyparallel.controller.app)) == ["time.sleep"]
 
 
 def test_the_controller_asks_construct_url_for_every_address():

@@ -1,6 +1,7 @@
 """What of ipyparallel is replaced, and why: its names that are not made for it stand here and nowhere else."""
 
 import threading
+from types import SimpleNamespace
 
 import ipyparallel.controller.app
 from ipykernel.iostream import OutStream
@@ -34,6 +35,8 @@ def launch_controller(directory: str, for_engines: dict, for_clients: dict, moni
     """Run a controller with this connection info, until it is killed."""
     # The heart monitor would be a process of its own. What it takes is a thread's share, and it ends with the others.
     ipyparallel.controller.app.Process = threading.Thread
+    # The hub sleeps for a quarter of a second while it starts, for a database that this one has not.
+    ipyparallel.controller.app.time = SimpleNamespace(sleep=lambda seconds: None)
     transport, _, interface = for_engines["interface"].partition("://")
     SocketsInAFolder.launch_instance(
         argv=[

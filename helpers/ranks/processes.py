@@ -17,6 +17,7 @@ from multiprocessing.util import get_temp_dir
 
 from helpers.errors import WorldError
 
+PRELOADED = ["helpers.ranks.preload"]  # what the fork server imports before it forks
 START_METHOD = "forkserver" if sys.platform == "linux" else "spawn"
 # Names the folder that the fork server removes when all that it has forked has ended; see `helpers.ranks.preload`.
 FOLDER_TO_REMOVE = "FOLDER_TO_REMOVE"
@@ -31,7 +32,7 @@ def warm_up() -> None:
     """
     if START_METHOD != "forkserver":
         return
-    forkserver.set_forkserver_preload(["helpers.ranks.preload"])
+    forkserver.set_forkserver_preload(PRELOADED)
     with _environment({**at_import(), FOLDER_TO_REMOVE: get_temp_dir()}), _without_main():
         forkserver.ensure_running()
 
