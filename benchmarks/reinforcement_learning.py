@@ -11,18 +11,21 @@ from helpers import World
 NOTEBOOK = "15_cartpole_solved.ipynb"
 TURNS = 5
 SEEDS = range(5)
-LEARNING = ["Policy", "discounted", "Agent", "Collecting", "train", "mean_lengths"]
-OBSERVERS = ["Observer", "OneCall", "ManyEnvironments", "apart", "Together", "Counted", "pace"]
+LEARNING = ["Policy", "discounted", "Agent", "learn", "Collecting", "answer_if_complete", "train", "mean_lengths"]
+OBSERVERS = ["Observer", "OneCall", "ManyEnvironments", "apart", "Together", "Counted", "by_rule", "race"]
 VERSIONS = ["two calls", "one call", "many environments", "many, collected"]
 
 # On the agent, with names of the lesson.
 MEASURED = """
+Agent.learn = learn
+Collecting.answer_if_complete = answer_if_complete
+
 def racers():
-    single, vector = [Agent(Counted, Observer), Agent(Counted, OneCall)], Agent(Counted, ManyEnvironments)
-    return [*single, vector, Collecting(Counted, Together)]
+    agents = [Agent(Counted, kind) for kind in (Observer, OneCall, ManyEnvironments)]
+    return [by_rule(agent) for agent in [*agents, Collecting(Counted, Together)]]
 
 def turn():
-    return [steps for steps, rpcs in map(pace, racing)]
+    return [race(agent)[0] for agent in racing]
 
 def solve():
     '''Return the seconds to a running reward above the threshold, the last one, and the mean of 20 greedy episodes.'''

@@ -8,13 +8,13 @@ from benchmarks import lesson, side_by_side
 from helpers import World
 
 NOTEBOOK = "11_rpc_and_rref.ipynb"
+DEFINITIONS = ["echo", "fastest", "call_with", "bounce", "bare"]
 TURNS = 15
 TENSORS = {"4 bytes": (4, 200), "1 MiB": (2**20, 40)}  # and how many calls make one measurement
 
 SETUP = """
-import os, socket, time, warnings
-from statistics import median
-from timeit import repeat
+import os, socket, warnings
+from timeit import timeit
 import torch
 import torch.distributed.rpc as rpc
 from helpers.measure.traffic import loopback
@@ -25,13 +25,14 @@ options = rpc.TensorPipeRpcBackendOptions(rpc_timeout=20, _transports=["uv"], _c
 rpc.init_rpc(f"worker{rank}", rank=rank, world_size=n, rpc_backend_options=options)
 
 def bytes_each_way(size):
-    rpc_time(echo, size, times=5)
+    call = call_with(echo, size)
+    fastest({"to warm up": call}, 5)
     with loopback() as wire:
-        rpc_time(echo, size, times=100)
+        fastest({"RPC": call}, 100)
     return wire.bytes // 200
 
 def both(size, sent, times):
-    return rpc_time(echo, size, times), bare_time(sent, times)
+    return fastest({"RPC": call_with(echo, size)}, times)["RPC"], bare(sent, times)
 """
 
 
@@ -39,7 +40,7 @@ def rows() -> list[list]:
     """Measure, and return the rows of the table."""
     world = World(2)
     try:
-        world.view.execute(SETUP + "\n" + lesson.definitions(NOTEBOOK, "echo", "rpc_time", "bounce", "bare_time"))
+        world.view.execute(SETUP + "\n" + lesson.definitions(NOTEBOOK, *DEFINITIONS))
         return [_row(world, what, size, times) for what, (size, times) in TENSORS.items()]
     finally:
         world.stop()
