@@ -5,6 +5,7 @@ import os
 import random
 import signal
 import sys
+import tempfile
 import threading
 import traceback
 from pathlib import Path
@@ -43,6 +44,7 @@ def run_rank(rank: int, environment: dict[str, str], directory: str) -> None:
     threading.Thread(target=_end_with_host, daemon=True).start()
     os.environ.clear()
     os.environ.update(environment)
+    tempfile.tempdir = None  # Python keeps what it once found in the environment
     _redirect_output(log_path(directory, rank))
     _answer_with_stacks(rank, directory)
     _draw_other_numbers()
