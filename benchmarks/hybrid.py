@@ -12,7 +12,7 @@ import ipyparallel as ipp
 from benchmarks import lesson, side_by_side
 from helpers import World
 
-NOTEBOOK = "20_hybrid_costs_and_failures.ipynb"
+NOTEBOOK = "24_hybrid_costs_and_failures.ipynb"
 TURNS = 15
 CASES = [
     (1000, 16, "SGD"),

@@ -25,7 +25,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 LESSON = ROOT / "notebooks/02_point_to_point.ipynb"
-RING = ROOT / "notebooks/04_ring_all_reduce.ipynb"
+RING = ROOT / "notebooks/05_ring_all_reduce.ipynb"
 
 BROWSERS = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"]
 NO_BROWSER = "no Chromium in PATH; install one and run the tests again, on Debian and Ubuntu with: apt install chromium"

@@ -1,4 +1,4 @@
-"""The check of notebook 15 accepts the solution, and refuses the skeleton and plausible wrong answers, saying why."""
+"""The check of notebook 18 accepts the solution, and refuses the skeleton and plausible wrong answers, saying why."""
 
 from helpers import checks
 

@@ -1,4 +1,4 @@
-"""The checks of 10_ddp_in_practice: each accepts the solution, and says what is wrong with other answers."""
+"""The checks of 12_ddp_in_practice: each accepts the solution, and says what is wrong with other answers."""
 
 import textwrap
 from pathlib import Path
@@ -10,7 +10,7 @@ import pytest
 from helpers import World, checks
 
 NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
-NAME = "10_ddp_in_practice.ipynb"
+NAME = "12_ddp_in_practice.ipynb"
 
 
 def cell(path, contains):

@@ -1,4 +1,4 @@
-"""The checks of 13_distributed_autograd: each accepts the solution, and says what is wrong with other answers."""
+"""The checks of 16_distributed_autograd: each accepts the solution, and says what is wrong with other answers."""
 
 import textwrap
 from pathlib import Path
@@ -19,14 +19,14 @@ def cell(path, contains):
 
 
 def skeleton(function):
-    return cell("13_distributed_autograd.ipynb", f"def {function}(")
+    return cell("16_distributed_autograd.ipynb", f"def {function}(")
 
 
 def solution(function):
-    return cell("solutions/13_distributed_autograd.ipynb", f"def {function}(")
+    return cell("solutions/16_distributed_autograd.ipynb", f"def {function}(")
 
 
-SETUP = cell("13_distributed_autograd.ipynb", "init_rpc(")
+SETUP = cell("16_distributed_autograd.ipynb", "init_rpc(")
 IN_VAIN = (
     "Not yet. Rank 0 raised RuntimeError: a call has timed out. "
     "A backward that waits for a gradient in vain ends like this."

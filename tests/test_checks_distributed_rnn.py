@@ -1,4 +1,4 @@
-"""The checks of 16_distributed_rnn, and the perplexity that its model reaches with other seeds."""
+"""The checks of 19_distributed_rnn, and the perplexity that its model reaches with other seeds."""
 
 import textwrap
 from pathlib import Path
@@ -10,7 +10,7 @@ import helpers.world
 from helpers import World, checks
 
 NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
-NAME = "16_distributed_rnn.ipynb"
+NAME = "19_distributed_rnn.ipynb"
 
 
 def cell(path, contains):

@@ -1,4 +1,4 @@
-"""The checks of 17_faster_distributed_rnn: each accepts the solution, and says what is wrong with other answers."""
+"""The checks of 20_faster_distributed_rnn: each accepts the solution, and says what is wrong with other answers."""
 
 import textwrap
 from pathlib import Path
@@ -10,7 +10,7 @@ import helpers.world
 from helpers import World, checks
 
 NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
-NAME = "17_faster_distributed_rnn.ipynb"
+NAME = "20_faster_distributed_rnn.ipynb"
 
 
 def cell(path, contains):

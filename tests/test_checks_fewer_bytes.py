@@ -1,4 +1,4 @@
-"""The checks of 08_fewer_bytes: each accepts the solution, and says what is wrong with other answers."""
+"""The checks of 10_fewer_bytes: each accepts the solution, and says what is wrong with other answers."""
 
 import textwrap
 from pathlib import Path
@@ -9,7 +9,7 @@ import pytest
 from helpers import World, checks
 
 NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
-NAME = "08_fewer_bytes.ipynb"
+NAME = "10_fewer_bytes.ipynb"
 
 
 def cell(path, contains):

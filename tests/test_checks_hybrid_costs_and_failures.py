@@ -1,4 +1,4 @@
-"""The checks of 20_hybrid_costs_and_failures: each accepts the solution, and says what is wrong with other answers."""
+"""The checks of 24_hybrid_costs_and_failures: each accepts the solution, and says what is wrong with other answers."""
 
 import textwrap
 from pathlib import Path
@@ -9,7 +9,7 @@ import pytest
 from helpers import World, checks
 
 NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
-NAME = "20_hybrid_costs_and_failures.ipynb"
+NAME = "24_hybrid_costs_and_failures.ipynb"
 
 
 def cell(path, contains):

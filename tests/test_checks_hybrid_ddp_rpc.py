@@ -1,4 +1,4 @@
-"""The checks of 18_hybrid_ddp_rpc and 19_hybrid_proof: each accepts the solution, and says what else is wrong."""
+"""The checks of 22_hybrid_ddp_rpc and 23_hybrid_proof: each accepts the solution, and says what else is wrong."""
 
 import textwrap
 from pathlib import Path
@@ -47,13 +47,13 @@ def cell(path, contains):
 
 @pytest.fixture
 def world(worlds):
-    """Four ranks that have run the solutions of notebook 19, the same for all tests of this module."""
+    """Four ranks that have run the solutions of notebook 23, the same for all tests of this module."""
     if not worlds or helpers.world._current is not worlds[-1]:
         worlds.append(World(4))
         worlds[-1].view["SEED"] = 0
-        for source in sources("solutions/19_hybrid_proof.ipynb"):
+        for source in sources("solutions/23_hybrid_proof.ipynb"):
             worlds[-1].view.execute(source, silent=True)
-        worlds[-1].view.execute(cell("18_hybrid_ddp_rpc.ipynb", "def step("), silent=True)
+        worlds[-1].view.execute(cell("22_hybrid_ddp_rpc.ipynb", "def step("), silent=True)
     return worlds[-1]
 
 
@@ -63,14 +63,14 @@ def says(check, world, answer):
 
 
 def test_frozen_step_solution(world):
-    answer = cell("solutions/18_hybrid_ddp_rpc.ipynb", "def frozen_step(")
+    answer = cell("solutions/22_hybrid_ddp_rpc.ipynb", "def frozen_step(")
     assert says(checks.frozen_step, world, answer) == (
         "Solved. The dense layer learns, the table keeps every bit, and no gradient travels to the server."
     )
 
 
 def test_frozen_step_skeleton(world):
-    answer = cell("18_hybrid_ddp_rpc.ipynb", "def frozen_step(")
+    answer = cell("22_hybrid_ddp_rpc.ipynb", "def frozen_step(")
     assert says(checks.frozen_step, world, answer).startswith("Not yet. After a step of trainer 0 the table is not")
 
 
@@ -112,12 +112,12 @@ def test_frozen_step_without_a_context_for_the_lookup(world):
 
 
 def test_one_rate_solution(world):
-    answer = cell("solutions/19_hybrid_proof.ipynb", "def one_rate(")
+    answer = cell("solutions/23_hybrid_proof.ipynb", "def one_rate(")
     assert says(checks.one_rate, world, answer) == "Solved. Both parts move as in one process."
 
 
 def test_one_rate_skeleton(world):
-    answer = cell("19_hybrid_proof.ipynb", "def one_rate(")
+    answer = cell("23_hybrid_proof.ipynb", "def one_rate(")
     assert says(checks.one_rate, world, answer) == (
         "Not yet. On trainer 0 the table moves 2.00 times as far as in one process."
     )

@@ -1,4 +1,4 @@
-"""The checks of 07_inside_ddp: each accepts the solution, and says what is wrong with other answers."""
+"""The checks of 09_inside_ddp: each accepts the solution, and says what is wrong with other answers."""
 
 import textwrap
 from pathlib import Path
@@ -10,7 +10,7 @@ from helpers import World, checks
 from helpers.checks.judging import RESTART
 
 NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
-NAME = "07_inside_ddp.ipynb"
+NAME = "09_inside_ddp.ipynb"
 
 
 def cell(path, contains):

@@ -1,4 +1,4 @@
-"""The checks of 14_reinforcement_learning: each accepts the solution, and says what is wrong with other answers."""
+"""The checks of 17_reinforcement_learning: each accepts the solution, and says what is wrong with other answers."""
 
 import textwrap
 from pathlib import Path
@@ -19,11 +19,11 @@ def cell(path, contains):
 
 
 def skeleton(contains):
-    return cell("14_reinforcement_learning.ipynb", contains)
+    return cell("17_reinforcement_learning.ipynb", contains)
 
 
 def solution(contains):
-    return cell("solutions/14_reinforcement_learning.ipynb", contains)
+    return cell("solutions/17_reinforcement_learning.ipynb", contains)
 
 
 def says(check, world, answer):

@@ -1,4 +1,4 @@
-"""The checks of 04_ring_all_reduce: each accepts the solution, and says what is wrong with other answers."""
+"""The checks of 05_ring_all_reduce: each accepts the solution, and says what is wrong with other answers."""
 
 import textwrap
 from pathlib import Path
@@ -20,19 +20,19 @@ def cell(path, contains):
 
 
 def skeleton(function):
-    return cell("04_ring_all_reduce.ipynb", f"def {function}(")
+    return cell("05_ring_all_reduce.ipynb", f"def {function}(")
 
 
 def solution(function):
-    return cell("solutions/04_ring_all_reduce.ipynb", f"def {function}(")
+    return cell("solutions/05_ring_all_reduce.ipynb", f"def {function}(")
 
 
 SETUP = "\n".join(
     [
         # A deadlock is not waited for as long as in the notebook.
-        cell("04_ring_all_reduce.ipynb", "init_process_group(").replace("seconds=10", "seconds=4"),
-        cell("04_ring_all_reduce.ipynb", "def pass_on(").partition("\nmust_agree")[0],
-        cell("04_ring_all_reduce.ipynb", "def ring_all_reduce(").partition("\nmust_agree")[0],
+        cell("05_ring_all_reduce.ipynb", "init_process_group(").replace("seconds=10", "seconds=4"),
+        cell("05_ring_all_reduce.ipynb", "def pass_on(").partition("\nmust_agree")[0],
+        cell("05_ring_all_reduce.ipynb", "def ring_all_reduce(").partition("\nmust_agree")[0],
     ]
 )
 

@@ -1,4 +1,4 @@
-"""The checks of 11_rpc_and_rref: each accepts the solution, and says what is wrong with other answers."""
+"""The checks of 14_rpc_and_rref: each accepts the solution, and says what is wrong with other answers."""
 
 import textwrap
 from pathlib import Path
@@ -20,14 +20,14 @@ def cell(path, contains):
 
 
 def skeleton(function):
-    return cell("11_rpc_and_rref.ipynb", f"def {function}(")
+    return cell("14_rpc_and_rref.ipynb", f"def {function}(")
 
 
 def solution(function):
-    return cell("solutions/11_rpc_and_rref.ipynb", f"def {function}(")
+    return cell("solutions/14_rpc_and_rref.ipynb", f"def {function}(")
 
 
-SETUP = cell("solutions/11_rpc_and_rref.ipynb", "init_rpc(")
+SETUP = cell("solutions/14_rpc_and_rref.ipynb", "init_rpc(")
 
 
 def says(check, world, answer):

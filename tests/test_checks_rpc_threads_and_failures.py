@@ -1,4 +1,4 @@
-"""The checks of notebook 12 accept the solutions, and refuse the skeletons and plausible wrong answers, saying why."""
+"""The checks of notebook 15 accept the solutions, and refuse the skeletons and plausible wrong answers, saying why."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The checks of 09_uneven_ranks: each accepts the solution, and says what is wrong with other answers."""
+"""The checks of 11_uneven_ranks: each accepts the solution, and says what is wrong with other answers."""
 
 import textwrap
 from pathlib import Path
@@ -10,7 +10,7 @@ from helpers import World, checks
 from helpers.checks.judging import RESTART
 
 NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
-NAME = "09_uneven_ranks.ipynb"
+NAME = "11_uneven_ranks.ipynb"
 
 
 def cell(path, contains):

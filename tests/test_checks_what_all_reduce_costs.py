@@ -1,4 +1,4 @@
-"""The checks of 05_what_all_reduce_costs: each accepts the solution, and says what is wrong with other answers."""
+"""The checks of 06_what_all_reduce_costs: each accepts the solution, and says what is wrong with other answers."""
 
 import textwrap
 from pathlib import Path
@@ -19,19 +19,19 @@ def cell(path, contains):
 
 
 def skeleton(function):
-    return cell("05_what_all_reduce_costs.ipynb", f"def {function}(")
+    return cell("06_what_all_reduce_costs.ipynb", f"def {function}(")
 
 
 def solution(function):
-    return cell("solutions/05_what_all_reduce_costs.ipynb", f"def {function}(")
+    return cell("solutions/06_what_all_reduce_costs.ipynb", f"def {function}(")
 
 
 SETUP = "\n".join(
     [
-        cell("05_what_all_reduce_costs.ipynb", "init_process_group("),
-        cell("05_what_all_reduce_costs.ipynb", "def pass_on("),
-        cell("05_what_all_reduce_costs.ipynb", "def ring_all_reduce("),
-        cell("solutions/05_what_all_reduce_costs.ipynb", "def exchange("),
+        cell("06_what_all_reduce_costs.ipynb", "init_process_group("),
+        cell("06_what_all_reduce_costs.ipynb", "def pass_on("),
+        cell("06_what_all_reduce_costs.ipynb", "def ring_all_reduce("),
+        cell("solutions/06_what_all_reduce_costs.ipynb", "def exchange("),
     ]
 )
 

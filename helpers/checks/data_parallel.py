@@ -1,4 +1,4 @@
-"""Checks of the exercises of 06_data_parallel."""
+"""Checks of the exercises of 07_data_parallel."""
 
 from contextlib import contextmanager
 

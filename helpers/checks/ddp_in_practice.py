@@ -1,4 +1,4 @@
-"""Checks of the exercises of 10_ddp_in_practice."""
+"""Checks of the exercises of 12_ddp_in_practice."""
 
 from contextlib import contextmanager
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""Checks of the exercises of 13_distributed_autograd: a model of two parts, the second one on worker1."""
+"""Checks of the exercises of 16_distributed_autograd: a model of two parts, the second one on worker1."""
 
 import os
 from functools import partial

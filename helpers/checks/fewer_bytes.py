@@ -1,4 +1,4 @@
-"""Checks of the exercises of 08_fewer_bytes."""
+"""Checks of the exercises of 10_fewer_bytes."""
 
 from contextlib import contextmanager
 

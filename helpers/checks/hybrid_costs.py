@@ -1,4 +1,4 @@
-"""Checks of the exercises of 20_hybrid_costs_and_failures: the bytes of a batch, and a table on two owners."""
+"""Checks of the exercises of 24_hybrid_costs_and_failures: the bytes of a batch, and a table on two owners."""
 
 from helpers.checks.distributed_rnn import NO_RPC
 from helpers.checks.judging import Run, Verdict, Wrong, judge

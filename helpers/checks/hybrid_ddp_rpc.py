@@ -1,4 +1,4 @@
-"""The exercises of 18_hybrid_ddp_rpc: a frozen table, and one rate for both parts of a hybrid model."""
+"""The exercises of 22_hybrid_ddp_rpc: a frozen table, and one rate for both parts of a hybrid model."""
 
 from helpers.checks.judging import Run, Verdict, Wrong, call_answer, judge
 

@@ -1,4 +1,4 @@
-"""Checks of the exercises of 07_inside_ddp."""
+"""Checks of the exercises of 09_inside_ddp."""
 
 from contextlib import contextmanager
 

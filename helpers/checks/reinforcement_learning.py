@@ -1,4 +1,4 @@
-"""Checks of the exercises of 14_reinforcement_learning: an agent on rank 0, observers on the others."""
+"""Checks of the exercises of 17_reinforcement_learning: an agent on rank 0, observers on the others."""
 
 import os
 import random

@@ -1,4 +1,4 @@
-"""Checks of the exercises of notebooks 04 and 05."""
+"""Checks of the exercises of notebooks 05 and 06."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""Checks of the exercises of notebook 09_uneven_ranks."""
+"""Checks of the exercises of notebook 11_uneven_ranks."""
 
 import os
 from itertools import zip_longest

@@ -1,4 +1,4 @@
-"""Checks of the first two exercises of 05_what_all_reduce_costs; the others are those of a ring that is cut."""
+"""Checks of the first two exercises of 06_what_all_reduce_costs; the others are those of a ring that is cut."""
 
 import time
 from math import ceil, isfinite, log2

@@ -1,4 +1,4 @@
-"""Figures of 06_data_parallel, among them the timeline of a step, which later notebooks draw, too."""
+"""Figures of 07_data_parallel, among them the timeline of a step, which later notebooks draw, too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Figures of 10_ddp_in_practice: throughput on this machine, and efficiency on many machines by the model."""
+"""Figures of 12_ddp_in_practice: throughput on this machine, and efficiency on many machines by the model."""
 
 from collections.abc import Mapping, Sequence
 

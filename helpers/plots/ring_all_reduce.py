@@ -1,4 +1,4 @@
-"""Figures of 04_ring_all_reduce: the ring, step by step, as the ranks have recorded it."""
+"""Figures of 05_ring_all_reduce: the ring, step by step, as the ranks have recorded it."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Figures of 05_what_all_reduce_costs: what each way to all-reduce takes, measured and by the model."""
+"""Figures of 06_what_all_reduce_costs: what each way to all-reduce takes, measured and by the model."""
 
 from collections.abc import Mapping, Sequence
 
