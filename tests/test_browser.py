@@ -90,7 +90,7 @@ def lab(browser, tmp_path):
     try:
         address = wait_for(
             lambda: make.poll() is not None or re.search(r"(http://127\.0\.0\.1\S+)\n", log.read_text()),
-            seconds=60,
+            seconds=120,
             otherwise="JupyterLab has printed no address",
         )
         assert make.poll() is None, f"make lab has ended:\n{log.read_text()}"
@@ -162,7 +162,7 @@ class Notebook:
         """Run a cell that has not been run before, and return its output."""
         assert not self.numbers()[cell]
         self.start(cell)
-        wait_for(lambda: self.numbers()[cell], seconds=60, otherwise=f"cell {cell} has not ended")
+        wait_for(lambda: self.numbers()[cell], seconds=120, otherwise=f"cell {cell} has not ended")
         return self.output(cell)
 
     def run_all(self, seconds):
@@ -185,7 +185,7 @@ class Notebook:
         self.page.locator(".jp-NotebookPanel-toolbar").get_by_role("button", name=button, exact=True).click()
 
     def wait_until_idle(self):
-        self.page.get_by_text("Python 3 (ipykernel) | Idle", exact=True).wait_for(timeout=60_000)
+        self.page.get_by_text("Python 3 (ipykernel) | Idle", exact=True).wait_for(timeout=120_000)
 
 
 @contextmanager
@@ -289,7 +289,7 @@ def test_a_slider_steps_through_the_ring(browser, lab, tmp_path):
     lesson.cells = lesson.cells[: slider_cell + 1]
     clear_outputs(lesson)
     with opened(lab, browser, lesson, RING.name, tmp_path) as notebook:
-        notebook.run_all(seconds=60)
+        notebook.run_all(seconds=120)
         last = notebook.cells.last
         figure, slider = last.locator('[data-mime-type="image/png"] img'), last.locator(".noUi-handle")
         figure.scroll_into_view_if_needed()
@@ -413,7 +413,7 @@ def test_a_missing_browser_skips_but_fails_in_ci(tmp_path, missing, ci):
         env=environment | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
     )
     how_to_get_one = {"chromium": "apt install chromium", "playwright": "pip install playwright"}[missing]
     assert how_to_get_one in result.stdout

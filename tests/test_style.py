@@ -72,7 +72,8 @@ def test_ending(notebook):
 def test_exercises_have_checks_and_solutions(path, notebook):
     exercises = re.findall(r"^### Exercise \d", section(notebook, "Exercises"), re.M)
     assert 1 <= len(exercises) <= 4
-    source = "\n".join(cell.source for cell in cells(notebook, "code"))
+    (start,) = [number for number, cell in enumerate(notebook.cells) if re.search(r"^## Exercises$", cell.source, re.M)]
+    source = "\n".join(cell.source for cell in notebook.cells[start:] if cell.cell_type == "code")
     checks = re.findall(r"checks\.(\w+)\(", source)
     assert len(set(checks)) == len(exercises)
     solution = "\n".join(cell.source for cell in cells(read(path.parent / "solutions" / path.name), "code"))
