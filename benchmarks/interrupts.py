@@ -23,6 +23,7 @@ _SECONDS_TO_VANISH = 10
 
 def rows() -> list[list]:
     """Interrupt each call at so many moments, and return a row for each call."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell has background jobs ignore it
     return [_drill(name, call) for name, call in CALLS.items()]
 
 
@@ -42,6 +43,7 @@ CALLS = {"World(2)": _start, "World(2).restart()": _restart, "World(2).stop()": 
 
 
 def _drill(name, call):
+    _seconds(call)  # the fork server starts with the first world
     seconds = _seconds(call)
     interrupted = worked = 0
     for _ in tqdm(range(MOMENTS), desc=name):
