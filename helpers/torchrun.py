@@ -50,8 +50,8 @@ def summary_of_failure(script: str, ranks: int) -> str:
         code, said = _run(script, ranks, folder)
     if code == 0:
         raise WorldError("The script has not failed.")
-    rule = said.find("=====")
-    return said[rule : said.rfind("=====")] + "====="
+    rule = "=" * 60
+    return said[said.find(rule) : said.rfind(rule)].replace(f"{folder}/", "") + rule
 
 
 def _run(script, ranks, folder):
