@@ -31,18 +31,37 @@ def torchrun(script: str, ranks: int) -> list[str]:
     longer than two minutes.
     """
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "script.py")
-        path.write_text(script)
-        options = [f"--nproc-per-node={ranks}", "--redirects=3", f"--log-dir={folder}", str(path)]
-        command = [sys.executable, "-c", _LAUNCHER, *options]
-        log = Path(folder, "torchrun.log")
-        code = run_command(command, {**os.environ, "GLOO_SOCKET_IFNAME": LOOPBACK}, log, _SECONDS_TO_RUN)
-        if code is None:
-            raise WorldError(f"The script was not done after {_SECONDS_TO_RUN} s.")
+        code, said = _run(script, ranks, folder)
         if code != 0:
             logs = "".join(log.read_text() for log in sorted(Path(folder).rglob("stderr.log")))
-            tail = "\n".join((logs or log.read_text()).splitlines()[-10:])
+            tail = "\n".join((logs or said).splitlines()[-10:])
             raise WorldError(f"The script failed under torchrun:\n{tail}")
         # One folder for each local rank: .../0/stdout.log, .../1/stdout.log, ...
         logs = sorted(Path(folder).rglob("stdout.log"), key=lambda log: int(log.parent.name))
         return [log.read_text() for log in logs]
+
+
+def summary_of_failure(script: str, ranks: int) -> str:
+    """Run a script that fails as `torchrun` does, and return the summary that torchrun prints in the end.
+
+    Raises `WorldError` when the script does not fail.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        code, said = _run(script, ranks, folder)
+    if code == 0:
+        raise WorldError("The script has not failed.")
+    rule = "=" * 60
+    return said[said.find(rule) : said.rfind(rule)].replace(f"{folder}/", "") + rule
+
+
+def _run(script, ranks, folder):
+    """Run a script in this folder; return the exit code of torchrun, and what it says itself."""
+    path = Path(folder, "script.py")
+    path.write_text(script)
+    options = [f"--nproc-per-node={ranks}", "--redirects=3", f"--log-dir={folder}", str(path)]
+    command = [sys.executable, "-c", _LAUNCHER, *options]
+    log = Path(folder, "torchrun.log")
+    code = run_command(command, {**os.environ, "GLOO_SOCKET_IFNAME": LOOPBACK}, log, _SECONDS_TO_RUN)
+    if code is None:
+        raise WorldError(f"The script was not done after {_SECONDS_TO_RUN} s.")
+    return code, log.read_text()

@@ -7,7 +7,7 @@ import nbformat
 import pytest
 
 from helpers import World, checks
-from helpers.checks import judging
+from helpers.checks.collectives import in_two_halves
 from helpers.checks.judging import RESTART
 
 NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
@@ -193,77 +193,136 @@ def test_transpose_of_the_whole_matrix_on_every_rank(world):
     )
 
 
-# ---------------------------------------------------------------- grid_sums
-
-GRID_SUMS = """
-    def grid_sums(number):
-        rows = [list(range(n))[first:first + 2] for first in range(0, n, 2)]
-        columns = [list(range(n))[first::2] for first in (0, 1)]
-        sums = []
-        for members in {groups}:
-            {make}
-            if rank in members:
-                sums.append(number.clone())
-                dist.all_reduce(sums[-1], group=group)
-        return sums
-"""
-MAKE = "group = dist.new_group(members, timeout=timedelta(seconds=4))"
+# ---------------------------------------------------------------- sharded_step
 
 
-def test_grid_sums_solution(world):
-    assert says(checks.grid_sums, world, solution("grid_sums")) == (
-        "Solved. Every rank holds the sums of its row and its column, after two all_reduces."
+def test_sharded_step_solution(world):
+    assert says(checks.sharded, world, solution("sharded_step")) == (
+        "Solved. Every rank holds the new weights, of which it has updated its own share."
     )
 
 
-def test_grid_sums_skeleton(world):
-    assert says(checks.grid_sums, world, skeleton("grid_sums")) == (
-        "Not yet. Rank 0 returned 1 for its row, and the target is 11."
-    )
-
-
-def test_grid_sums_in_the_wrong_order(world):
-    assert says(checks.grid_sums, world, GRID_SUMS.format(groups="columns + rows", make=MAKE)) == (
-        "Not yet. Rank 0 returned 101 for its row, and the target is 11."
-    )
-
-
-def test_grid_sums_of_the_rows_only(world):
-    assert says(checks.grid_sums, world, GRID_SUMS.format(groups="rows", make=MAKE)) == (
-        "Not yet. Rank 0 returned a list of 1, and the target is two tensors."
-    )
-
-
-def test_grid_sums_in_the_group_of_all(world):
+def test_sharded_step_with_the_mean_by_the_operator(world):
     answer = """
-        def grid_sums(number):
-            row, column = number.clone(), number.clone()
-            dist.all_reduce(row)
-            dist.all_reduce(column)
-            return row, column
+        def sharded_step(weights, gradient, rate):
+            share = torch.empty(2)
+            dist.reduce_scatter_tensor(share, gradient, dist.ReduceOp.AVG)
+            weights = weights.clone()
+            weights[2 * rank : 2 * rank + 2] -= rate * share
+            dist.all_gather_into_tensor(weights, weights[2 * rank : 2 * rank + 2].clone())
+            return weights
     """
-    assert says(checks.grid_sums, world, answer) == ("Not yet. Rank 0 returned 1111 for its row, and the target is 11.")
+    assert says(checks.sharded, world, answer).startswith("Solved. ")
 
 
-def test_grid_sums_by_gathering(world):
+def test_sharded_step_in_place(world):
     answer = """
-        def grid_sums(number):
-            numbers = [torch.zeros_like(number) for _ in range(n)]
-            dist.all_gather(numbers, number)
-            first = rank - rank % 2
-            return sum(numbers[first:first + 2]), sum(numbers[rank % 2::2])
+        def sharded_step(weights, gradient, rate):
+            share = torch.empty(2)
+            dist.reduce_scatter(share, [part / n for part in gradient.split(2)])
+            parts = list(weights.split(2))
+            dist.all_gather(parts, parts[rank].sub_(rate * share).clone())
+            return weights
     """
-    assert says(checks.grid_sums, world, answer) == (
-        "Not yet. Rank 0 called 1 all_gather, and the target is 2 all_reduce."
+    assert says(checks.sharded, world, answer).startswith("Solved. ")
+
+
+def test_sharded_step_skeleton(world):
+    assert says(checks.sharded, world, skeleton("sharded_step")) == (
+        "Not yet. On rank 0 weight 0 is -0.5, and the target is -1.25."
     )
 
 
-def test_grid_sums_in_groups_that_only_their_members_make(broken_world, monkeypatch):
-    monkeypatch.setattr(judging, "_SECONDS_TO_ANSWER", 6)
-    make = f"if rank in members: {MAKE}"
-    verdict = says(checks.grid_sums, broken_world, GRID_SUMS.format(groups="rows + columns", make=make))
-    # Two groups meet under one name: who finds whom is a matter of luck.
-    assert verdict.startswith("Not yet. ") and (RESTART in verdict or "for its" in verdict)
+def test_sharded_step_with_the_sum_of_the_gradients(world):
+    answer = solution("sharded_step").replace(" / n", "")
+    assert says(checks.sharded, world, answer) == "Not yet. On rank 0 weight 0 is -5.0, and the target is -1.25."
+
+
+def test_sharded_step_that_sends_the_gradients_to_all(world):
+    answer = """
+        def sharded_step(weights, gradient, rate):
+            dist.all_reduce(gradient, dist.ReduceOp.AVG)
+            return weights - rate * gradient
+    """
+    assert says(checks.sharded, world, answer) == (
+        "Not yet. The weights are right. Rank 0 called 1 all_reduce, and the target is "
+        "1 reduce_scatter of the gradients and 1 all_gather of the weights."
+    )
+
+
+def test_sharded_step_that_returns_its_share_only(world):
+    answer = """
+        def sharded_step(weights, gradient, rate):
+            share = torch.empty(2)
+            dist.reduce_scatter(share, list(gradient.chunk(n)), dist.ReduceOp.AVG)
+            return weights.chunk(n)[rank] - rate * share
+    """
+    assert says(checks.sharded, world, answer) == (
+        "Not yet. Rank 0 returned a tensor of shape [2], and the target is 8 weights."
+    )
+
+
+# ---------------------------------------------------------------- my_all_reduce
+
+
+def test_the_lessons_own_two_halves(world):
+    answer = cell("03_collectives.ipynb", "def two_halves(").partition("\n\n")[0]
+    assert says(in_two_halves, world, answer.replace("two_halves", "my_all_reduce")) == (
+        "Solved. Every rank holds all sums: one collective has made them, the other has brought them to all."
+    )
+
+
+def test_two_halves_of_one_tensor(world):
+    answer = """
+        def my_all_reduce(chunks):
+            mine = chunks[:1].clone()
+            dist.reduce_scatter_tensor(mine, chunks)
+            result = torch.empty_like(chunks)
+            dist.all_gather_into_tensor(result, mine)
+            return result
+    """
+    assert says(in_two_halves, world, answer).startswith("Solved. ")
+
+
+def test_two_halves_skeleton(world):
+    assert says(in_two_halves, world, skeleton("my_all_reduce")) == (
+        "Not yet. Rank 0 returned [0, 0, 0, 0], and the target is [1111, 2222, 3333, 4444]."
+    )
+
+
+def test_one_half_only(world):
+    answer = """
+        def my_all_reduce(chunks):
+            result = torch.zeros_like(chunks)
+            dist.reduce_scatter(result[here], list(chunks.chunk(n)))
+            return result
+    """
+    assert says(in_two_halves, world, answer) == (
+        "Not yet. Rank 0 returned [1111, 0, 0, 0], and the target is [1111, 2222, 3333, 4444]."
+    )
+
+
+def test_the_halves_that_are_the_whole(world):
+    answer = """
+        def my_all_reduce(chunks):
+            dist.all_reduce(chunks)
+            return chunks
+    """
+    assert says(in_two_halves, world, answer) == (
+        "Not yet. The sums are right. Rank 0 called 1 all_reduce, and the target is 1 reduce_scatter and 1 all_gather."
+    )
+
+
+def test_the_second_half_without_the_first(world):
+    answer = """
+        def my_all_reduce(chunks):
+            parts = [torch.empty_like(chunks) for _ in range(n)]
+            dist.all_gather(parts, chunks)
+            return sum(parts)
+    """
+    assert says(in_two_halves, world, answer) == (
+        "Not yet. The sums are right. Rank 0 called 1 all_gather, and the target is 1 reduce_scatter and 1 all_gather."
+    )
 
 
 # ---------------------------------------------------------------- other numbers of ranks
@@ -277,7 +336,7 @@ def test_the_solutions_in_other_worlds(size):
         for function, check in [
             ("mean", checks.mean_of_all),
             ("transpose", checks.transposed),
-            ("grid_sums", checks.grid_sums),
+            ("sharded_step", checks.sharded),
         ]:
             assert says(check, world, solution(function)).startswith("Solved. ")
             assert says(check, world, skeleton(function)).startswith("Not yet. ")

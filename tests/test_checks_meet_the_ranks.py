@@ -8,6 +8,7 @@ import pytest
 
 from helpers import checks
 from helpers.checks.judging import RESTART
+from helpers.checks.meet_the_ranks import shares as shares_of
 
 SETUP = """
 import os
@@ -45,6 +46,41 @@ def check_collect(world, lines, skeleton=COLLECT):
 def check_turn_round(world, lines):
     world.view.execute(TURN_ROUND.format(lines))
     return checks.world_turned_round(world)
+
+
+def check_shares(world, line):
+    world.view.execute(f"def my_share(cards):\n    {line}")
+    return repr(shares_of(world))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "return cards[rank::world_size]",
+        "return torch.tensor(cards).tensor_split(world_size)[rank]",
+        "return [card for card in cards if card % world_size == world_size - 1 - rank]",
+        "return tuple(cards[len(cards) * rank // world_size : len(cards) * (rank + 1) // world_size])",
+    ],
+    ids=["every n-th", "a block", "from the last rank on", "a block by its ends"],
+)
+def test_shares_are_accepted(world, line):
+    assert check_shares(world, line) == "Solved. Of 13 cards each has been taken by one rank."
+
+
+@pytest.mark.parametrize(
+    "line, reason",
+    [
+        ("return None  # your line", "Rank 0 returned None, and the target is its part of the list."),
+        ("return cards", "Card 0 has been taken by ranks 0 and 1 and 2 and 3."),
+        ("return cards[rank * 3 : rank * 3 + 3]", "Of the cards 0 to 12 nobody has taken 12."),
+        ("return cards[rank * 3 :][: 4 if rank < 3 else None]", "Card 3 has been taken by ranks 0 and 1."),
+        ("return cards[rank * 4 : rank * 4 + 4]", "Rank 0 has 4 cards, and another only 1."),
+        ("return cards[rank::world_size] * 2", "The ranks have 26 cards in all, and 13 were to be dealt out."),
+        ("return rank", "Rank 0 returned 0, and the target is its part of the list."),
+    ],
+)
+def test_shares_are_refused(world, line, reason):
+    assert check_shares(world, line) == f"Not yet. {reason}"
 
 
 def test_collect_is_accepted(world):

@@ -10,6 +10,7 @@ import pytest
 from helpers import World, checks
 from helpers.checks import judging
 from helpers.checks.judging import RESTART
+from helpers.checks.point_to_point import swapped
 
 NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
 
@@ -486,6 +487,72 @@ def test_overlap_in_the_wrong_order_of_results(world):
     assert says(checks.overlap, world, answer) == (
         "Not yet. What rank 0 returned first is not what compute() returned."
     )
+
+
+# ---------------------------------------------------------------- my_swap
+
+
+@pytest.mark.parametrize("way", ["by_parity", "by_isend", "by_batch"])
+def test_the_lessons_own_swaps(world, way):
+    source = cell("02_point_to_point.ipynb", "def by_parity(")
+    assert says(swapped, world, f"{source}\nmy_swap = {way}") == (
+        "Solved. Both ranks hold the other one's tensor, and neither has waited in vain."
+    )
+
+
+def test_a_swap_by_two_works(world):
+    answer = """
+        def my_swap(mine, received):
+            receiving = dist.irecv(received, 1 - rank)
+            sending = dist.isend(mine, 1 - rank)
+            sending.wait()
+            receiving.wait()
+    """
+    assert says(swapped, world, answer).startswith("Solved. ")
+
+
+def test_swap_skeleton(world):
+    assert says(swapped, world, skeleton("my_swap")) == "Not yet. Rank 0 holds 0.0, and the target is 2.0."
+
+
+def test_a_swap_that_both_begin_with_send(world):
+    answer = """
+        def my_swap(mine, received):
+            dist.send(mine, 1 - rank)
+            dist.recv(received, 1 - rank)
+    """
+    assert says(swapped, world, answer).startswith("Not yet. Deadlock")
+
+
+def test_a_swap_that_forgets_to_wait(world):
+    answer = """
+        def my_swap(mine, received):
+            dist.isend(mine, 1 - rank)
+            dist.irecv(received, 1 - rank)
+    """
+    assert says(swapped, world, answer).startswith("Not yet. Rank 0 never waited")
+
+
+def test_a_swap_of_one_half(world):
+    answer = """
+        def my_swap(mine, received):
+            if rank == 0:
+                dist.send(mine, 1)
+            else:
+                dist.recv(received, 0)
+    """
+    assert says(swapped, world, answer) == "Not yet. Rank 0 holds 0.0, and the target is 2.0."
+
+
+def test_a_swap_in_two_halves(world):
+    answer = """
+        def my_swap(mine, received):
+            for half in (slice(0, 8), slice(8, 16)):
+                work = dist.isend(mine[half], 1 - rank)
+                dist.recv(received[half], 1 - rank)
+                work.wait()
+    """
+    assert says(swapped, world, answer) == "Not yet. Rank 0 sent 2 messages, and a swap sends 1."
 
 
 # ---------------------------------------------------------------- other numbers of ranks

@@ -7,6 +7,7 @@ import nbformat
 import pytest
 
 from helpers import World, checks
+from helpers.checks.what_all_reduce_costs import way_up
 
 NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
 
@@ -182,75 +183,153 @@ def test_timed_that_is_wrong(world, right, wrong, verdict):
     assert found.startswith("Not yet. ") and verdict in found
 
 
-# ---------------------------------------------------------------- recursive_doubling
+# ---------------------------------------------------------------- two_levels
+
+RIGHT_TWO_LEVELS = {
+    "by the ring of one level": """
+        def ring(ranks, size, alpha, beta):
+            return 2 * (ranks - 1) * alpha + 2 * (ranks - 1) / ranks * size / beta
+
+        def two_levels(h, m, size, alpha, inside, across):
+            return ring(m, size, alpha, inside) + ring(h, size / m, alpha, across / m)
+    """,
+    "as a tensor": """
+        def two_levels(h, m, size, alpha, inside, across):
+            halves = 2 * torch.tensor([m - 1.0, h - 1.0])
+            per_byte = torch.tensor([1 / m / inside, 1 / h / across])
+            return (halves * (alpha + size * per_byte)).sum()
+    """,
+    "step by step": """
+        def two_levels(h, m, size, alpha, inside, across):
+            seconds = 0
+            for _ in range(2 * (m - 1)):
+                seconds += alpha + size / m / inside
+            for _ in range(2 * (h - 1)):
+                seconds += alpha + m * (size / m / h) / across
+            return seconds
+    """,
+}
 
 
-def test_recursive_doubling_solution(world):
-    assert says(checks.recursive_doubling, world, solution("all_gather")) == (
-        "Solved. Ranks 0 to 3 hold the tensors of them all, after 2 messages from each."
+def test_two_levels_solution(world):
+    assert says(checks.two_levels, world, solution("two_levels")) == (
+        "Solved. Every rank found the time of three rings, from 2 to 128 hosts."
     )
 
 
-def test_recursive_doubling_skeleton(world):
-    assert says(checks.recursive_doubling, world, skeleton("all_gather")) == (
-        "Not yet. Rank 0 holds [10.0, 11.0, 12.0, 13.0] in chunk 1, and the target is [20.0, 21.0, 22.0, 23.0]."
+@pytest.mark.parametrize("answer", RIGHT_TWO_LEVELS.values(), ids=RIGHT_TWO_LEVELS)
+def test_two_levels_in_other_ways(world, answer):
+    assert says(checks.two_levels, world, answer).startswith("Solved. ")
+
+
+def test_two_levels_skeleton(world):
+    assert says(checks.two_levels, world, skeleton("two_levels")) == (
+        "Not yet. For 2 hosts of 4 ranks, 1 MiB, 10 µs, 10 GB/s inside and 1 GB/s across rank 0 returned 1.975 ms, "
+        "and the target is 1.286 ms."
     )
 
 
-def test_recursive_doubling_that_is_a_ring(world):
+WRONG_TWO_LEVELS = {
+    "the chunks do not share the card": ("size / across", "size / m / across"),
+    "no latency within a host": ("2 * (m - 1) * alpha +", ""),
+    "no latency between hosts": ("2 * (h - 1) * alpha +", ""),
+    "within a host only one way": ("2 * (m - 1) / m * size", "(m - 1) / m * size"),
+    "every rank sends the whole tensor across": ("size / across", "size * m / across"),
+}
+
+
+@pytest.mark.parametrize(("right", "wrong"), WRONG_TWO_LEVELS.values(), ids=WRONG_TWO_LEVELS)
+def test_two_levels_wrong(world, right, wrong):
+    answer = solution("two_levels")
+    assert answer.count(right) == 1
+    assert says(checks.two_levels, world, answer.replace(right, wrong)).startswith("Not yet. For 2 hosts of 4 ranks")
+
+
+# ---------------------------------------------------------------- my_way_up
+
+WAY_UP = """
+    def my_way_up(tensor):
+        received = torch.empty_like(tensor)
+        reach = 1
+        while reach < n:
+            if rank % (2 * reach) == reach:
+                dist.send(tensor, rank - reach)
+            if rank % (2 * reach) == 0 and rank + reach < n:
+                dist.recv(received, rank + reach)
+                tensor += received
+            reach *= 2
+"""
+
+
+def test_way_up(world):
+    assert says(way_up, world, WAY_UP) == (
+        "Solved. Rank 0 holds the sum after round 2, and every other rank has sent one message."
+    )
+
+
+def test_way_up_with_messages_that_do_not_wait(world):
+    answer = WAY_UP.replace("dist.send(tensor, rank - reach)", "dist.isend(tensor, rank - reach).wait(); return")
+    assert says(way_up, world, answer).startswith("Solved. ")
+
+
+def test_way_up_from_the_farthest(world):
     answer = """
-        def all_gather(tensor, m):
-            chunks = [tensor if other == rank else torch.empty_like(tensor) for other in range(m)]
-            for step in range(m - 1):
-                pass_on(chunks[(rank - step) % m], chunks[(rank - step - 1) % m])
-            return torch.cat(chunks)
+        def my_way_up(tensor):
+            received = torch.empty_like(tensor)
+            for reach in (2, 1):
+                if reach <= rank < 2 * reach:
+                    dist.send(tensor, rank - reach)
+                elif rank < reach and rank + reach < n:
+                    dist.recv(received, rank + reach)
+                    tensor += received
     """
-    assert says(checks.recursive_doubling, world, answer) == (
-        "Not yet. Rank 0 sent 3 messages, and recursive doubling sends 2: 1 too many."
+    assert says(way_up, world, answer).startswith("Solved. ")
+
+
+def test_way_up_skeleton(world):
+    assert says(way_up, world, skeleton("my_way_up")) == (
+        "Not yet. Rank 0 holds [1.0, 2.0, 3.0, 4.0], and the target is [10.0, 20.0, 30.0, 40.0]."
     )
 
 
-def test_recursive_doubling_of_the_whole_tensor_in_every_round(world):
+def test_way_up_that_does_not_add(world):
+    answer = WAY_UP.replace("tensor += received", "tensor.copy_(received)")
+    assert says(way_up, world, answer).startswith("Not yet. Rank 0 holds [4.0, 8.0, 12.0, 16.0]")
+
+
+def test_way_up_without_a_tree(world):
     answer = """
-        def all_gather(tensor, m):
-            gathered = torch.zeros(m, len(tensor))
-            gathered[rank] = tensor
-            distance = 1
-            while distance < m:
-                received = torch.empty_like(gathered)
-                exchange(gathered, received, rank ^ distance)
-                gathered += received
-                distance *= 2
-            return gathered
+        def my_way_up(tensor):
+            if rank:
+                return dist.send(tensor, 0)
+            received = torch.empty_like(tensor)
+            for peer in range(1, n):
+                dist.recv(received, peer)
+                tensor += received
     """
-    assert says(checks.recursive_doubling, world, answer) == (
-        "Not yet. Rank 0 sent 128 bytes, and recursive doubling sends 48: 80 too many."
+    assert says(way_up, world, answer) == (
+        "Not yet. The sum is right. Messages that rank 0 received: 3, and a tree has one a round, 2."
     )
 
 
-def test_recursive_doubling_with_a_round_too_many(world):
+def test_way_up_by_a_chain(world):
     answer = """
-        def all_gather(tensor, m):
-            distance = 1
-            while distance < m:
-                received = torch.empty_like(tensor)
-                exchange(tensor, received, rank ^ distance)
-                tensor = torch.cat([tensor, received] if rank & distance == 0 else [received, tensor])
-                distance *= 2
-            exchange(tensor, torch.empty_like(tensor), rank ^ 1)
-            return tensor
+        def my_way_up(tensor):
+            received = torch.empty_like(tensor)
+            if rank < n - 1:
+                dist.recv(received, rank + 1)
+                tensor += received
+            if rank:
+                dist.send(tensor, rank - 1)
     """
-    assert says(checks.recursive_doubling, world, answer) == (
-        "Not yet. Rank 0 sent 112 bytes, and recursive doubling sends 48: 64 too many."
+    assert says(way_up, world, answer) == (
+        "Not yet. The sum is right. Messages that rank 0 received: 1, and a tree has one a round, 2."
     )
 
 
-def test_recursive_doubling_in_the_order_of_arrival(world):
-    answer = solution("all_gather").replace(
-        "[tensor, received] if rank < partner else [received, tensor]", "[tensor, received]"
-    )
-    assert says(checks.recursive_doubling, world, answer) == (
-        "Not yet. Rank 1 holds [20.0, 21.0, 22.0, 23.0] in chunk 0, and the target is [10.0, 11.0, 12.0, 13.0]."
+def test_way_up_by_a_collective(world):
+    assert says(way_up, world, "def my_way_up(tensor):\n    dist.reduce(tensor, dst=0)") == (
+        "Not yet. The sum is right. Messages that rank 1 sent: 0, and the target is 1."
     )
 
 
@@ -330,7 +409,7 @@ def test_the_solutions_in_other_worlds(size):
         for function, check in [
             ("crossover", checks.crossover),
             ("timed", checks.timed),
-            ("all_gather", checks.recursive_doubling),
+            ("two_levels", checks.two_levels),
             ("halving_doubling", checks.halving_doubling),
         ]:
             assert says(check, world, solution(function)).startswith("Solved. ")

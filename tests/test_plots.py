@@ -74,3 +74,14 @@ def test_the_png_of_a_figure_has_few_colours():
     picture = PIL.Image.open(io.BytesIO(png(axes.figure)))
     assert len(picture.getcolors()) <= 128
     assert repr(axes.figure).startswith("<Figure size ")
+
+
+@pytest.mark.parametrize("size", [2, 4, 8])
+def test_a_ring_of_chunks_shows_what_every_rank_sends_in_every_step(size):
+    steps = [[(rank - step) % size for rank in range(size)] for step in range(size - 1)]
+    plots.ring_of_chunks(steps)
+    panels = [axes for axes in plt.gcf().axes if axes.get_title()]
+    assert len(panels) == size - 1
+    for axes, sent in zip(panels, steps, strict=True):
+        labels = [text.get_text() for text in axes.texts if text.get_text().startswith("chunk")]
+        assert labels == [f"chunk {chunk}" for chunk in sent]

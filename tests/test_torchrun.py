@@ -10,7 +10,7 @@ from live import wait_until
 import helpers.torchrun
 from helpers import WorldError
 from helpers.ranks.host import run_command
-from helpers.torchrun import torchrun
+from helpers.torchrun import summary_of_failure, torchrun
 
 SCRIPT = """
 from datetime import timedelta
@@ -61,3 +61,16 @@ time.sleep(1000)
 def test_a_script_that_fails_says_why():
     with pytest.raises(WorldError, match=r"^The script failed under torchrun:[\s\S]*ZeroDivisionError"):
         torchrun("1 / 0", 1)
+
+
+def test_the_summary_names_the_rank_that_failed_first():
+    script = "import os, sys, time; time.sleep(20 * (os.environ['RANK'] == '0')); sys.exit(3)"
+    summary = summary_of_failure(script, 2)
+    assert "\nscript.py FAILED\n" in summary
+    cause = summary.partition("Root Cause")[2]
+    assert "rank      : 1 (local_rank: 1)" in cause and "exitcode  : 3 " in cause
+
+
+def test_there_is_no_summary_of_a_script_that_works():
+    with pytest.raises(WorldError, match="^The script has not failed.$"):
+        summary_of_failure("", 1)

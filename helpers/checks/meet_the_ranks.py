@@ -7,6 +7,30 @@ from datetime import timedelta
 from helpers.checks.judging import Verdict, Wrong, call_answer, judge
 
 
+def shares(world) -> Verdict:
+    """Check `my_share(cards)`: each card goes to one rank, and no rank gets two more than another."""
+    cards = list(range(3 * world.size + 1))
+
+    def check(runs):
+        for rank, run in enumerate(runs):
+            if not isinstance(run.result, list):
+                raise Wrong(f"Rank {rank} returned {run.result}, and the target is its part of the list.")
+        for card in cards:
+            takers = [rank for rank, run in enumerate(runs) if card in run.result]
+            if not takers:
+                raise Wrong(f"Of the cards {cards[0]} to {cards[-1]} nobody has taken {card}.")
+            if len(takers) > 1:
+                raise Wrong(f"Card {card} has been taken by ranks {' and '.join(map(str, takers))}.")
+        sizes = [len(run.result) for run in runs]
+        if sum(sizes) != len(cards):
+            raise Wrong(f"The ranks have {sum(sizes)} cards in all, and {len(cards)} were to be dealt out.")
+        if max(sizes) - min(sizes) > 1:
+            raise Wrong(f"Rank {sizes.index(max(sizes))} has {max(sizes)} cards, and another only {min(sizes)}.")
+        return f"Of {len(cards)} cards each has been taken by one rank."
+
+    return judge(world, "my_share", check, _share, cards)
+
+
 def numbers_collected(world) -> Verdict:
     """Check `collect(number)`: by one all_reduce every rank gets the numbers of all ranks, in their order."""
     # Fractions and both signs, so that integers, a maximum and numbers packed into one get some of them wrong.
@@ -47,6 +71,12 @@ def world_turned_round(world) -> Verdict:
         return f"The process with RANK=0 is rank {world.size - 1} of the new group, and so on down to rank 0."
 
     return judge(world, "turn_round", check, _turn_round, f"turned round {time.time_ns()}")
+
+
+def _share(cards):
+    run = call_answer("my_share", [list(cards)])
+    parts = run.result.tolist() if hasattr(run.result, "tolist") else run.result
+    return run._replace(result=list(parts) if isinstance(parts, list | tuple | range | set) else parts)
 
 
 def _collect(numbers):

@@ -3,7 +3,7 @@
 import os
 import time
 
-from helpers.checks.judging import Verdict, Wrong, call_answer, judge
+from helpers.checks.judging import Run, Verdict, Wrong, call_answer, judge
 
 _NUMBERS = 16  # in the tensor that each rank brings, all of them rank + 1
 _BYTES = 4 * _NUMBERS
@@ -19,6 +19,18 @@ def ring_shift(world) -> Verdict:
         return f"Every rank holds its left neighbour's tensor, and sent {_BYTES} bytes."
 
     return judge(world, "ring_shift", check, _run_with_tensor, "ring_shift")
+
+
+def swapped(world) -> Verdict:
+    """Check `my_swap(mine, received)`: ranks 0 and 1 exchange tensors, by one message from each."""
+
+    def check(runs):
+        for rank, run in enumerate(runs[:2]):
+            _require_tensor(rank, run.result, 2 - rank)
+        _require_sent(runs, [1, 1] + [0] * (world.size - 2), "a swap sends")
+        return "Both ranks hold the other one's tensor, and neither has waited in vain."
+
+    return judge(world, "my_swap", check, _run_swap)
 
 
 def gather_by_hand(world) -> Verdict:
@@ -127,6 +139,16 @@ def _rounds(runs):
                 received[message.peer] = received[sender] + number
                 senders.append(message.peer)
     return received
+
+
+def _run_swap():
+    import torch
+
+    rank = int(os.environ["RANK"])
+    if rank > 1:
+        return Run(None, [], "")
+    received = torch.zeros(_NUMBERS)
+    return call_answer("my_swap", [torch.full((_NUMBERS,), rank + 1.0), received])._replace(result=received)
 
 
 def _run_with_tensor(function, *arguments):

@@ -85,23 +85,6 @@ def _take_step(has, indices, step):
         has[rank][chunk] = has[rank][chunk] | passing[left]
 
 
-def recursive_doubling(world) -> Verdict:
-    """Check `all_gather(tensor, m)`, which returns the tensors of the first m ranks, after log2 m messages from each.
-
-    m is the largest power of two that is not above the number of ranks; the other ranks do not call the function.
-    """
-    m = _largest_power_of_two(world.size)
-
-    def check(runs):
-        for rank, run in enumerate(runs[:m]):
-            _require_numbers(rank, run.result, [number for owner in range(m) for number in _chunk(owner)])
-        rounds = m.bit_length() - 1
-        _require_sent(runs[:m], (m - 1) * _CHUNK_BYTES, rounds, "recursive doubling")
-        return f"Ranks 0 to {m - 1} hold the tensors of them all, after {_count(rounds, 'message')} from each."
-
-    return judge(world, "all_gather", check, _run_with_chunk, "all_gather", m)
-
-
 def halving_doubling(world) -> Verdict:
     """Check `halving_doubling(tensor, m)`, an all-reduce in place over the first m ranks.
 
@@ -127,11 +110,6 @@ def _largest_power_of_two(size):
 def _sum(size):
     """Return the sum of the tensors that so many ranks bring."""
     return [(place + 1.0) * size * (size + 1) / 2 for place in range(size * _NUMBERS)]
-
-
-def _chunk(rank):
-    """Return the numbers of a rank that brings a chunk."""
-    return [10.0 * (rank + 1) + place for place in range(_NUMBERS)]
 
 
 def _require_numbers(rank, numbers, target):
@@ -185,16 +163,6 @@ def _run_in_place(function, size, *arguments):
     if int(os.environ["RANK"]) >= size:
         return Run(None, [], "")
     return call_answer(function, [tensor, *arguments])._replace(result=tensor.tolist())
-
-
-def _run_with_chunk(function, size):
-    import torch
-
-    rank = int(os.environ["RANK"])
-    if rank >= size:
-        return Run(None, [], "")
-    run = call_answer(function, [torch.tensor(_chunk(rank)), size])
-    return run._replace(result=_plain(run.result))
 
 
 def _tensor(size):

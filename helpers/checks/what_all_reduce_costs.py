@@ -1,4 +1,4 @@
-"""Checks of the first two exercises of 06_what_all_reduce_costs; the others are those of a ring that is cut."""
+"""Checks of 06_what_all_reduce_costs, but for halving-doubling, which is that of a ring that is cut."""
 
 import time
 from math import ceil, isfinite, log2
@@ -6,6 +6,7 @@ from math import ceil, isfinite, log2
 from helpers.checks.judging import Run, Verdict, Wrong, call_answer, judge
 
 _CLUSTERS = ((4, 50e-6, 1.25e8), (8, 20e-6, 1.25e9), (64, 1e-5, 1.25e10), (1000, 5e-6, 5e10))
+_HOSTS = ((2, 4, 2**20, 1e-5, 1e10, 1e9), (4, 8, 2**28, 5e-6, 3e11, 5e10), (128, 8, 2**30, 5e-6, 4.5e11, 5e10))
 _LATE, _SLOW = 0.3, 0.1  # seconds
 
 
@@ -27,7 +28,57 @@ def crossover(world) -> Verdict:
                     )
         return f"Every rank found where tree and ring take equally long, from {_CLUSTERS[0][0]} to 1000 ranks."
 
-    return judge(world, "crossover", check, _run_crossover)
+    return judge(world, "crossover", check, _run_over, "crossover", _CLUSTERS)
+
+
+def two_levels(world) -> Verdict:
+    """Check `two_levels(h, m, size, alpha, inside, across)`: the seconds of an all-reduce within hosts and across them.
+
+    A hundredth off is right.
+    """
+
+    def check(runs):
+        for rank, run in enumerate(runs):
+            for cluster, found in zip(_HOSTS, run.result, strict=True):
+                h, m, size, alpha, inside, across = cluster
+                target = (
+                    2 * (m + h - 2) * alpha + 2 * (m - 1) / m * size / inside + 2 * (h - 1) / h * size / across
+                )
+                if not isinstance(found, int | float) or not abs(found - target) <= 0.01 * target:
+                    shown = f"{1e3 * found:.3f} ms" if isinstance(found, int | float) else found
+                    raise Wrong(
+                        f"For {h} hosts of {m} ranks, {size / 2**20:g} MiB, {1e6 * alpha:g} µs, {1e-9 * inside:g} GB/s "
+                        f"inside and {1e-9 * across:g} GB/s across rank {rank} returned {shown}, "
+                        f"and the target is {1e3 * target:.3f} ms."
+                    )
+        return f"Every rank found the time of three rings, from {_HOSTS[0][0]} to {_HOSTS[-1][0]} hosts."
+
+    return judge(world, "two_levels", check, _run_over, "two_levels", _HOSTS)
+
+
+def way_up(world) -> Verdict:
+    """Check `my_way_up(tensor)`: rank 0 gets the sum of all, and every other rank sends one message, up a tree."""
+    size = world.size
+    rounds = (size - 1).bit_length()
+    target = [(place + 1.0) * size * (size + 1) / 2 for place in range(4)]
+
+    def check(runs):
+        if runs[0].result != target:
+            raise Wrong(f"Rank 0 holds {runs[0].result}, and the target is {target}.")
+        for rank, run in enumerate(runs):
+            sent = sum(message.sent for message in run.messages)
+            if sent != (rank > 0):
+                raise Wrong(
+                    f"The sum is right. Messages that rank {rank} sent: {sent}, and the target is {int(rank > 0)}."
+                )
+        received = sum(not message.sent for message in runs[0].messages)
+        if received != rounds:
+            raise Wrong(
+                f"The sum is right. Messages that rank 0 received: {received}, and a tree has one a round, {rounds}."
+            )
+        return f"Rank 0 holds the sum after round {rounds}, and every other rank has sent one message."
+
+    return judge(world, "my_way_up", check, _run_way_up)
 
 
 def timed(world) -> Verdict:
@@ -69,14 +120,22 @@ def _equal(n, alpha, beta):
     return (steps - rounds) * alpha * beta / (rounds - steps / n)
 
 
-def _run_crossover():
+def _run_over(function, clusters):
     results = []
-    for cluster in _CLUSTERS:
-        run = call_answer("crossover", list(cluster))
+    for cluster in clusters:
+        run = call_answer(function, list(cluster))
         if run.error:
             return run
         results.append(_number(run.result))
     return Run(results, [], "")
+
+
+def _run_way_up():
+    import torch
+    import torch.distributed as dist
+
+    tensor = torch.arange(1.0, 5) * (dist.get_rank() + 1)
+    return call_answer("my_way_up", [tensor])._replace(result=tensor.tolist())
 
 
 def _run_timed():

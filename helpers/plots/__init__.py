@@ -17,7 +17,7 @@ from helpers.plots.hybrid_ddp_rpc import backward_pass, distances, roles, two_tr
 from helpers.plots.inside_ddp import buckets
 from helpers.plots.point_to_point import message_cost
 from helpers.plots.reinforcement_learning import episode_rewards, message_diagram
-from helpers.plots.ring_all_reduce import ring_step, ring_storyboard
+from helpers.plots.ring_all_reduce import ring_of_chunks, ring_step, ring_storyboard
 from helpers.plots.rpc_threads_and_failures import server_threads
 from helpers.plots.what_all_reduce_costs import all_reduce_times, bus_bandwidths, modelled_times
 
@@ -43,6 +43,7 @@ __all__ = [
     "paces",
     "perplexity_curve",
     "remote_training",
+    "ring_of_chunks",
     "ring_step",
     "ring_storyboard",
     "roles",

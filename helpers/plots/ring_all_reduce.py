@@ -1,19 +1,67 @@
-"""Figures of 05_ring_all_reduce: the ring, step by step, as the ranks have recorded it."""
+"""Figures of 05_ring_all_reduce: who sends what, and the ring, step by step, as the ranks have recorded it."""
 
 from collections.abc import Sequence
 
+import numpy as np
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
 from helpers.plots.collectives import chunk_grid
-from helpers.plots.style import RED, SmallFigure
+from helpers.plots.style import RED, TINTS, SmallFigure
 
 # frames[rank][step][chunk]: what a rank holds in a chunk after so many steps. The digits of a number say what is in it:
 # rank 0 has put in the last digit, rank 1 the last but one, and so on.
 Frames = Sequence[Sequence[Sequence[float]]]
 
 _COLUMNS = 4
+
+
+def ring_of_chunks(steps: Sequence[Sequence[int]]) -> None:
+    """Draw a ring of ranks for each step of a reduce-scatter, and on each arrow the chunk that travels.
+
+    `steps[step][rank]` is the chunk that a rank sends to its right neighbour. In each step it holds the numbers of one
+    rank more than in the one before.
+    """
+    size = len(steps[0])
+    columns = min(_COLUMNS, len(steps))
+    rows = -(-len(steps) // columns)
+    _, all_axes = plt.subplots(
+        rows,
+        columns,
+        figsize=(3.0 * columns, 3.1 * rows),
+        dpi=80,
+        FigureClass=SmallFigure,
+        layout="constrained",
+        facecolor="white",
+        squeeze=False,
+    )
+    for number, axes in enumerate(all_axes.flat):
+        axes.set_axis_off()
+        if number < len(steps):
+            axes.set(xlim=(-1.45, 1.45), ylim=(-1.45, 1.45), aspect="equal")
+            axes.set_title(f"step {number}: {number + 1} rank{'s' * (number > 0)} in each", fontsize=10)
+            for rank, chunk in enumerate(steps[number]):
+                _draw_arrow(axes, rank, size, chunk)
+
+
+def _draw_arrow(axes, rank, size, chunk):
+    """Draw a rank, and the arrow to its right neighbour with what it sends."""
+    here, there = _place(rank, size), _place(rank + 1, size)
+    style = {"arrowstyle": "-|>", "shrinkA": 17, "shrinkB": 17, "color": "#404040"}
+    axes.annotate("", there, here, arrowprops={**style, "connectionstyle": "arc3,rad=-0.25"})
+    axes.text(*here, f"rank\n{rank}", ha="center", va="center", fontsize=7, bbox=_ROUND)
+    box = {"boxstyle": "round,pad=0.25", "facecolor": TINTS[chunk % 8], "edgecolor": "black", "linewidth": 0.6}
+    axes.text(*_place(rank + 0.5, size, 1.17), f"chunk {chunk}", ha="center", va="center", fontsize=8, bbox=box)
+
+
+_ROUND = {"boxstyle": "circle,pad=0.4", "facecolor": "white", "edgecolor": "black"}
+
+
+def _place(rank, size, radius=1.0):
+    """Return where a rank sits: rank 0 at the top, the others clockwise."""
+    angle = np.pi / 2 - 2 * np.pi * rank / size
+    return radius * np.cos(angle), radius * np.sin(angle)
 
 
 def ring_storyboard(frames: Frames) -> None:

@@ -30,22 +30,12 @@ MUTANTS = {
         "if rank == 1:\n    dist.recv(word, src=0)\nworks",
         "if rank == 1:\n    later = dist.irecv(word, src=0)\nworks",
     ),
-    "odd and even ranks are one group": ("mine = odd if rank % 2 else even", "mine = dist.group.WORLD"),
-    "all ranks make the group of rank 1": ("if rank == 1:\n    alone = dist", "if True:\n    alone = dist"),
-    "the mesh has no groups across the hosts": ('"cpu", (hosts, n // hosts), mesh', '"cpu", (1, n), mesh'),
-    "all ranks call in one order": (
-        """    if rank == 1:
-        dist.all_reduce(loss, group=group)
-    dist.broadcast(weights, src=0, group=group)
-    if rank != 1:
-""",
-        """    dist.broadcast(weights, src=0, group=group)
-    if True:
-""",
+    "one half is enough": (
+        "    dist.all_gather(list(result.chunk(n)), mine)\n    return result",
+        "    result[here] = mine\n    return result",
     ),
-    "nobody compares notes": (
-        "(dist.DebugLevel.OFF, dist.DebugLevel.DETAIL)",
-        "(dist.DebugLevel.OFF, dist.DebugLevel.INFO)",
+    "rank 0 broadcasts for all": (
+        "dist.broadcast(by_hand[src:src + 1], src=src)",
+        "dist.broadcast(by_hand[src:src + 1], src=0)",
     ),
-    "all ranks ask for SUM": ("op = dist.ReduceOp.MAX if rank == 0 else", "op = dist.ReduceOp.SUM if rank == 0 else"),
 }

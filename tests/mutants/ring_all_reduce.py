@@ -41,10 +41,14 @@ MUTANTS = {
     ),
     "nothing is measured": (
         "        messages = run(algorithm, length)\n",
-        "        pass\n    messages = run(algorithm, length)\n",
+        "        pass\n    messages = run(algorithm, length)\n    if True:\n",
     ),
     "everything is measured twice": (
         "        messages = run(algorithm, length)\n",
         "        messages = run(algorithm, length)\n        run(algorithm, length)\n",
+    ),
+    "a cable of the aggregator is as busy as one of the ring": (
+        "    sent = count(name).bytes / (4 * n)",
+        '    sent = count("ring_all_reduce").bytes / (4 * n)',
     ),
 }

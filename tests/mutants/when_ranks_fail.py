@@ -34,4 +34,6 @@ MUTANTS = {
         "torch.float64 if rank == 1 else torch.float32)\ntry",
         "torch.float32)\ntry",
     ),
+    "the stack is written too late": ("dump_traceback_later(1, file", "dump_traceback_later(60, file"),
+    "another rank fails first": ('["RANK"] == "1":\n    sys.exit(3)', '["RANK"] == "0":\n    sys.exit(3)'),
 }

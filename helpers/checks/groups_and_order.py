@@ -1,0 +1,185 @@
+"""Checks of 04_groups_and_order: which groups an answer makes, and what the ranks hold after its collectives."""
+
+import os
+from datetime import timedelta
+
+from helpers.checks.collectives import called, require_collectives, sendable, show
+from helpers.checks.judging import Run, Verdict, Wrong, call_answer, judge
+from helpers.measure.patching import replaced
+
+
+def host_groups(world) -> Verdict:
+    """Check `my_host_group(hosts)`, which makes a group for each host, and returns that of this rank's host.
+
+    It is called in a rehearsal, in which `new_group` only writes down what it is asked for: groups that do not fit
+    together would otherwise keep the ranks waiting.
+    """
+    hosts = ["ab"[rank % 2] for rank in range(world.size)]
+
+    def check(runs):
+        for rank, (members, made) in enumerate(run.result for run in runs):
+            target = [other for other in range(world.size) if hosts[other] == hosts[rank]]
+            if members is None:
+                raise Wrong(f"Rank {rank} returned no group, and the target is the group of ranks {target}.")
+            if members != target:
+                raise Wrong(f"Rank {rank} returned the group of ranks {members}, and the target is {target}.")
+            for of_ranks, seconds, _ in made:
+                if seconds is None or seconds > 30:
+                    raise Wrong(
+                        f"The group of ranks {of_ranks} waits {'30 minutes' if seconds is None else f'{seconds:g} s'} "
+                        "for a rank that does not come. Give it a timeout of 10 s."
+                    )
+        made_by_all = [[of_ranks for of_ranks, _, local in run.result[1] if not local] for run in runs]
+        for rank, made in enumerate(made_by_all):
+            if sorted(made) != sorted(made_by_all[0]):
+                raise Wrong(
+                    f"Rank 0 made the groups {made_by_all[0]}, and rank {rank} made {made}. "
+                    "All ranks make all groups, also those that they are not in."
+                )
+            if made != made_by_all[0]:
+                raise Wrong(f"Rank 0 made the groups in the order {made_by_all[0]}, and rank {rank} in {made}.")
+        return "Each rank has the group of its host, and all ranks make all groups in one order."
+
+    return judge(world, "my_host_group", check, _rehearse, hosts)
+
+
+def grid_sums(world) -> Verdict:
+    """Check `grid_sums(number)`: every rank gets the sums over its row and its column of a grid of two columns.
+
+    Each is the result of an all_reduce in a subgroup.
+    """
+
+    def check(runs):
+        for rank, run in enumerate(runs):
+            sums = run.result
+            if not isinstance(sums, list) or len(sums) != 2:
+                raise Wrong(f"Rank {rank} returned {show(sums)}, and the target is two tensors.")
+            row = [other for other in range(world.size) if other // 2 == rank // 2]
+            column = [other for other in range(world.size) if other % 2 == rank % 2]
+            for name, members, found in (("row", row, sums[0]), ("column", column, sums[1])):
+                target = sum(10**member for member in members)
+                if not isinstance(found, int) or found != target:
+                    raise Wrong(f"Rank {rank} returned {show(found)} for its {name}, and the target is {target}.")
+        require_collectives(runs, "all_reduce", 2)
+        return "Every rank holds the sums of its row and its column, after two all_reduces."
+
+    return judge(world, "grid_sums", check, _run_with_digit)
+
+
+def stop_together(world) -> Verdict:
+    """Check `stop_together(wish)`: it returns True on every rank when any rank wishes to stop, else False.
+
+    It is called three times: no rank wishes, one does, all do.
+    """
+
+    def check(runs):
+        for call, (who, target) in enumerate((("no rank", False), ("only the last rank", True), ("every rank", True))):
+            for rank, run in enumerate(runs):
+                found = run.result[call]
+                if not isinstance(found, bool | int | float) or bool(found) != target:
+                    raise Wrong(f"When {who} wishes to stop, rank {rank} returned {show(found)}: it is to be {target}.")
+        for rank, run in enumerate(runs):
+            if len(run.collectives) != 1 or set(run.collectives.values()) != {3}:
+                raise Wrong(f"In three calls rank {rank} called {called(run)}; the target is one collective a call.")
+        return "The ranks stop together, after one collective, which each of them calls every time."
+
+    return judge(world, "stop_together", check, _run_stop_together)
+
+
+def across_hosts(world) -> Verdict:
+    """Check `hierarchical_sum(chunks, mesh)`: an all_reduce that sends only one chunk of each rank across hosts."""
+    size = world.size
+    hosts = 2 if size % 2 == 0 else 1
+    total = [float((place + 1) * (10**size // 9)) for place in range(size // hosts)]
+
+    def check(runs):
+        for rank, run in enumerate(runs):
+            found = run.result[0]
+            if not isinstance(found, list) or len(found) != len(total):
+                raise Wrong(f"Rank {rank} returned {show(found)}, and the target is a tensor of {len(total)}.")
+            if found != total:
+                raise Wrong(f"Rank {rank} returned {found}, and the target is {total}.")
+        for rank, run in enumerate(runs):
+            across = run.result[1]
+            if across != [1]:
+                sent = ", ".join(map(str, across)) or "nothing"
+                raise Wrong(
+                    f"The sums are right. Rank {rank} brought this many numbers to all_reduces across hosts: {sent}. "
+                    "The target is once, 1 number."
+                )
+        return "Every rank holds the sum, and brought only one chunk to an all_reduce across hosts."
+
+    return judge(world, "hierarchical_sum", check, _run_hierarchical_sum)
+
+
+class _Rehearsed:
+    """Stands for a group that has been asked for and not been made."""
+
+    def __init__(self, members):
+        self.members = members
+
+
+def _rehearse(hosts):
+    import torch.distributed as dist
+    from torch.distributed import distributed_c10d
+
+    rank = dist.get_rank()
+    made = []
+
+    def new_group(ranks=None, timeout=None, *others, use_local_synchronization=False, **more):
+        members = sorted(range(dist.get_world_size()) if ranks is None else ranks)
+        made.append((members, timeout and timeout.total_seconds(), use_local_synchronization))
+        return _Rehearsed(members) if rank in members else dist.GroupMember.NON_GROUP_MEMBER
+
+    with replaced([(dist, "new_group", new_group), (distributed_c10d, "new_group", new_group)]):
+        run = call_answer("my_host_group", [list(hosts)])
+    group = run.result
+    members = group.members if isinstance(group, _Rehearsed) else None
+    if isinstance(group, dist.ProcessGroup):
+        members = sorted(dist.get_process_group_ranks(group))
+    return run._replace(result=(members, made))
+
+
+def _run_with_digit():
+    import torch
+
+    run = call_answer("grid_sums", [torch.tensor(10 ** int(os.environ["RANK"]))])
+    return run._replace(result=sendable(run.result))
+
+
+def _run_stop_together():
+    rank, last = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]) - 1
+    runs = []
+    for wish in (False, rank == last, True):
+        runs.append(call_answer("stop_together", [wish]))
+        if runs[-1].error:
+            return runs[-1]
+    calls = sum((run.collectives for run in runs), start=type(runs[0].collectives)())
+    messages = [message for run in runs for message in run.messages]
+    return Run([sendable(run.result) for run in runs], messages, "", calls)
+
+
+def _run_hierarchical_sum():
+    import torch
+    import torch.distributed as dist
+    from torch.distributed.device_mesh import init_device_mesh
+
+    size = dist.get_world_size()
+    hosts = 2 if size % 2 == 0 else 1
+    ten_seconds = dist.ProcessGroupGloo.Options("gloo", timedelta(seconds=10))
+    override = {name: ("gloo", ten_seconds) for name in ("host", "local")}
+    shape = hosts, size // hosts
+    mesh = init_device_mesh("cpu", shape, mesh_dim_names=("host", "local"), backend_override=override)
+    chunks = torch.arange(1.0, size // hosts + 1) * 10 ** dist.get_rank()
+    across = []
+
+    def all_reduce(group, tensors, *options):
+        if group.group_name != mesh.get_group("local").group_name:
+            across.append(sum(tensor.numel() for tensor in tensors))
+        return real(group, tensors, *options)
+
+    real = dist.ProcessGroup.allreduce
+    with replaced([(dist.ProcessGroup, "allreduce", all_reduce)]):
+        run = call_answer("hierarchical_sum", [chunks, mesh])
+    found = run.result.tolist() if hasattr(run.result, "tolist") else sendable(run.result)
+    return run._replace(result=(found, across))
