@@ -19,7 +19,7 @@ from helpers.checks.meet_the_ranks import numbers_collected, world_turned_round
 from helpers.checks.point_to_point import gather_by_hand, overlap, ring_shift, tree_broadcast
 from helpers.checks.reinforcement_learning import one_rpc, returns_of
 from helpers.checks.ring_all_reduce import halving_doubling, recursive_doubling, reduce_scatter, two_way_ring
-from helpers.checks.rpc_and_rref import add_many, fan_out, stays_there
+from helpers.checks.rpc_and_rref import add_many, stays_there
 from helpers.checks.rpc_threads_and_failures import batches, next_replica, total_without_waiting
 from helpers.checks.uneven_ranks import averages, straggler
 from helpers.checks.what_all_reduce_costs import crossover, timed
@@ -40,7 +40,6 @@ __all__ = [
     "clip",
     "coarse",
     "crossover",
-    "fan_out",
     "frozen",
     "frozen_step",
     "gated",
