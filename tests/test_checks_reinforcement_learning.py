@@ -195,7 +195,7 @@ def test_one_rpc_with_one_list_for_all(world):
 
 
 def test_one_rpc_that_counts_a_first_reward(world):
-    answer = play(solution, ("reward, terminated, truncated = None,", "reward, terminated, truncated = 0.0,"))
+    answer = play(solution, ("    reward = None\n", "    reward = 0.0\n"))
     assert says(checks.one_rpc, world, answer) == (
         "Not yet. When observer1 took step 0, the agent knew 1 of its rewards, and not 0."
     )

@@ -12,9 +12,11 @@ from helpers.checks.distributed_autograd import accumulate, backward_by_hand, fr
 from helpers.checks.distributed_rnn import clip, two_layers
 from helpers.checks.faster_distributed_rnn import looked_up, loss_there
 from helpers.checks.fewer_bytes import coarse, scaled
+from helpers.checks.going_on import went_on
 from helpers.checks.hybrid_costs import bytes_of, split_table
 from helpers.checks.hybrid_ddp_rpc import frozen_step, one_rate
 from helpers.checks.inside_ddp import accumulate_all, weigh
+from helpers.checks.many_environments import first_episodes
 from helpers.checks.meet_the_ranks import numbers_collected, world_turned_round
 from helpers.checks.point_to_point import gather_by_hand, overlap, ring_shift, tree_broadcast
 from helpers.checks.reinforcement_learning import one_rpc, returns_of
@@ -40,6 +42,7 @@ __all__ = [
     "clip",
     "coarse",
     "crossover",
+    "first_episodes",
     "frozen",
     "frozen_step",
     "gated",
@@ -73,5 +76,6 @@ __all__ = [
     "two_way_ring",
     "uneven_shares",
     "weigh",
+    "went_on",
     "world_turned_round",
 ]

@@ -36,4 +36,12 @@ MUTANTS = {
         "for r in range(n)])\n        rpc.shutdown",
         "for r in range(1)])\n        return True\n        rpc.shutdown",
     ),
+    "the lock covers the work": (
+        "    meeting.wait()\n    with guard:\n",
+        "    with guard:\n        meeting.wait()\n",
+    ),
+    "the count needs no lock": (
+        "    with guard:\n        before = recorded",
+        "    with nullcontext():\n        before = recorded",
+    ),
 }
