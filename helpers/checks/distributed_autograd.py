@@ -189,6 +189,9 @@ def _run_remote_step():
     from torch.distributed.optim import DistributedOptimizer
 
     net = rpc.remote("worker1", new_model)
+    # torch asks for the type of an object before its first call; behind rpc_async the call is then made by a thread
+    # that is in no context.
+    net.rpc_sync().zero_grad()
     references = rpc.rpc_sync("worker1", parameter_rrefs, args=(net,))
     optimizer = DistributedOptimizer(torch.optim.SGD, references, lr=_RATE)
     whole = new_model()
