@@ -308,7 +308,7 @@ WEIGHTED = "Solved. Each step has the return of its own episode, less the mean o
 def test_weights_skeleton_and_solution(world):
     assert says(weights, world, skeleton("def my_weights(")) == (
         "Not yet. Of the episodes [[1.0, 1.0], [1.0, 1.0, 1.0]] step 0 of episode 0 has weight 1.000, and the target "
-        "is 0.204."
+        "is 0.200."
     )
     assert says(weights, world, solution("def my_weights(")) == WEIGHTED
 
