@@ -1,6 +1,15 @@
-"""The check of notebook 18 accepts the solution, and refuses the skeleton and plausible wrong answers, saying why."""
+"""The checks of notebook 18 accept the solutions, and refuse the skeletons and plausible wrong answers, saying why."""
+
+import textwrap
+from pathlib import Path
+
+import nbformat
+import pytest
 
 from helpers import checks
+from helpers.checks.collecting import collected
+
+NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
 
 SETUP = """
 import os, warnings
@@ -118,3 +127,239 @@ def test_without_rpc(broken_world):
     broken_world.restart()
     said = "Not yet. RPC is not running: run the setup cell and the cell of your answer, then this check."
     assert repr(checks.parameter_server(broken_world)) == said
+
+
+def cell(path, contains):
+    """Return the `%%px` cell of a notebook that contains a text, without its first line."""
+    cells = [cell.source for cell in nbformat.read(NOTEBOOKS / path, as_version=4).cells if cell.cell_type == "code"]
+    (found,) = [source for source in cells if source.startswith("%%px") and contains in source]
+    return found.partition("\n")[2]
+
+
+def skeleton(contains):
+    return cell("18_cartpole_solved.ipynb", contains)
+
+
+def solution(contains, *changes):
+    """Return the solution with some lines changed."""
+    answer = cell("solutions/18_cartpole_solved.ipynb", contains)
+    for old, new in changes:
+        assert old in answer
+        answer = answer.replace(old, new)
+    return answer
+
+
+def says(check, world, answer):
+    """Define an answer on every rank, and return what the check says."""
+    world.view.execute(textwrap.dedent(answer))
+    return repr(check(world))
+
+
+# ---------------------------------------------------------------- collected
+
+ANSWERED = "Solved. All requests were answered by one pass, each with its own actions, and not before all were there."
+
+
+def test_collected_skeleton_and_solution(world):
+    assert says(collected, world, skeleton("def my_answer(")) == (
+        "Not yet. With 1 of 3 requests there, my_answer asked the network, and the target is to wait."
+    )
+    assert says(collected, world, solution("def my_answer(")) == ANSWERED
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        """
+        def my_answer(agent):
+            if agent.waiting and len(agent.waiting) == agent.playing:
+                actions = agent.select_action(torch.cat([seen for seen, _ in agent.waiting]))
+                begin = 0
+                for seen, future in agent.waiting:
+                    future.set_result(actions[begin : begin + len(seen)])
+                    begin += len(seen)
+                agent.waiting.clear()
+        """,
+        """
+        def my_answer(agent):
+            while agent.waiting and len(agent.waiting) >= agent.playing:
+                asked, agent.waiting = agent.waiting, []
+                seen = torch.vstack([one for one, _ in asked])
+                actions = list(agent.select_action(seen))
+                for one, future in asked:
+                    own = [actions.pop(0) for _ in one]
+                    future.set_result(torch.stack(own))
+        """,
+        """
+        def my_answer(agent):
+            if 0 < agent.playing <= len(agent.waiting):
+                observations, futures = zip(*agent.waiting)
+                del agent.waiting[:]
+                actions = agent.select_action(torch.cat(observations)).split([len(one) for one in observations])
+                [future.set_result(own) for future, own in zip(futures, actions)]
+        """,
+    ],
+)
+def test_collected_in_other_styles(world, answer):
+    assert says(collected, world, answer) == ANSWERED
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (("not agent.waiting or ", ""), "With 0 of 0 requests there, my_answer raised "),
+        ((" or len(agent.waiting) < agent.playing", ""), "With 1 of 3 requests there, my_answer asked the network"),
+        (("len(agent.waiting) < agent.playing", "len(agent.waiting) < 3"), "With 2 of 2 requests there, the network"),
+        (("    agent.waiting = []\n", ""), "With 3 of 3 requests there, 3 that have been answered are left in"),
+        (
+            ("actions.split(sizes)", "actions.split(2)"),
+            "request 1 got the actions [8, 12],",
+        ),
+        (("zip(requests,", "zip(requests[1:],"), "With 3 of 3 requests there, request 0 got no answer."),
+        (("answer.set_result(own)", "answer.set_result(actions)"), "request 0 got the actions [0, 4, 8, 12, 16, 20],"),
+        (("agent.select_action(", "agent.select("), "With 3 of 3 requests there, my_answer raised AttributeError"),
+    ],
+)
+def test_wrong_collected(world, change, why):
+    said = says(collected, world, solution("def my_answer(", change))
+    assert said.startswith("Not yet. ") and why in said, said
+
+
+def test_one_pass_for_each_request(world):
+    answer = """
+        def my_answer(agent):
+            if agent.waiting and len(agent.waiting) == agent.playing:
+                for seen, future in agent.waiting:
+                    future.set_result(agent.select_action(seen))
+                agent.waiting = []
+    """
+    assert "the network got [2, 3, 1] observations, one number for each pass" in says(collected, world, answer)
+
+
+# ---------------------------------------------------------------- first_episodes
+
+BROUGHT = "Solved. Each observer brought 3 episodes, by one call a step, without the steps after an end."
+
+
+def test_first_episodes_skeleton_and_solution(world):
+    said = says(checks.first_episodes, world, skeleton("def play_all("))
+    assert said.startswith("Not yet. Of environment 0 observer1 returned [10.0, 11.0, 12.0, 0.0, 10.0, 11.0, 12.0, 0.0")
+    assert said.endswith("and its first episode has [10.0, 11.0, 12.0].")
+    assert says(checks.first_episodes, world, solution("def play_all(")) == BROUGHT
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        [("agent.rpc_sync().select_action(observations)", "agent.remote().select_action(observations).to_here()")],
+        [("return rewards", "return [torch.tensor(own) for own in rewards]")],
+        [("select_action(observations)", "select_action(torch.from_numpy(observations))")],
+    ],
+)
+def test_first_episodes_in_other_styles(world, changes):
+    assert says(checks.first_episodes, world, solution("def play_all(", *changes)) == BROUGHT
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        (
+            [(" or truncated[place]", "")],
+            "observer1 raised RuntimeError: the first episodes were over long ago",
+        ),
+        ([("while any(playing)", "while all(playing)")], "Of environment 0 observer1 returned [10.0, 11.0], and its"),
+        ([("            if playing[place]:", "            if True:")], "and 30 steps have been taken"),
+        (
+            [("        step = env", "        agent.rpc_sync().select_action(observations)\n        step = env")],
+            "observer1 made 8 calls for 4 steps, and the target is one for each.",
+        ),
+        ([("actions.numpy()", "1 - actions.numpy()")], "environment 0 got action 1 in step 0, and the agent says"),
+        ([("return rewards", "return rewards[0]")], "and the target is a list of rewards for each environment."),
+        ([("return rewards", "return missing")], "observer1 raised NameError"),
+    ],
+)
+def test_wrong_first_episodes(world, changes, why):
+    said = says(checks.first_episodes, world, solution("def play_all(", *changes))
+    assert said.startswith("Not yet. ") and why in said, said
+
+
+def test_first_episodes_that_are_not_there(world):
+    assert says(checks.first_episodes, world, "globals().pop('play_all', None)") == (
+        "Not yet. Rank 1 has no function `play_all`: run the cell that defines it, then this check."
+    )
+
+
+# ---------------------------------------------------------------- went_on
+
+WENT_ON = "Solved. The new agent went on as the old one did, weight for weight."
+
+
+def test_went_on_skeleton_and_solution(world):
+    assert "weights that the old one had only later" in says(checks.went_on, world, skeleton("def snapshot("))
+    assert says(checks.went_on, world, solution("def snapshot(")) == WENT_ON
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        """
+        import io
+        def snapshot(agent, running):
+            file = io.BytesIO()
+            torch.save([agent.policy.state_dict(), agent.optimizer.state_dict(), running], file)
+            return file.getvalue()
+
+        def go_on(agent, saved):
+            policy, optimizer, running = torch.load(io.BytesIO(saved))
+            agent.policy.load_state_dict(policy)
+            agent.optimizer.load_state_dict(optimizer)
+            return running
+        """,
+        """
+        import copy
+        def snapshot(agent, running):
+            return copy.deepcopy((agent.policy, agent.optimizer)), running
+
+        def go_on(agent, saved):
+            (agent.policy, agent.optimizer), running = saved
+            return running
+        """,
+        """
+        import pickle
+        def snapshot(agent, running):
+            return pickle.dumps((agent.policy.state_dict(), agent.optimizer.state_dict(), running))
+
+        def go_on(agent, saved):
+            policy, optimizer, running = pickle.loads(saved)
+            agent.policy.load_state_dict(policy)
+            agent.optimizer.load_state_dict(optimizer)
+            return running
+        """,
+    ],
+)
+def test_went_on_in_other_styles(world, answer):
+    assert says(checks.went_on, world, answer) == WENT_ON
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (('    agent.optimizer.load_state_dict(saved["optimizer"])\n', ""), "the optimizer has a state, too"),
+        (("return copy.deepcopy(saved)", "return saved"), "had only later"),
+        (("return copy.deepcopy(saved)", "return {**saved, 'policy': copy.deepcopy(saved['policy'])}"), "has a state"),
+        (('    agent.policy.load_state_dict(saved["policy"])\n', ""), "did not begin with the weights"),
+        (('return saved["running"]', "return 0.0"), "go_on returned 0.0, and the target is the running reward, 123.0."),
+        (("return copy.deepcopy(saved)", "agent.policy.requires_grad_(False).zero_(); return saved"), "raised"),
+    ],
+)
+def test_did_not_go_on(world, change, why):
+    said = says(checks.went_on, world, solution("def snapshot(", change))
+    assert said.startswith("Not yet. ") and why in said, said
+
+
+def test_went_on_without_a_function(world):
+    says(checks.went_on, world, solution("def snapshot("))
+    assert "there is no function `go_on`" in says(checks.went_on, world, "globals().pop('go_on', None)")
+    assert says(checks.went_on, world, "globals().pop('snapshot', None)") == (
+        "Not yet. Rank 0 has no function `snapshot`: run the cell that defines it, then this check."
+    )

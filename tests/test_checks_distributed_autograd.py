@@ -7,6 +7,7 @@ import nbformat
 import pytest
 
 from helpers import checks
+from helpers.checks.distributed_autograd import remote_step
 
 NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
 
@@ -240,3 +241,71 @@ def test_nobody_has_started_rpc(broken_world):
     assert repr(checks.frozen(broken_world)) == (
         "Not yet. Rank 0 raised RuntimeError: RPC has not been initialized. Call torch.distributed.rpc.init_rpc first."
     )
+
+
+# ---------------------------------------------------------------- remote_step
+
+SETUP += "\nfrom torch import nn"
+SOLVED = "Solved. After 2 steps the weights on worker1 are those of one process."
+UNCHANGED = "Not yet. The weights on worker1 have not changed."
+
+
+def my_step(*lines):
+    """Return a function of a step with these lines in its context."""
+    return "def my_step(net, optimizer, images, labels):\n    with dist_autograd.context() as context_id:\n        " + (
+        "\n        ".join(lines)
+    )
+
+
+SCORES = "scores = net.rpc_sync().forward(images)"
+LOSS = "loss = nn.functional.cross_entropy(scores, labels)"
+BACKWARD = "dist_autograd.backward(context_id, [loss])"
+STEP = "optimizer.step(context_id)"
+
+
+def test_remote_step_skeleton_and_solution(world):
+    assert says(remote_step, world, skeleton("my_step")) == UNCHANGED
+    assert says(remote_step, world, solution("my_step")) == SOLVED
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        (SCORES, LOSS, BACKWARD, STEP, "return loss"),
+        ("scores = net.rpc_async().forward(images).wait()", LOSS, BACKWARD, STEP, "return loss.item()"),
+        ("scores = net.remote().forward(images).to_here()", LOSS, BACKWARD, STEP, "return loss.detach()"),
+    ],
+)
+def test_remote_step_in_other_styles(world, lines):
+    assert says(remote_step, world, my_step(*lines)) == SOLVED
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ((SCORES, LOSS, BACKWARD, "return loss.item()"), UNCHANGED),
+        (
+            (SCORES, LOSS, BACKWARD, STEP, STEP, "return loss.item()"),
+            "Not yet. After 2 steps the weights on worker1 are not those of one process.",
+        ),
+        (
+            (SCORES, f"{LOSS} * len(labels)", BACKWARD, STEP, "return loss.item()"),
+            "Not yet. After 2 steps the weights on worker1 are not those of one process.",
+        ),
+        ((SCORES, LOSS, BACKWARD, STEP), "Not yet. Step 0 returned None, and the target is the loss, "),
+        (
+            (SCORES, SCORES.replace("scores", "spare"), LOSS, BACKWARD.replace("loss", "loss + 0 * spare.sum()"), STEP)
+            + ("return loss.item()",),
+            "Not yet. A step moved 1152 bytes of tensors in calls, and the inputs and scores have 576.",
+        ),
+        (("scores = net.to_here()(images)", LOSS, BACKWARD, STEP, "return loss.item()"), UNCHANGED),
+        ((SCORES, LOSS, "loss.backward()", STEP, "return loss.item()"), "Not yet. Rank 0 raised RuntimeError: "),
+    ],
+)
+def test_wrong_remote_step(world, lines, message):
+    assert says(remote_step, world, my_step(*lines)).startswith(message)
+
+
+def test_remote_step_after_the_context(world):
+    answer = my_step(SCORES, LOSS, BACKWARD) + "\n    optimizer.step(context_id)\n    return loss.item()"
+    assert says(remote_step, world, answer).startswith("Not yet. Rank 0 raised RuntimeError: ")

@@ -4,8 +4,11 @@ import textwrap
 from pathlib import Path
 
 import nbformat
+import pytest
 
 from helpers import checks
+from helpers.checks.episode_weights import weights
+from helpers.checks.reinforcement_learning import observer_round
 
 NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
 SETUP = "pass"  # the checks start RPC themselves
@@ -192,7 +195,7 @@ def test_one_rpc_with_one_list_for_all(world):
 
 
 def test_one_rpc_that_counts_a_first_reward(world):
-    answer = play(solution, ("reward, terminated, truncated = None,", "reward, terminated, truncated = 0.0,"))
+    answer = play(solution, ("    reward = None\n", "    reward = 0.0\n"))
     assert says(checks.one_rpc, world, answer) == (
         "Not yet. When observer1 took step 0, the agent knew 1 of its rewards, and not 0."
     )
@@ -238,3 +241,112 @@ def test_one_rpc_that_is_not_there(world):
     assert says(checks.one_rpc, world, "del Scores") == (
         "Not yet. Rank 0 has no class `Scores`: run the cell that defines it, then this check."
     )
+
+
+# ---------------------------------------------------------------- observer_round
+
+PLAYED = "Solved. Each observer asked the agent for every action, and reported every reward before the next one."
+BY_THE_AGENT = "agent.rpc_sync().select_action(name, observation)"
+REPORT = "        agent.rpc_sync().report_reward(name, reward)\n"
+
+
+def my_episode(*changes):
+    """Return the solution with some lines changed."""
+    answer = solution("def my_episode(")
+    for old, new in changes:
+        assert old in answer
+        answer = answer.replace(old, new)
+    return answer
+
+
+def test_my_episode_skeleton_and_solution(world):
+    assert says(observer_round, world, skeleton("def my_episode(")) == (
+        "Not yet. When observer1 took step 1, the agent knew 0 of its rewards, and not 1."
+    )
+    assert says(observer_round, world, my_episode()) == PLAYED
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        (BY_THE_AGENT, "agent.rpc_async().select_action(name, observation).wait()"),
+        (BY_THE_AGENT, "agent.remote().select_action(name, __import__('torch').from_numpy(observation)).to_here()"),
+        (REPORT, REPORT.replace("rpc_sync", "rpc_async").replace("\n", ".wait()\n")),
+    ],
+)
+def test_my_episode_in_other_styles(world, change):
+    assert says(observer_round, world, my_episode(change)) == PLAYED
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ([(REPORT, "")], "When observer1 took step 1, the agent knew 0 of its rewards, and not 1."),
+        ([(BY_THE_AGENT, "0")], "At step 1 observer1 pushed 0, and the policy says 1."),
+        ([(REPORT, f"{REPORT}        {BY_THE_AGENT}\n")], "observer1 made 12 calls for 4 steps, and the target is 8."),
+        ([("while not (terminated or truncated)", "while not terminated")], "asked for a step after its episode had"),
+        ([('return "terminated" if terminated else "truncated"', "return None")], "observer1 returned None, and its"),
+        ([("rpc_sync().report_reward", "to_here().report_reward")], "the agent knew 0 of its rewards, and not 1."),
+    ],
+)
+def test_wrong_my_episode(world, changes, why):
+    said = says(observer_round, world, my_episode(*changes))
+    assert said.startswith("Not yet. ") and why in said, said
+
+
+def test_my_episode_that_is_not_there(world):
+    assert says(observer_round, world, "globals().pop('my_episode', None)") == (
+        "Not yet. Rank 1 has no function `my_episode`: run the cell that defines it, then this check."
+    )
+
+
+# ---------------------------------------------------------------- weights
+
+WEIGHTED = "Solved. Each step has the return of its own episode, less the mean of all returns."
+
+
+def test_weights_skeleton_and_solution(world):
+    assert says(weights, world, skeleton("def my_weights(")) == (
+        "Not yet. Of the episodes [[1.0, 1.0], [1.0, 1.0, 1.0]] step 0 of episode 0 has weight 1.000, and the target "
+        "is 0.200."
+    )
+    assert says(weights, world, solution("def my_weights(")) == WEIGHTED
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "    returns = torch.cat([of(rewards) for rewards in episodes])\n    return returns - returns.mean()",
+        "    returns = [x for rewards in episodes for x in of(rewards).tolist()]\n"
+        "    return [x - sum(returns) / len(returns) for x in returns]",
+        "    returns = np.concatenate([of(r).numpy() for r in episodes])\n    return returns - returns.mean()",
+    ],
+)
+def test_weights_in_other_styles(world, lines):
+    assert says(weights, world, RETURNS + "def my_weights(episodes):\n" + lines) == WEIGHTED
+
+
+RETURNS = """
+import numpy as np, torch
+def of(rewards):
+    return torch.tensor([sum(r * 0.99**k for k, r in enumerate(rewards[step:])) for step in range(len(rewards))])
+
+"""
+
+
+@pytest.mark.parametrize(
+    ("lines", "why"),
+    [
+        ("    return torch.cat([of(r) for r in episodes])", "No mean is subtracted."),
+        ("    r = of(sum(episodes, []))\n    return r - r.mean()", "An episode goes on into the next one"),
+        ("    return torch.cat([of(r) - of(r).mean() for r in episodes])", "Each episode has a mean of its own"),
+        ("    r = torch.cat([of(r[::-1]) for r in episodes])\n    return r - r.mean()", "what came before the step"),
+        ("    r = torch.cat([of(r).flip(0) for r in episodes])\n    return r - r.mean()", "is turned round"),
+        ("    return of(episodes[0])", "The episodes have 5 steps, and my_weights returned 2 weights."),
+        ("    return None", "my_weights returned None, and the target is a list of numbers."),
+        ("    return missing", "NameError"),
+    ],
+)
+def test_wrong_weights(world, lines, why):
+    said = says(weights, world, RETURNS + "def my_weights(episodes):\n" + lines)
+    assert said.startswith("Not yet. ") and why in said, said

@@ -7,6 +7,7 @@ import nbformat
 import pytest
 
 from helpers import World, checks
+from helpers.checks.rpc_and_rref import fan_out
 from helpers.checks.rpc_judging import in_one_line
 
 NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
@@ -40,7 +41,7 @@ def says(check, world, answer):
 
 
 def test_fan_out_solution(world):
-    assert says(checks.fan_out, world, solution("fan_out")) == "Solved. 4 calls were under way at the same time."
+    assert says(fan_out, world, solution("fan_out")) == "Solved. 4 calls were under way at the same time."
 
 
 def test_fan_out_by_remote(world):
@@ -48,7 +49,7 @@ def test_fan_out_by_remote(world):
     def fan_out(function, x):
         return sum(r.to_here() for r in [rpc.remote(f"worker{rank}", function, (x,)) for rank in range(n)])
     """
-    assert says(checks.fan_out, world, answer).startswith("Solved.")
+    assert says(fan_out, world, answer).startswith("Solved.")
 
 
 def test_fan_out_by_threads_that_wait(world):
@@ -58,7 +59,7 @@ def test_fan_out_by_threads_that_wait(world):
         with ThreadPoolExecutor(n) as threads:
             return sum(threads.map(lambda other: rpc.rpc_sync(other, function, args=(x,)), range(n)))
     """
-    assert says(checks.fan_out, world, answer).startswith("Solved.")
+    assert says(fan_out, world, answer).startswith("Solved.")
 
 
 def test_fan_out_by_then(world):
@@ -68,7 +69,7 @@ def test_fan_out_by_then(world):
         added = torch.futures.collect_all(futures).then(lambda done: sum(f.value() for f in done.value()))
         return added.wait()
     """
-    assert says(checks.fan_out, world, answer).startswith("Solved.")
+    assert says(fan_out, world, answer).startswith("Solved.")
 
 
 def test_fan_out_by_too_few_threads(world):
@@ -78,14 +79,12 @@ def test_fan_out_by_too_few_threads(world):
         with ThreadPoolExecutor(n - 1) as threads:
             return sum(threads.map(lambda other: rpc.rpc_sync(other, function, args=(x,)), range(n)))
     """
-    verdict = says(checks.fan_out, world, answer)
+    verdict = says(fan_out, world, answer)
     assert verdict.startswith("Not yet. worker3 was called after worker") and verdict.endswith(" had answered.")
 
 
 def test_fan_out_skeleton(world):
-    assert says(checks.fan_out, world, skeleton("fan_out")) == (
-        "Not yet. worker3 was called after worker0 had answered."
-    )
+    assert says(fan_out, world, skeleton("fan_out")) == ("Not yet. worker3 was called after worker0 had answered.")
 
 
 def test_fan_out_that_waits_for_each(world):
@@ -93,7 +92,7 @@ def test_fan_out_that_waits_for_each(world):
         def fan_out(function, x):
             return sum(rpc.rpc_async(other, function, args=(x,)).wait() for other in range(n))
     """
-    assert says(checks.fan_out, world, answer) == "Not yet. worker3 was called after worker0 had answered."
+    assert says(fan_out, world, answer) == "Not yet. worker3 was called after worker0 had answered."
 
 
 def test_fan_out_without_rank_0(world):
@@ -102,7 +101,7 @@ def test_fan_out_without_rank_0(world):
             futures = [rpc.rpc_async(other, function, args=(x,)) for other in range(1, n)]
             return function(x) + sum(torch.futures.wait_all(futures))
     """
-    assert says(checks.fan_out, world, answer) == "Not yet. worker0 was called 0 times, and the target is once."
+    assert says(fan_out, world, answer) == "Not yet. worker0 was called 0 times, and the target is once."
 
 
 def test_fan_out_that_takes_the_mean(world):
@@ -111,9 +110,7 @@ def test_fan_out_that_takes_the_mean(world):
             futures = [rpc.rpc_async(other, function, args=(x,)) for other in range(n)]
             return sum(torch.futures.wait_all(futures)) / n
     """
-    assert says(checks.fan_out, world, answer) == (
-        "Not yet. Rank 0 returned [2.5, 5.0], and the target is [10.0, 20.0]."
-    )
+    assert says(fan_out, world, answer) == ("Not yet. Rank 0 returned [2.5, 5.0], and the target is [10.0, 20.0].")
 
 
 def test_fan_out_that_returns_the_futures(world):
@@ -121,7 +118,7 @@ def test_fan_out_that_returns_the_futures(world):
         def fan_out(function, x):
             return torch.futures.collect_all([rpc.rpc_async(other, function, args=(x,)) for other in range(n)])
     """
-    assert says(checks.fan_out, world, answer) == "Not yet. Rank 0 returned a Future, and the target is [10.0, 20.0]."
+    assert says(fan_out, world, answer) == "Not yet. Rank 0 returned a Future, and the target is [10.0, 20.0]."
 
 
 def test_an_answer_that_raises_elsewhere(world):
@@ -132,11 +129,11 @@ def test_an_answer_that_raises_elsewhere(world):
         def fan_out(function, x):
             return rpc.rpc_sync("worker2", fail)
     """
-    assert says(checks.fan_out, world, answer) == ("Not yet. Rank 0 raised ZeroDivisionError('on purpose') on worker2")
+    assert says(fan_out, world, answer) == ("Not yet. Rank 0 raised ZeroDivisionError('on purpose') on worker2")
 
 
 def test_an_answer_that_is_not_there(world):
-    assert says(checks.fan_out, world, "globals().pop('fan_out', None)") == (
+    assert says(fan_out, world, "globals().pop('fan_out', None)") == (
         "Not yet. Rank 0 has no function `fan_out`: run the cell that defines it, then this check."
     )
 
@@ -282,7 +279,7 @@ def test_add_many_on_the_owner(world):
 
 def test_without_rpc(broken_world):
     broken_world.restart()
-    for function, check in [("fan_out", checks.fan_out), ("add_many", checks.add_many)]:
+    for function, check in [("fan_out", fan_out), ("add_many", checks.add_many)]:
         assert says(check, broken_world, f"def {function}(*arguments):\n    pass") == (
             "Not yet. Rank 0 raised RuntimeError: "
             "RPC has not been initialized. Call torch.distributed.rpc.init_rpc first."
@@ -304,7 +301,7 @@ def test_the_solutions_in_other_worlds(size):
     try:
         world.view.execute(SETUP, silent=True)
         for function, check in [
-            ("fan_out", checks.fan_out),
+            ("fan_out", fan_out),
             ("scaled_total", checks.stays_there),
             ("add_many", checks.add_many),
         ]:

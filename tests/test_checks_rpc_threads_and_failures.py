@@ -1,9 +1,16 @@
 """The checks of notebook 15 accept the solutions, and refuse the skeletons and plausible wrong answers, saying why."""
 
+import textwrap
+from pathlib import Path
+
+import nbformat
 import pytest
 
 from helpers import checks
 from helpers.checks.judging import RESTART
+from helpers.checks.rpc_locking import locked
+
+NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
 
 SETUP = """
 import os, threading, warnings
@@ -14,6 +21,7 @@ warnings.filterwarnings("ignore", message="You are using a Backend")
 rank, n = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 options = rpc.TensorPipeRpcBackendOptions(rpc_timeout=10, _transports=["uv"], _channels=["basic"])
 rpc.init_rpc(f"worker{rank}", rank=rank, world_size=n, rpc_backend_options=options)
+guard = threading.Lock()
 """
 
 TOTAL = """
@@ -214,3 +222,71 @@ def test_next_replica(broken_world):
     ):
         assert check(broken_world, checks.next_replica, ASK_ANY, body, ranks=0) == verdict
     assert repr(checks.batches(broken_world)) == f"Not yet. Rank 3 is dead. {RESTART}"
+
+
+# ---------------------------------------------------------------- locked
+
+SOLVED = "Solved. 4 requests did their work at the same time, and counted to 4."
+
+
+def cell(path):
+    """Return the cell of a notebook in which the learner's function is defined, without its first line."""
+    cells = [cell.source for cell in nbformat.read(NOTEBOOKS / path, as_version=4).cells if cell.cell_type == "code"]
+    (found,) = [source for source in cells if source.startswith("%%px") and "def record(" in source]
+    return found.partition("\n")[2]
+
+
+def locked_says(world, answer):
+    """Define an answer on every rank, and return what the check says."""
+    world.view.execute(textwrap.dedent(answer))
+    return repr(locked(world))
+
+
+def record(*lines):
+    """Return the function with these lines."""
+    return "def record(work, read, write):\n    " + "\n    ".join(lines)
+
+
+def test_locked_the_skeleton_and_the_solution(world):
+    skeleton = locked_says(world, cell("15_rpc_threads_and_failures.ipynb"))
+    assert skeleton == "Not yet. 4 requests at the same time counted to 1, and the target is 4."
+    assert locked_says(world, cell("solutions/15_rpc_threads_and_failures.ipynb")) == SOLVED
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("work()", "guard.acquire()", "try:", "    write(read() + 1)", "finally:", "    guard.release()"),
+        ("with guard:", "    write(1 + read())", "return work()"),
+        ("done = work()", "with guard:", "    before = read()", "    write(before + 1)", "return done, before"),
+    ],
+)
+def test_locked_right_in_other_styles(world, lines):
+    assert locked_says(world, record(*lines)) == SOLVED
+
+
+@pytest.mark.parametrize(
+    ("lines", "why"),
+    [
+        (("with guard:", "    work()", "    write(read() + 1)"), "A request had to wait for the work of another one"),
+        (("work()", "with threading.Lock():", "    write(read() + 1)"), "counted to 1, and the target is 4."),
+        (("work()", "before = read()", "with guard:", "    write(before + 1)"), "counted to 1, and the target is 4."),
+        (("with guard:", "    write(read() + 1)"), "4 requests called work 0 times, and the target is once each."),
+        (("work()",), "4 requests called write 0 times, and the target is once each."),
+        (("work()", "with guard:", "    write(read() + missing)"), "NameError"),
+    ],
+)
+def test_locked_wrong(world, lines, why):
+    said = locked_says(world, record(*lines))
+    assert said.startswith("Not yet. ") and why in said, said
+
+
+def test_locked_a_lock_that_is_never_given_back(broken_world):
+    said = locked_says(broken_world, record("work()", "guard.acquire()", "write(read() + 1)"))
+    expected = f"3 of 4 requests got no answer within 8 s: does each one give the lock back? {RESTART}"
+    assert said == f"Not yet. {expected}"
+
+
+def test_locked_without_the_function(world):
+    said = locked_says(world, "globals().pop('record', None)")
+    assert said == "Not yet. Rank 0 has no function `record`: run the cell that defines it, then this check."

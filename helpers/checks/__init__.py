@@ -12,15 +12,17 @@ from helpers.checks.distributed_autograd import accumulate, backward_by_hand, fr
 from helpers.checks.distributed_rnn import clip, two_layers
 from helpers.checks.faster_distributed_rnn import looked_up, loss_there
 from helpers.checks.fewer_bytes import coarse, scaled
+from helpers.checks.going_on import went_on
 from helpers.checks.groups_and_order import across_hosts, grid_sums, stop_together
 from helpers.checks.hybrid_costs import bytes_of, split_table
 from helpers.checks.hybrid_ddp_rpc import frozen_step, one_rate
 from helpers.checks.inside_ddp import accumulate_all, weigh
+from helpers.checks.many_environments import first_episodes
 from helpers.checks.meet_the_ranks import numbers_collected, world_turned_round
 from helpers.checks.point_to_point import gather_by_hand, overlap, ring_shift, tree_broadcast
 from helpers.checks.reinforcement_learning import one_rpc, returns_of
 from helpers.checks.ring_all_reduce import halving_doubling, reduce_scatter, two_way_ring
-from helpers.checks.rpc_and_rref import add_many, fan_out, stays_there
+from helpers.checks.rpc_and_rref import add_many, stays_there
 from helpers.checks.rpc_threads_and_failures import batches, next_replica, total_without_waiting
 from helpers.checks.uneven_ranks import averages, straggler
 from helpers.checks.what_all_reduce_costs import crossover, timed, two_levels
@@ -42,7 +44,7 @@ __all__ = [
     "clip",
     "coarse",
     "crossover",
-    "fan_out",
+    "first_episodes",
     "frozen",
     "frozen_step",
     "gated",
@@ -78,5 +80,6 @@ __all__ = [
     "two_way_ring",
     "uneven_shares",
     "weigh",
+    "went_on",
     "world_turned_round",
 ]

@@ -1,15 +1,16 @@
-"""Checks of the exercises of 16_distributed_autograd: a model of two parts, the second one on worker1."""
+"""Checks of 16_distributed_autograd: a model on worker1, and one of two parts of which the second is there."""
 
 import os
 from functools import partial
 
 from helpers.checks.judging import Run, Verdict, Wrong, judge
 from helpers.checks.rpc_judging import on_first_rank
-from helpers.checks.small_model import compare_gradients, loss, new_data, new_model
+from helpers.checks.small_model import CLASSES, FEATURES, compare_gradients, loss, new_data, new_model
 
 _CUT = 2  # the layers of the small model that are the first part
 _PIECES = 3, 7, 5  # samples
 _RATE = 0.1
+_STEPS, _SAMPLES = 2, 12
 _IN_VAIN = "RPC ran for more than set timeout"
 
 
@@ -38,6 +39,26 @@ def accumulate(world) -> Verdict:
         return f"Both workers hold the gradients of all samples, from {_count(target, 'context')}."
 
     return judge(world, "accumulate", check, _run_accumulate)
+
+
+def remote_step(world) -> Verdict:
+    """Check `my_step(net, optimizer, inputs, labels)`: a step of a model on worker1, which returns the loss."""
+
+    def check(runs):
+        moved, right, payload, losses = runs[0].result
+        if not moved:
+            raise Wrong("The weights on worker1 have not changed.")
+        if not right:
+            raise Wrong(f"After {_STEPS} steps the weights on worker1 are not those of one process.")
+        for step, (returned, true) in enumerate(losses):
+            if not isinstance(returned, float) or abs(returned - true) > 1e-4:
+                raise Wrong(f"Step {step} returned {returned}, and the target is the loss, {true:.4f}.")
+        most = 4 * _SAMPLES * (FEATURES + CLASSES)
+        if payload > most:
+            raise Wrong(f"A step moved {payload} bytes of tensors in calls, and the inputs and scores have {most}.")
+        return f"After {_STEPS} steps the weights on worker1 are those of one process."
+
+    return judge(world, "my_step", check, _run_remote_step)
 
 
 def frozen(world) -> Verdict:
@@ -145,6 +166,60 @@ def _run_frozen():
         }
 
     return _run("train_frozen", data, judge_weights)
+
+
+def parameter_rrefs(net):
+    """Return on the owner of a module an RRef to each of its parameters."""
+    import torch.distributed.rpc as rpc
+
+    return [rpc.RRef(parameter) for parameter in net.local_value().parameters()]
+
+
+def weights_of(net):
+    """Return on the owner of a module its weights."""
+    return [parameter.detach() for parameter in net.local_value().parameters()]
+
+
+def _run_remote_step():
+    """Have rank 0 take steps of a model on worker1, beside the same steps of one process."""
+    if os.environ["RANK"] != "0":
+        return Run(None, [], "")
+    import torch
+    import torch.distributed.rpc as rpc
+    from torch.distributed.optim import DistributedOptimizer
+
+    net = rpc.remote("worker1", new_model)
+    # torch asks for the type of an object before its first call; behind rpc_async the call is then made by a thread
+    # that is in no context.
+    net.rpc_sync().zero_grad()
+    references = rpc.rpc_sync("worker1", parameter_rrefs, args=(net,))
+    optimizer = DistributedOptimizer(torch.optim.SGD, references, lr=_RATE)
+    whole = new_model()
+    local_optimizer = torch.optim.SGD(whole.parameters(), lr=_RATE)
+    losses, payloads = [], []
+    for step in range(_STEPS):
+        data = new_data(step, _SAMPLES)
+        run = on_first_rank("my_step", [net, optimizer, *data])
+        if run.error:
+            return run
+        returned, made = run.result
+        local_optimizer.zero_grad()
+        true = loss(whole, [data])
+        true.backward()
+        local_optimizer.step()
+        payloads.append(sum(call.sent + call.received for call in made))
+        losses.append((_number(returned), true.item()))
+    there = rpc.rpc_sync("worker1", weights_of, args=(net,))
+    moved, right = not _same(there, new_model().parameters()), _same(there, whole.parameters())
+    return Run((moved, right, max(payloads), losses), [], "")
+
+
+def _number(result):
+    """Return a number, also one in a tensor, as a float, and anything else by the name of its type."""
+    try:
+        return float(result)
+    except (TypeError, ValueError):
+        return "None" if result is None else f"a {type(result).__name__}"
 
 
 def _run(function, arguments, look):

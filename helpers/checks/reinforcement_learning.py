@@ -1,4 +1,4 @@
-"""Checks of the exercises of 17_reinforcement_learning: an agent on rank 0, observers on the others."""
+"""Checks of 17_reinforcement_learning: an agent on rank 0, observers on the others."""
 
 import os
 import random
@@ -41,11 +41,25 @@ def one_rpc(world) -> Verdict:
         if played is None:
             raise Wrong("Rank 0 has no class `Scores`: run the cell that defines it, then this check.")
         for other, played_one in played.items():
-            _require_played(other, played_one)
+            _require_played(other, played_one, "run_episode", _steps(other) + 1)
         counts = ", ".join(f"{_steps(other) + 1} calls for {_steps(other)} steps" for other in played)
         return f"The observers made {counts}, and the agent knew every reward before the next step."
 
     return judge(world, "run_episode", check, _run_one_rpc)
+
+
+def observer_round(world) -> Verdict:
+    """Check `my_episode(agent, environment, name)`: an episode with two calls a step, and how it has ended."""
+
+    def check(runs):
+        for other, played in runs[0].result.items():
+            _require_played(other, played, "my_episode", 2 * _steps(other))
+            target = "terminated" if _falls(other) else "truncated"
+            if played.run.result != target:
+                raise Wrong(f"{other} returned {played.run.result}, and its episode was {target}.")
+        return "Each observer asked the agent for every action, and reported every reward before the next one."
+
+    return judge(world, "my_episode", check, _run_observer_round)
 
 
 class Played(NamedTuple):
@@ -85,21 +99,37 @@ class Line:
         self.known.append(rpc.rpc_sync("agent", _known, args=(self.observer,)))
         reward = _rewards(self.observer)[self.step_number]
         self.step_number += 1
-        over = self.step_number == _steps(self.observer)
-        # One episode falls, the next is cut.
-        return self._observation(), reward, over and self._number() % 2 == 1, over and self._number() % 2 == 0, {}
+        over, falls = self.step_number == _steps(self.observer), _falls(self.observer)
+        return self._observation(), reward, over and falls, over and not falls, {}
 
     def _number(self):
         return int(self.observer.removeprefix("observer"))
 
     def _observation(self):
-        return [float(self._number()), float(self.step_number)]
+        import numpy as np
+
+        return np.array([self._number(), self.step_number], dtype=np.float32)
 
 
-def _require_played(other, played):
+class Notes:
+    """The agent of a check: it knows the right actions, and keeps the rewards of each observer."""
+
+    def __init__(self):
+        self.rewards = {}
+
+    def select_action(self, name, observation):
+        """Return the right action."""
+        return _policy(observation)
+
+    def report_reward(self, name, reward):
+        """Keep a reward."""
+        self.rewards.setdefault(name, []).append(reward)
+
+
+def _require_played(other, played, function, most):
     rank = other.removeprefix("observer")
-    if played.run.error == "KeyError: 'run_episode'":
-        raise Wrong(f"Rank {rank} has no function `run_episode`: run the cell that defines it, then this check.")
+    if played.run.error == f"KeyError: '{function}'":
+        raise Wrong(f"Rank {rank} has no function `{function}`: run the cell that defines it, then this check.")
     if played.run.error:
         raise Wrong(f"Rank {rank} raised {played.run.error}")
     steps, target = _steps(other), _rewards(other)
@@ -109,15 +139,16 @@ def _require_played(other, played):
         if known != step:
             raise Wrong(f"When {other} took step {step}, the agent knew {known} of its rewards, and not {step}.")
     # Nobody needs the last one before the next step, so it may come home with the episode.
-    if played.rewards != target and not (played.rewards == target[:-1] and target[-1] in played.run.result):
+    home = played.rewards == target[:-1] and target[-1] in _all_numbers(played.run.result)
+    if played.rewards != target and not home:
         raise Wrong(f"Of {other} the agent holds the rewards {played.rewards}, and the target is {target}.")
     if played.wrong:
         raise Wrong(played.wrong)
     # to_here() belongs to the call that has made the value.
     own = [call for call in played.made if call.function not in _OWN and call.kind != "fetch"]
     calls = sum(call.callee == "agent" for call in own)
-    if calls > steps + 1:
-        raise Wrong(f"{other} made {calls} calls for {steps} steps, and the target is {steps + 1}.")
+    if calls > most:
+        raise Wrong(f"{other} made {calls} calls for {steps} steps, and the target is {most}.")
 
 
 def _run_returns_of():
@@ -129,8 +160,6 @@ def _run_returns_of():
 
 
 def _run_one_rpc():
-    import torch.distributed.rpc as rpc
-
     _start_rpc()
     if os.environ["RANK"] != "0":
         return Run(None, [], "")
@@ -139,11 +168,25 @@ def _run_one_rpc():
         return run._replace(error="")
     if run.error:
         return run
-    _stage[:] = [run.result]
+    return _have_played(run.result, "run_episode")
+
+
+def _run_observer_round():
+    _start_rpc()
+    if os.environ["RANK"] != "0":
+        return Run(None, [], "")
+    return _have_played(Notes(), "my_episode")
+
+
+def _have_played(keeper, function):
+    """Have every observer play an episode by the learner's function, with an agent that keeps the rewards."""
+    import torch.distributed.rpc as rpc
+
+    _stage[:] = [keeper]
     try:
-        agent = rpc.RRef(run.result)
+        agent = rpc.RRef(keeper)
         others = [f"observer{rank}" for rank in range(1, int(os.environ["WORLD_SIZE"]))]
-        answers = {other: rpc.rpc_async(other, _play, args=(agent, other)) for other in others}
+        answers = {other: rpc.rpc_async(other, _play, args=(agent, other, function)) for other in others}
         played = {other: Played(*answer.wait(), _held(other)) for other, answer in answers.items()}
     except RuntimeError as error:
         return Run(None, [], in_one_line(f"RuntimeError: {error}"))
@@ -166,10 +209,11 @@ def _start_rpc():
         rpc.init_rpc(name, rank=rank, world_size=int(os.environ["WORLD_SIZE"]), rpc_backend_options=options)
 
 
-def _play(agent, observer):
+def _play(agent, observer, function):
     environment = Line(observer)
-    run, made = call_with_rpc("run_episode", [agent, environment, observer])
-    return run._replace(result=_all_numbers(run.result)), made, environment.wrong, environment.known
+    run, made = call_with_rpc(function, [agent, environment, observer])
+    result = run.result if isinstance(run.result, str) else _all_numbers(run.result) or None
+    return run._replace(result=result), made, environment.wrong, environment.known
 
 
 def _all_numbers(result):
@@ -195,6 +239,11 @@ def _policy(observation):
 def _steps(observer):
     """Return how many steps the episode of an observer has in this check."""
     return 3 + int(observer.removeprefix("observer"))
+
+
+def _falls(observer):
+    """Return whether the episode of an observer ends by a fall in this check; the others are cut."""
+    return int(observer.removeprefix("observer")) % 2 == 1
 
 
 def _rewards(observer):

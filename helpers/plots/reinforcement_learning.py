@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from matplotlib.patches import Patch
@@ -62,16 +63,18 @@ def message_diagram(made: Sequence[Call]) -> None:
     axes.figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), frameon=False)
 
 
-def episode_rewards(rewards: Sequence[float], running: Sequence[float], by_chance: float) -> None:
-    """Draw the reward of every episode, in the order of the rounds, and the running reward after it.
+def episode_rewards(rounds: Sequence[Sequence[float]], running: Sequence[float], by_chance: float) -> None:
+    """Draw the reward of every episode, in the order of the rounds, and the running reward after each round.
 
-    `by_chance` is the mean reward of episodes in which every push is drawn by chance.
+    `rounds` has the rewards of each round; `running` begins with what it was before the first one. `by_chance` is the
+    mean reward of episodes in which every push is drawn by chance.
     """
     axes = new_axes("Rewards while the agent learns", height=3.2)
-    episodes = range(1, len(rewards) + 1)
+    rewards = [reward for of_round in rounds for reward in of_round]
+    ends = list(accumulate((len(of_round) for of_round in rounds), initial=0))
     dots = {"color": BLUE, "marker": "o", "linestyle": "", "markersize": 4}
-    axes.plot(episodes, rewards, label="reward of an episode", **dots)
-    axes.plot(episodes, running, label="running reward", **MODEL)
+    axes.plot(range(1, len(rewards) + 1), rewards, label="reward of an episode", **dots)
+    axes.plot(ends, running, label="running reward", **MODEL)
     axes.axhline(by_chance, label=f"random play: {by_chance:.0f}", **GUIDE)
     axes.set_xlabel("finished episodes")
     axes.set_ylabel("reward (steps)")

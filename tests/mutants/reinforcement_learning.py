@@ -40,4 +40,6 @@ MUTANTS = {
         "    if agent.rewards:  # with WORLD_SIZE = 2 nobody is left",
         "    if len(agent.rewards) == n - 1:",
     ),
+    "the running reward follows the largest reward": ("(min(rewards) - running[-1])", "(max(rewards) - running[-1])"),
+    "the running reward follows the round before": ("for rewards in rounds:", "for rewards in [[40.0], *rounds[:-1]]:"),
 }

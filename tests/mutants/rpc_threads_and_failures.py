@@ -27,7 +27,7 @@ MUTANTS = {
     "nobody dies": ("        os.kill(world.pids[-1], signal.SIGKILL)", "        os.kill(world.pids[-1], 0)"),
     "the shutdown of rank 0 has a timeout": ("1 if rank > 0 else 0", "1"),
     "the wait is not told from the work": ("1 if rank > 0 else 0", "0"),
-    "who leaves alone has not left": ("            rpc.shutdown(graceful=False)\n", ""),
+    "who leaves alone has not left": ("            rpc.shutdown(graceful=False)\n", "            pass\n"),
     "leaving together is given up": (
         "        rpc.shutdown(timeout=seconds)\n",
         "        rpc.shutdown(timeout=seconds)\n        return False\n",
@@ -35,5 +35,13 @@ MUTANTS = {
     "the dead are not asked": (
         "for r in range(n)])\n        rpc.shutdown",
         "for r in range(1)])\n        return True\n        rpc.shutdown",
+    ),
+    "the lock covers the work": (
+        "    meeting.wait()\n    with guard:\n",
+        "    with guard:\n        meeting.wait()\n",
+    ),
+    "the count needs no lock": (
+        "    with guard:\n        before = recorded",
+        "    with nullcontext():\n        before = recorded",
     ),
 }
