@@ -6,7 +6,7 @@ written here but asked of `look` and `measure`.
 
 from helpers.checks.cartpole_solved import parameter_server
 from helpers.checks.collectives import grid_sums, mean_of_all, transposed
-from helpers.checks.data_parallel import average_gradients, buckets_by_size, two_buckets
+from helpers.checks.data_parallel import average_gradients, average_what_is_there
 from helpers.checks.ddp_in_practice import accuracy, gated, out_of_step
 from helpers.checks.distributed_autograd import accumulate, backward_by_hand, frozen
 from helpers.checks.distributed_rnn import clip, two_layers
@@ -16,6 +16,7 @@ from helpers.checks.hybrid_costs import bytes_of, split_table
 from helpers.checks.hybrid_ddp_rpc import frozen_step, one_rate
 from helpers.checks.inside_ddp import accumulate_all, weigh
 from helpers.checks.meet_the_ranks import numbers_collected, world_turned_round
+from helpers.checks.overlap import buckets_by_size, two_buckets
 from helpers.checks.point_to_point import gather_by_hand, overlap, ring_shift, tree_broadcast
 from helpers.checks.reinforcement_learning import one_rpc, returns_of
 from helpers.checks.ring_all_reduce import halving_doubling, recursive_doubling, reduce_scatter, two_way_ring
@@ -32,6 +33,7 @@ __all__ = [
     "accuracy",
     "add_many",
     "average_gradients",
+    "average_what_is_there",
     "averages",
     "backward_by_hand",
     "batches",

@@ -22,12 +22,13 @@ def new_data(seed, samples):
     return inputs, torch.randint(CLASSES, (samples,), generator=generator)
 
 
-def loss(model, data):
-    """Return the mean cross-entropy of a model over all samples of a list of pairs of inputs and labels."""
+def loss(model, data, reduction="mean"):
+    """Return the cross-entropy of a model over all samples of a list of pairs of inputs and labels."""
     import torch
 
     inputs, labels = (torch.cat(parts) for parts in zip(*data, strict=True))
-    return torch.nn.functional.cross_entropy(model(inputs), labels)
+    inputs = inputs.to(next(model.parameters()).dtype)
+    return torch.nn.functional.cross_entropy(model(inputs), labels, reduction=reduction)
 
 
 def compare_gradients(model, whole, tolerance=1e-4):
