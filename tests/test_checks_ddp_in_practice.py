@@ -260,7 +260,7 @@ def test_out_of_step_by_the_hash_of_bytes(world):
     mine = f"torch.tensor([hash({VECTOR}.numpy().tobytes())])"
     assert says(checks.out_of_step, world, GATHERED.format(mine=mine, against=0)) == (
         "Not yet. When no rank has changed, rank 0 returned [1, 2, 3], and the target is []. "
-        "(`hash` of text and of bytes is another number in each process that starts by itself.)"
+        "(`hash` of text and bytes is another number in each process that starts by itself.)"
     )
 
 

@@ -22,6 +22,7 @@ from helpers.checks.reinforcement_learning import one_rpc, returns_of
 from helpers.checks.ring_all_reduce import halving_doubling, recursive_doubling, reduce_scatter, two_way_ring
 from helpers.checks.rpc_and_rref import add_many, fan_out, stays_there
 from helpers.checks.rpc_threads_and_failures import batches, next_replica, total_without_waiting
+from helpers.checks.scaling import fastest, machines
 from helpers.checks.uneven_ranks import averages, straggler
 from helpers.checks.what_all_reduce_costs import crossover, timed
 from helpers.checks.when_ranks_fail import absent_ranks_named, uneven_shares
@@ -43,6 +44,7 @@ __all__ = [
     "coarse",
     "crossover",
     "fan_out",
+    "fastest",
     "frozen",
     "frozen_step",
     "gated",
@@ -51,6 +53,7 @@ __all__ = [
     "halving_doubling",
     "looked_up",
     "loss_there",
+    "machines",
     "mean_of_all",
     "next_replica",
     "numbers_collected",
