@@ -43,10 +43,10 @@ def compare_gradients(model, whole, tolerance=1e-4):
     if all(_close(mine.grad, true, tolerance) for _, mine, true in pairs):
         return None
     factor = (pairs[-1][1].grad.double().norm() / pairs[-1][2].double().norm()).item()
-    for name, mine, true in pairs:
-        if not _close(mine.grad, factor * true, tolerance):
-            return f"the gradient of {name} differs from"
-    return f"the gradients are {factor:.2f} times"
+    if all(_close(mine.grad, factor * true, tolerance) for _, mine, true in pairs):
+        return f"the gradients are {factor:.2f} times"
+    name = next(name for name, mine, true in pairs if not _close(mine.grad, true, tolerance))
+    return f"the gradient of {name} differs from"
 
 
 def _pairs(model, whole):
