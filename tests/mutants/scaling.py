@@ -34,8 +34,8 @@ MUTANTS = {
         "    scaled, plain = large_step(rate), large_step(rate)\n",
     ),
     "the large step takes one batch": (
-        "    model = DDP(new_model())\n",
-        "    model = new_model()\n",
+        "    model = DDP(new_model(nn.Tanh))\n",
+        "    model = new_model(nn.Tanh)\n",
     ),
     "all sizes are trained at one rate": (
         '    "scaled": lambda number, warm_up, k: k * RATE,\n',
