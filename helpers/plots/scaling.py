@@ -72,7 +72,7 @@ def batch_sizes(losses: Mapping[str, Mapping[int, float]]) -> None:
 
     Each line has its name at its right end.
     """
-    axes = new_axes("Loss after as many epochs, by the size of the global batch", width=8.2, height=3.8)
+    axes = new_axes("Loss after the same number of epochs, by the size of the global batch", width=8.2, height=3.8)
     looks = (LIMIT, {**MODEL, "marker": "o"}, {"color": BLUE, "linestyle": ":", "linewidth": 2, "marker": "^"})
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
