@@ -48,9 +48,9 @@ SAME = """
 
 
 def test_same_skeleton(world):
-    assert says(same_everywhere, world, skeleton("my_same")) == (
-        "Not yet. When all ranks hold the same, rank 0 returned None, and the target is True."
-    )
+    verdict = says(same_everywhere, world, skeleton("my_same"))
+    assert verdict.startswith("Not yet. When all ranks hold the same, rank 0 returned ")
+    assert verdict.endswith(", and the target is True.")
 
 
 @pytest.mark.parametrize(
