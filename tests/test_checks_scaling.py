@@ -183,7 +183,7 @@ TIME = "return compute / k + 2 * (k - 1) * (alpha + payload / k / beta)"
         (TIME, "sorted((time(k), k) for k in range(1, 1025))[0][1]", "Solved. "),
         (TIME, "int(__import__('numpy').argmin([time(k) for k in range(1, 1025)])) + 1", "Solved. "),
         (TIME, "min(range(1024), key=lambda k: time(k + 1))", "Not yet. "),
-        (TIME, "1", "Not yet. With 0.5 s of computing"),
+        (TIME, "1", "Not yet. With 0.02 s of computing"),
         (TIME.replace("compute / k", "compute"), "min(range(1, 1025), key=time)", "Not yet. With "),
         (TIME, "min(time(k) for k in range(1, 1025))", "Not yet. Rank 0 returned "),
     ],
