@@ -6,7 +6,8 @@ from benchmarks import lesson, side_by_side
 from helpers import World
 from helpers.measure import network
 
-NOTEBOOK = "07_data_parallel.ipynb"
+NOTEBOOK = "08_overlap.ipynb"
+PREVIOUS = "07_data_parallel.ipynb"
 REPEATS = 15
 VERSIONS = ["alone", "per_parameter", "one_bucket", "overlapped", "by_ddp"]
 HELPERS = ["sgd", "step", "Bucket", "buckets_by_layer", "when_full"]
@@ -45,7 +46,8 @@ def rows() -> list[list]:
     world = World(2)
     try:
         world.view.execute(lesson.setup(NOTEBOOK) + side_by_side.TIMED)
-        world.view.execute(lesson.definitions(NOTEBOOK, *HELPERS, *VERSIONS))
+        world.view.execute(lesson.definitions(PREVIOUS, "per_parameter"))
+        world.view.execute(lesson.definitions(NOTEBOOK, *HELPERS, *[v for v in VERSIONS if v != "per_parameter"]))
         world.view.execute(f"versions = [{', '.join(VERSIONS)}]" + MODELS)
         megabytes = world.view["large.bytes"][0] / 1e6
         size = f"{megabytes:.0f} MB"

@@ -7,6 +7,7 @@ import nbformat
 import pytest
 
 from helpers import World, checks
+from helpers.checks.data_parallel import mean_gradients
 from helpers.checks.judging import RESTART
 
 NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
@@ -28,21 +29,10 @@ def solution(function):
     return cell(f"solutions/{NAME}", f"def {function}(")
 
 
-def definitions(contains):
-    """Return what a cell of the notebook defines, without the call or the assert at its end."""
-    source = cell(NAME, contains)
-    return source.partition("\nas_one_process(")[0].partition("\nassert ")[0]
-
-
 SETUP = "\n".join(
     [
         cell(NAME, "init_process_group("),
         cell(NAME, "def sgd("),
-        definitions("class Bucket"),
-        definitions("def one_bucket("),
-        definitions("def buckets_by_layer("),
-        definitions("def when_full("),
-        definitions("def overlapped("),
     ]
 )
 
@@ -94,7 +84,7 @@ def test_average_that_forgets_the_other_ranks(world):
                 parameter.grad /= len(images)
     """
     assert says(checks.average_gradients, world, answer) == (
-        "Not yet. On rank 0 the gradients differ from those of one process on all images."
+        "Not yet. On rank 0 the gradient of 0.weight differs from those of one process on all images."
     )
 
 
@@ -120,236 +110,164 @@ def test_average_on_one_rank_only(broken_world):
     assert says(checks.average_gradients, broken_world, answer) == (
         f"Not yet. Deadlock: the group's timeout ended the wait on these ranks: 0. {RESTART}"
     )
-    assert says(checks.two_buckets, broken_world, solution("two_buckets")) == (
+    assert says(checks.average_what_is_there, broken_world, solution("average_what_is_there")) == (
         f"Not yet. An earlier attempt has broken the process group. {RESTART}"
     )
 
 
-# ---------------------------------------------------------------- buckets_by_size
+# ---------------------------------------------------------------- mean_gradients
 
-
-def test_buckets_solution(world):
-    assert says(checks.buckets_by_size, world, solution("buckets_by_size")) == (
-        "Solved. Every rank has filled its buckets as DDP does, from the last parameter to the first."
-    )
-
-
-def test_buckets_skeleton(world):
-    assert says(checks.buckets_by_size, world, skeleton("buckets_by_size")) == (
-        "Not yet. Bucket 0 of rank 0 ends with 16 bytes, before it has reached the limit of 1200."
-    )
-
-
-BUCKETS = """
-    def buckets_by_size(parameters, limit):
-        buckets, size = [[]], 0
-        for parameter in {order}:
-            if size >= limit:
-                buckets.append([])
-                size = 0
-            buckets[-1].append(parameter)
-            size += parameter.{size}
-        return {result}
+SYNCHRONISE = """
+    def my_synchronise(model):
+        for parameter in model.parameters():
+            {}
+"""
+BY_ONE_BUCKET = """
+    def my_synchronise(model):
+        flat = torch.cat([parameter.grad.flatten() for parameter in model.parameters()]) / n
+        dist.all_reduce(flat)
+        nn.utils.vector_to_parameters(flat, [parameter.grad for parameter in model.parameters()])
+"""
+BY_GATHERING = """
+    def my_synchronise(model):
+        for parameter in model.parameters():
+            everybody = [torch.empty_like(parameter.grad) for _ in range(n)]
+            dist.all_gather(everybody, parameter.grad)
+            parameter.grad = torch.stack(everybody).mean(dim=0)
 """
 
 
-@pytest.mark.parametrize(
-    ("order", "size", "result", "message"),
-    [
-        ("reversed(parameters)", "nbytes", "buckets", "Solved. "),
-        (
-            "reversed(parameters)",
-            "numel()",
-            "buckets",
-            "Not yet. Bucket 0 of rank 0 goes on after it has reached 2384 bytes, and the limit is 1200.",
-        ),
-        (
-            "parameters",
-            "nbytes",
-            "buckets",
-            "Not yet. The buckets of rank 0 hold the parameters [[0, 1, 2], [3, 4, 5, 6, 7, 8]], "
-            "and the target is from last to first.",
-        ),
-        (
-            "reversed(parameters)",
-            "nbytes",
-            "buckets[:-1]",
-            "Not yet. On rank 0 parameter 0 of 9 is in 0 buckets, and the target is 1.",
-        ),
-        ("reversed(parameters)", "nbytes", "[[]] + buckets", "Not yet. Bucket 0 of rank 0 is empty."),
-        (
-            "reversed(parameters)",
-            "nbytes",
-            "[len(bucket) for bucket in buckets]",
-            "Not yet. Rank 0 returned a list, and the target is a list of lists of parameters.",
-        ),
-        (
-            "reversed(parameters)",
-            "nbytes",
-            "None",
-            "Not yet. Rank 0 returned a NoneType, and the target is a list of lists of parameters.",
-        ),
-    ],
-)
-def test_buckets(world, order, size, result, message):
-    answer = BUCKETS.format(order=order, size=size, result=result)
-    assert says(checks.buckets_by_size, world, answer).startswith(message)
-
-
-RIGHT_BUCKETS = {
-    "looking back": """
-        def buckets_by_size(parameters, limit):
-            buckets = [[]]
-            for parameter in reversed(parameters):
-                if sum(p.nbytes for p in buckets[-1]) >= limit:
-                    buckets.append([])
-                buckets[-1].append(parameter)
-            return buckets
-        """,
-    "tuples": """
-        def buckets_by_size(parameters, limit):
-            buckets, bucket = [], ()
-            for parameter in parameters[::-1]:
-                bucket += (parameter,)
-                if sum(4 * p.numel() if p.dtype == torch.float32 else 8 * p.numel() for p in bucket) >= limit:
-                    buckets.append(bucket)
-                    bucket = ()
-            return buckets + [bucket] * bool(bucket)
-        """,
-    "by DDP's own function": """
-        def buckets_by_size(parameters, limit):
-            last_first = parameters[::-1]
-            numbers, _ = dist._compute_bucket_assignment_by_size(last_first, [limit])
-            return [[last_first[number] for number in bucket] for bucket in numbers]
-        """,
-}
-
-
-@pytest.mark.parametrize("answer", RIGHT_BUCKETS.values(), ids=RIGHT_BUCKETS)
-def test_buckets_in_another_way(world, answer):
-    assert says(checks.buckets_by_size, world, answer).startswith("Solved. ")
-
-
-def test_buckets_that_stay_below_the_limit(world):
-    answer = """
-        def buckets_by_size(parameters, limit):
-            buckets = [[]]
-            for parameter in reversed(parameters):
-                if buckets[-1] and sum(p.nbytes for p in [*buckets[-1], parameter]) > limit:
-                    buckets.append([])
-                buckets[-1].append(parameter)
-            return buckets
-    """
-    assert says(checks.buckets_by_size, world, answer) == (
-        "Not yet. Bucket 0 of rank 0 ends with 1184 bytes, before it has reached the limit of 1200."
-    )
-
-
-# ---------------------------------------------------------------- two_buckets
-
-TWO = """
-    def two_buckets(model, group=None):
-        optimizer, parameters = sgd(model.parameters()), list(model.parameters())[::-1]
-        buckets = [Bucket(parameters[:3], group), Bucket(parameters[3:], group)]
-        for bucket in buckets:
-            {hook}
-        def update():
-            for bucket in buckets:
-                {finish}
-            optimizer.step()
-        return {result}
-"""
-LAUNCH, FINISH, RESULT = "when_full(bucket, Bucket.launch)", "bucket.finish()", "model, update"
-
-
-def test_two_buckets_solution(world):
-    assert says(checks.two_buckets, world, solution("two_buckets")) == (
-        "Solved. Every rank has the weights of one process, and its first bucket travelled while backward still ran."
-    )
-
-
-def test_two_buckets_skeleton(world):
-    assert says(checks.two_buckets, world, skeleton("two_buckets")) == (
-        "Not yet. Rank 0 called all_reduce once in a step, and the target is twice."
+def test_mean_skeleton(world):
+    assert says(mean_gradients, world, skeleton("my_synchronise")) == (
+        "Not yet. Rank 0 still has the gradients of its own share."
     )
 
 
 @pytest.mark.parametrize(
-    ("hook", "finish", "result", "message"),
+    "answer",
     [
-        (LAUNCH, FINISH, RESULT, "Solved. "),
-        (
-            "pass",
-            "[bucket.take(p) for p in bucket.views]; bucket.launch(); bucket.finish()",
-            RESULT,
-            "Not yet. Rank 0 launched its first bucket after backward had computed the last gradient.",
-        ),
-        (
-            "when_full(bucket, lambda bucket: (bucket.launch(), bucket.finish()))",
-            "pass",
-            RESULT,
-            "Not yet. Rank 0 waited for a bucket before backward had ended.",
-        ),
-        (
-            LAUNCH,
-            "bucket.work.wait()",
-            RESULT,
-            "Not yet. After step 0, the weights of rank 0 are not those of one process.",
-        ),
-        (
-            LAUNCH,
-            "bucket.work.wait() if bucket is buckets[0] else __import__('time').sleep(0.1)",
-            RESULT,
-            f"Not yet. Rank 0 waited for only one of its buckets. {RESTART}",
-        ),
-        (LAUNCH, FINISH, "update", "Not yet. Rank 0 returned a function, and the target is a model and a function."),
-        (LAUNCH, FINISH, "model, nothing", "Not yet. Rank 0 raised NameError: name 'nothing' is not defined"),
+        SYNCHRONISE.format("dist.all_reduce(parameter.grad); parameter.grad /= n"),
+        SYNCHRONISE.format("parameter.grad /= n; dist.all_reduce(parameter.grad)"),
+        SYNCHRONISE.format("dist.all_reduce(parameter.grad); parameter.grad = parameter.grad / dist.get_world_size()"),
+        BY_ONE_BUCKET,
+        BY_GATHERING,
     ],
 )
-def test_two_buckets(world, hook, finish, result, message):
-    answer = TWO.format(hook=hook, finish=finish, result=result)
-    assert says(checks.two_buckets, world, answer).startswith(message)
+def test_mean(world, answer):
+    assert says(mean_gradients, world, answer) == (
+        "Solved. Every rank holds the mean gradients of all ranks, which are those of one process."
+    )
 
 
-TWO_OF_DDP = """
-    def two_buckets(model, group=None):
-        model = DDP(model, process_group=group, bucket_cap_mb={})
-        return model, sgd(model.parameters()).step
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ("dist.all_reduce(parameter.grad)", "On rank 0 the gradients are 4.00 times the mean over all ranks."),
+        ("parameter.grad /= n", "On rank 0 the gradient of 0.weight differs from the mean over all ranks."),
+        ("dist.all_reduce(parameter.grad / n)", "Rank 0 still has the gradients of its own share."),
+        (
+            "dist.all_reduce(parameter.grad, op=dist.ReduceOp.MAX)",
+            "On rank 0 the gradient of 0.weight differs from the mean over all ranks.",
+        ),
+        (
+            "dist.broadcast(parameter.grad, src=0)",
+            "Rank 0 still has the gradients of its own share.",
+        ),
+        (
+            "dist.all_reduce(parameter.data); parameter.data /= n",
+            "Rank 0 still has the gradients of its own share.",
+        ),
+    ],
+)
+def test_no_mean(world, lines, message):
+    assert says(mean_gradients, world, SYNCHRONISE.format(lines)).startswith(f"Not yet. {message}")
+
+
+def test_mean_on_rank_0_only(broken_world):
+    answer = SYNCHRONISE.format("dist.all_reduce(parameter.grad) if rank == 0 else None")
+    assert says(mean_gradients, broken_world, answer).startswith("Not yet. Deadlock: the group's timeout ended")
+
+
+# ---------------------------------------------------------------- average_what_is_there
+
+WHAT_IS_THERE = """
+    def average_what_is_there(model):
+        for parameter in model.parameters():
+            {}
+            dist.all_reduce(parameter.grad)
+            parameter.grad /= n
+"""
+ZEROS = "if parameter.grad is None: parameter.grad = torch.zeros_like(parameter)"
+IN_ONE_PIECE = """
+    def average_what_is_there(model):
+        mine = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        flat = torch.cat([torch.zeros(p.numel()).double() if p.grad is None else p.grad.flatten() for p in mine])
+        dist.all_reduce(flat)
+        for parameter, part in zip(mine, (flat / n).split([p.numel() for p in mine])):
+            parameter.grad = part.view_as(parameter)
+"""
+BY_COUNTING = """
+    def average_what_is_there(model):
+        for parameter in filter(lambda p: p.requires_grad, model.parameters()):
+            used = torch.tensor([parameter.grad is not None]).double()
+            dist.all_reduce(used)
+            if used > 0:
+                grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+                dist.all_reduce(grad)
+                parameter.grad = grad / {}
 """
 
 
-def test_two_buckets_by_ddp(world):
-    assert says(checks.two_buckets, world, TWO_OF_DDP.format(500 / 2**20)).startswith("Solved. ")
-
-
-@pytest.mark.parametrize(("megabytes", "times"), [(25, "once"), (100 / 2**20, "3 times")])
-def test_another_number_of_buckets_by_ddp(world, megabytes, times):
-    assert says(checks.two_buckets, world, TWO_OF_DDP.format(megabytes)) == (
-        f"Not yet. Rank 0 called all_reduce {times} in a step, and the target is twice."
+def test_what_is_there_solution(world):
+    assert says(checks.average_what_is_there, world, solution("average_what_is_there")) == (
+        "Solved. Every rank has the gradients of one process, and the frozen parameters have none."
     )
 
 
-def test_two_buckets_with_one_for_each_layer(world):
-    answer = """
-        def two_buckets(model, group=None):
-            return overlapped(model, group)
-    """
-    assert says(checks.two_buckets, world, answer) == (
-        "Not yet. Rank 0 called all_reduce 3 times in a step, and the target is twice."
-    )
+def test_what_is_there_skeleton(world):
+    verdict = says(checks.average_what_is_there, world, skeleton("average_what_is_there"))
+    assert verdict.startswith("Not yet. Rank 0 raised TypeError: Invalid function argument.")
 
 
-def test_two_buckets_that_leave_a_gradient_out(world):
-    answer = TWO.format(hook=LAUNCH, finish=FINISH, result=RESULT).replace("parameters[3:]", "parameters[4:]")
-    assert says(checks.two_buckets, world, answer) == (
-        "Not yet. The buckets of rank 0 hold 704 bytes, and the gradients 992."
-    )
+@pytest.mark.parametrize(
+    "answer",
+    [
+        WHAT_IS_THERE.format("if not parameter.requires_grad: continue\n            " + ZEROS),
+        IN_ONE_PIECE,
+        BY_COUNTING.format("n"),
+    ],
+)
+def test_what_is_there(world, answer):
+    assert says(checks.average_what_is_there, world, answer).startswith("Solved. ")
 
 
-def test_two_buckets_that_do_not_count_anew(world):
-    answer = solution("two_buckets").replace("missing[:] = ", "_ = ")
-    assert says(checks.two_buckets, world, answer) == (
-        "Not yet. Rank 0 did not call all_reduce in a step, and the target is twice."
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (WHAT_IS_THERE.format(ZEROS), "Rank 0 gave a gradient to 0.weight, which is frozen."),
+        (
+            BY_COUNTING.format("used"),
+            "With the last layer used on rank 0 only, on rank 0 the gradient of 4.weight differs from those of one ",
+        ),
+        (
+            IN_ONE_PIECE.replace("flat / n", "flat"),
+            "With the last layer used on rank 0 only, on rank 0 the gradients are 4.00 times those of one process.",
+        ),
+        (
+            "def average_what_is_there(model): pass",
+            "With the last layer used on rank 0 only, on rank 0 the gradient",
+        ),
+    ],
+)
+def test_not_what_is_there(world, answer, message):
+    verdict = says(checks.average_what_is_there, world, answer)
+    assert verdict.startswith(f"Not yet. {message}"), verdict
+
+
+def test_what_is_there_is_skipped_where_it_is_not(broken_world):
+    answer = WHAT_IS_THERE.format("if parameter.grad is None: continue")
+    assert says(checks.average_what_is_there, broken_world, answer) == (
+        f"Not yet. Deadlock: the group's timeout ended the wait on these ranks: 0. {RESTART}"
     )
 
 
@@ -361,7 +279,7 @@ def test_the_solutions_in_other_worlds(size):
     world = World(size)
     try:
         world.view.execute(SETUP)
-        for check in (checks.average_gradients, checks.buckets_by_size, checks.two_buckets):
+        for check in (checks.average_gradients, checks.average_what_is_there):
             assert says(check, world, solution(check.__name__)).startswith("Solved. ")
             assert says(check, world, skeleton(check.__name__)).startswith("Not yet. ")
     finally:

@@ -8,6 +8,7 @@ import nbformat
 import pytest
 
 from helpers import World, checks
+from helpers.checks.ddp_in_practice import same_everywhere
 
 NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
 NAME = "12_ddp_in_practice.ipynb"
@@ -35,6 +36,63 @@ SETUP = cell(NAME, "init_process_group(").replace("seconds=10", "seconds=4") + "
 def says(check, world, answer):
     world.view.execute(textwrap.dedent(answer))
     return repr(check(world))
+
+
+# ---------------------------------------------------------------- same_everywhere
+
+SAME = """
+    def my_same(tensor):
+        checksum = zlib.crc32(tensor.numpy().tobytes())
+        {}
+"""
+
+
+def test_same_skeleton(world):
+    verdict = says(same_everywhere, world, skeleton("my_same"))
+    assert verdict.startswith("Not yet. When all ranks hold the same, rank 0 returned ")
+    assert verdict.endswith(", and the target is True.")
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "ends = torch.tensor([checksum, -checksum]); dist.all_reduce(ends, op=dist.ReduceOp.MAX);"
+        " return (ends[0] == -ends[1]).item()",
+        "all_of = [None] * n; dist.all_gather_object(all_of, checksum); return len(set(all_of)) == 1",
+        "of_0 = torch.tensor([checksum]); dist.broadcast(of_0, 0); off = (of_0 != checksum).long();"
+        " dist.all_reduce(off); return off == 0",
+        "low = torch.tensor(checksum); high = low.clone(); dist.all_reduce(low, dist.ReduceOp.MIN);"
+        " dist.all_reduce(high, dist.ReduceOp.MAX); return bool(low == high)",
+    ],
+)
+def test_same(world, lines):
+    assert says(same_everywhere, world, SAME.format(lines)).startswith("Solved. ")
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (
+            "top = torch.tensor(checksum); dist.all_reduce(top, dist.ReduceOp.MAX); return top.item() == checksum",
+            "When one bit has changed on the last rank, rank ",
+        ),
+        (
+            "of_0 = torch.tensor(checksum); dist.broadcast(of_0, 0); return of_0.item() == checksum",
+            "When one bit has changed on the last rank, rank 0 returned True, and the target is False.",
+        ),
+        (
+            "total = tensor.sum(); dist.all_reduce(total); return (total / n == tensor.sum()).item()",
+            "When one bit has changed on the last rank, rank ",
+        ),
+        (
+            "whole = tensor.clone(); dist.broadcast(whole, 0); return torch.equal(whole, tensor)",
+            "Rank 0 handed over 1024 bytes: that is the tensor.",
+        ),
+        ("return True", "When one bit has changed on the last rank, rank 0 returned True, and the target is False."),
+    ],
+)
+def test_not_the_same(world, lines, message):
+    assert says(same_everywhere, world, SAME.format(lines)).startswith(f"Not yet. {message}")
 
 
 # ---------------------------------------------------------------- gated
@@ -260,7 +318,7 @@ def test_out_of_step_by_the_hash_of_bytes(world):
     mine = f"torch.tensor([hash({VECTOR}.numpy().tobytes())])"
     assert says(checks.out_of_step, world, GATHERED.format(mine=mine, against=0)) == (
         "Not yet. When no rank has changed, rank 0 returned [1, 2, 3], and the target is []. "
-        "(`hash` of text and of bytes is another number in each process that starts by itself.)"
+        "(`hash` of text and bytes is another number in each process that starts by itself.)"
     )
 
 

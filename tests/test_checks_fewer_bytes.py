@@ -7,6 +7,7 @@ import nbformat
 import pytest
 
 from helpers import World, checks
+from helpers.checks.fewer_bytes import one_round
 
 NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
 NAME = "10_fewer_bytes.ipynb"
@@ -34,6 +35,54 @@ SETUP = "\n".join([cell(NAME, "init_process_group("), "import torch._dynamo", sk
 def says(check, world, answer):
     world.view.execute(textwrap.dedent(answer))
     return repr(check(world))
+
+
+# ---------------------------------------------------------------- one_round
+
+ROUND = """
+    def my_round(matrix, right):
+        {}
+"""
+
+
+def test_round_skeleton(world):
+    assert says(one_round, world, skeleton("my_round")) == (
+        "Not yet. On rank 0 P and Q have the shapes ('NoneType', (9, 2)), and the target is ((12, 2), (9, 2))."
+    )
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "left = torch.linalg.qr(matrix @ right)[0]; return left, matrix.T @ left",
+        "left, _ = torch.linalg.qr(torch.mm(matrix, right)); return [left, (left.T @ matrix).T]",
+        "left = torch.linalg.svd(matrix @ right, full_matrices=False)[0]; return left, matrix.T @ left",
+    ],
+)
+def test_round(world, lines):
+    assert says(one_round, world, ROUND.format(lines)).startswith("Solved. ")
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ("left = matrix @ right; return left, matrix.T @ left", "On rank 0 the columns of P are not orthonormal."),
+        (
+            "left = torch.linalg.qr(matrix @ right)[0]; return left, right",
+            "On rank 0 the product of P and Q is off by ",
+        ),
+        (
+            "left = torch.linalg.qr(matrix @ right)[0]; return left, torch.linalg.qr(matrix.T @ left)[0]",
+            "On rank 0 the product of P and Q is off by ",
+        ),
+        (
+            "left = torch.linalg.qr(matrix @ right)[0]; return left, left.T @ matrix",
+            "On rank 0 P and Q have the shapes ((12, 2), (2, 9)), and the target is ((12, 2), (9, 2)).",
+        ),
+    ],
+)
+def test_no_round(world, lines, message):
+    assert says(one_round, world, ROUND.format(lines)).startswith(f"Not yet. {message}")
 
 
 # ---------------------------------------------------------------- scaled

@@ -7,6 +7,7 @@ import nbformat
 import pytest
 
 from helpers import World, checks
+from helpers.checks.inside_ddp import averaging
 from helpers.checks.judging import RESTART
 
 NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
@@ -34,6 +35,61 @@ SETUP = "\n".join(cell(NAME, contains) for contains in ("init_process_group(", "
 def says(check, world, answer):
     world.view.execute(textwrap.dedent(answer))
     return repr(check(world))
+
+
+# ---------------------------------------------------------------- averaging
+
+FUTURE = """
+    def my_average(tensor):
+        {}
+"""
+
+
+def test_average_skeleton(world):
+    assert says(averaging, world, skeleton("my_average")) == (
+        "Not yet. On rank 0 the future holds 0.0 for numbers with the mean 3.0."
+    )
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "work = dist.all_reduce(tensor.div_(n), async_op=True);"
+        " return work.get_future().then(lambda done: done.value()[0])",
+        "work = dist.all_reduce(tensor, async_op=True);"
+        " return work.get_future().then(lambda done: done.value()[0] / n)",
+        "dist.all_reduce(tensor); ready = torch.futures.Future(); ready.set_result(tensor / n); return ready",
+    ],
+)
+def test_average(world, lines):
+    assert says(averaging, world, FUTURE.format(lines)).startswith("Solved. ")
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (
+            "work = dist.all_reduce(tensor, async_op=True);"
+            " return work.get_future().then(lambda done: done.value()[0])",
+            "On rank 0 the future holds 12.0 for numbers with the mean 3.0.",
+        ),
+        (
+            "return dist.all_reduce(tensor.div_(n), async_op=True).get_future()",
+            "Rank 0 returned the future of a list, and the target is the future of a tensor.",
+        ),
+        (
+            "work = dist.all_reduce(tensor.div_(n), async_op=True); work.wait(); return tensor",
+            "Rank 0 returned a Tensor, and the target is the future of a tensor.",
+        ),
+        (
+            "work = dist.all_reduce(tensor / n, async_op=True); work.wait();"
+            " ready = torch.futures.Future(); ready.set_result(tensor); return ready",
+            "On rank 0 the future holds 0.0 for numbers with the mean 3.0.",
+        ),
+    ],
+)
+def test_no_average(world, lines, message):
+    assert says(averaging, world, FUTURE.format(lines)) == f"Not yet. {message}"
 
 
 # ---------------------------------------------------------------- accumulate_all

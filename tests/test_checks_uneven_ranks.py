@@ -8,6 +8,7 @@ import pytest
 
 from helpers import World, checks
 from helpers.checks.judging import RESTART
+from helpers.checks.uneven_ranks import mean_of_present
 
 NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
 NAME = "11_uneven_ranks.ipynb"
@@ -34,6 +35,57 @@ SETUP = cell(NAME, "init_process_group(")
 def says(check, world, answer):
     world.view.execute(textwrap.dedent(answer))
     return repr(check(world))
+
+
+# ---------------------------------------------------------------- mean_of_present
+
+MEAN = """
+    def my_mean(gradient, has_data):
+        {}
+"""
+
+
+def test_mean_skeleton(world):
+    assert says(mean_of_present, world, skeleton("my_mean")) == (
+        "Not yet. When all ranks have data, rank 0 returned 1, and the target is 2.5."
+    )
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "pair = torch.tensor([gradient.item() * has_data, float(has_data)]); dist.all_reduce(pair);"
+        " return pair[0] / pair[1]",
+        "total = gradient if has_data else torch.zeros(1); count = torch.tensor([1.0 * has_data]);"
+        " dist.all_reduce(total); dist.all_reduce(count); return total / count",
+        "all_of = [None] * n; dist.all_gather_object(all_of, gradient.item() if has_data else None);"
+        " there = [x for x in all_of if x is not None]; return sum(there) / len(there)",
+    ],
+)
+def test_mean(world, lines):
+    assert says(mean_of_present, world, MEAN.format(lines)).startswith("Solved. ")
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (
+            "total = gradient * has_data; dist.all_reduce(total); return total / n",
+            "When only the last rank has data, rank 0 returned 1, and the target is 4.",
+        ),
+        (
+            "dist.all_reduce(gradient); return gradient / n",
+            "When only the last rank has data, rank 0 returned 751, and the target is 4.",
+        ),
+        (
+            "total = gradient * has_data; dist.all_reduce(total); return total",
+            "When all ranks have data, rank 0 returned 10, and the target is 2.5.",
+        ),
+        ("return None", "When all ranks have data, rank 0 returned a NoneType, and the target is 2.5."),
+    ],
+)
+def test_no_mean(world, lines, message):
+    assert says(mean_of_present, world, MEAN.format(lines)) == f"Not yet. {message}"
 
 
 # ---------------------------------------------------------------- straggler

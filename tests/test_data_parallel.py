@@ -13,42 +13,9 @@ from helpers import World
 NOTEBOOK = Path(__file__).parent.parent / "notebooks" / "07_data_parallel.ipynb"
 CELLS = [cell.source for cell in nbformat.read(NOTEBOOK, as_version=4).cells if cell.cell_type == "code"]
 
-(
-    SETUP,
-    MODEL,
-    TRAIN,
-    TRUTH,
-    DEAL,
-    START,
-    PER_PARAMETER,
-    BUCKET,
-    ONE,
-    LAYERS,
-    LAUNCHES,
-    FULL,
-    OVERLAPPED,
-    DDP,
-    OPTIMIZER,
-) = (
-    "init_process_group(",
-    "def new_model(",
-    "def train(",
-    "true_weights = train(alone",
-    "def deal(",
-    "def same_start(",
-    "def per_parameter(",
-    "class Bucket",
-    "def one_bucket(",
-    "def buckets_by_layer(",
-    "def launches(",
-    "def when_full(",
-    "def overlapped(",
-    "def by_ddp(",
-    "def optimizer_in_hook(",
-)
-ALL = ALL = (
+ALL = (
     SETUP := "init_process_group(",
-    MODEL := "def new_model(",
+    MODEL := "def sgd(",
     TRAIN := "def train(",
     TRUTH := "true_weights = train(alone",
     DEAL := "def deal(",
@@ -56,12 +23,7 @@ ALL = ALL = (
     PER_PARAMETER := "def per_parameter(",
     BUCKET := "class Bucket",
     ONE := "def one_bucket(",
-    LAYERS := "def buckets_by_layer(",
-    LAUNCHES := "def launches(",
-    FULL := "def when_full(",
-    OVERLAPPED := "def overlapped(",
     DDP := "def by_ddp(",
-    OPTIMIZER := "def optimizer_in_hook(",
 )
 SAME_GRADIENTS = "assert_close(gradients, true_gradients, rtol=0, atol=1e-10)"
 SAME_WEIGHTS = "assert_close(weights, true_weights, rtol=0, atol=1e-10)"
@@ -84,10 +46,9 @@ def on_the_ranks(contains, *change):
 
 @pytest.fixture(scope="module")
 def ranks():
-    """Two ranks that have run all cells up to the optimizer in the hook."""
+    """Two ranks that have run all cells up to DDP."""
     world = World(2)
     world.view["SEED"] = 0
-    world.view.execute("def my_hooks(bucket, launch): pass")
     for contains in ALL:
         world.view.execute(on_the_ranks(contains))
     yield world
@@ -123,9 +84,7 @@ def failed(world, source):
         pytest.param(PER_PARAMETER, "        optimizer.step()", "        pass", id="no step"),
         pytest.param(ONE, "bucket.finish()", "bucket.work.wait()", id="bucket not written back"),
         pytest.param(ONE, "in model.parameters():", "in list(model.parameters())[1:]:", id="a parameter not taken"),
-        pytest.param(OVERLAPPED, "        for bucket in buckets:\n            bucket.finish()", "", id="no finish"),
-        pytest.param(DDP, "DDP(model, process_group=group, bucket_cap_mb=4)", "model", id="not wrapped"),
-        pytest.param(OPTIMIZER, "bucket.finish()", "pass", id="updates with its own gradients"),
+        pytest.param(DDP, "DDP(model, process_group=group)", "model", id="not wrapped"),
     ],
 )
 def test_gradients_that_are_not_those_of_one_process(world, contains, whole, broken):
@@ -137,7 +96,6 @@ def test_gradients_that_are_not_those_of_one_process(world, contains, whole, bro
     ("contains", "whole", "broken", "version"),
     [
         pytest.param(BUCKET, "dist.get_world_size(self.group)", "1", ONE, id="sum in the bucket"),
-        pytest.param(LAYERS, "if parameters:", "if parameters and not buckets:", OVERLAPPED, id="a layer left out"),
     ],
 )
 def test_what_a_version_uses_is_broken(world, contains, whole, broken, version):
@@ -146,19 +104,6 @@ def test_what_a_version_uses_is_broken(world, contains, whole, broken, version):
         assert failed(world, on_the_ranks(version)) == {0: SAME_GRADIENTS, 1: SAME_GRADIENTS}
     finally:
         world.view.execute(on_the_ranks(contains))
-
-
-@pytest.mark.parametrize(
-    ("whole", "broken"),
-    [
-        pytest.param("            taken.clear()\n", "", id="never launched again"),
-        pytest.param("== len(bucket.views)", "== 1", id="launched before it is full"),
-    ],
-)
-def test_hooks_that_launch_too_early_or_too_seldom(world, whole, broken):
-    lines = failed(world, on_the_ranks(FULL, whole, broken))
-    assert lines == dict.fromkeys(range(2), "assert launches(when_full) == [True, True]")
-    world.view.execute(on_the_ranks(FULL))
 
 
 def test_without_the_broadcast(world):

@@ -1,62 +1,7 @@
 """What 09_inside_ddp, 10_fewer_bytes and 11_uneven_ranks assert about gradients and bytes fails when it is not so."""
 
-import re
-from pathlib import Path
-
-import ipyparallel as ipp
-import nbformat
 import pytest
-
-from helpers import World
-
-NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
-
-
-class Lesson:
-    """Two ranks that run the cells of a notebook."""
-
-    def __init__(self, name):
-        cells = nbformat.read(NOTEBOOKS / name, as_version=4).cells
-        self.cells = [cell.source for cell in cells if cell.cell_type == "code"]
-        self.world = World(2)
-        self.world.view["SEED"] = 0
-
-    def cell(self, contains, *change):
-        """Return a `%%px` cell, without its first line; of a change, a text and what replaces it, it is there once."""
-        (source,) = [source for source in self.cells if contains in source]
-        magic, _, source = source.partition("\n")
-        assert magic == "%%px"
-        if change:
-            assert source.count(change[0]) == 1, change[0]
-            source = source.replace(*change)
-        return source
-
-    def run(self, *contained):
-        for contains in contained:
-            self.world.view.execute(self.cell(contains))
-
-    def failed(self, source):
-        """Run a cell that fails, and return the line of the assert that failed on each rank that raised."""
-        with pytest.raises(ipp.CompositeError) as raised:
-            self.world.view.execute(source)
-        lines = {}
-        for kind, _, traceback, engine in raised.value.elist:
-            assert kind == "AssertionError"
-            arrows = re.findall(r"-+> *\d+ +(.*)", re.sub(r"\x1b\[[\d;]*m", "", traceback))
-            lines[engine["engine_id"]] = [line for line in arrows if "assert" in line][0]
-        return lines
-
-
-def lesson(name, *contained):
-    @pytest.fixture(scope="module")
-    def ranks():
-        lesson = Lesson(name)
-        lesson.run(*contained)
-        yield lesson
-        lesson.world.stop()
-
-    return ranks
-
+from live_lessons import lesson
 
 inside = lesson("09_inside_ddp.ipynb", "init_process_group(", "class Net", "def average(", "def watched(")
 fewer = lesson("10_fewer_bytes.ipynb", "init_process_group(", "def new_model(", "def compress(", "def gradients(")

@@ -6,7 +6,7 @@ written here but asked of `look` and `measure`.
 
 from helpers.checks.cartpole_solved import parameter_server
 from helpers.checks.collectives import mean_of_all, sharded, transposed
-from helpers.checks.data_parallel import average_gradients, buckets_by_size, two_buckets
+from helpers.checks.data_parallel import average_gradients, average_what_is_there
 from helpers.checks.ddp_in_practice import accuracy, gated, out_of_step
 from helpers.checks.distributed_autograd import accumulate, backward_by_hand, frozen
 from helpers.checks.distributed_rnn import clip, two_layers
@@ -19,11 +19,13 @@ from helpers.checks.hybrid_ddp_rpc import frozen_step, one_rate
 from helpers.checks.inside_ddp import accumulate_all, weigh
 from helpers.checks.many_environments import first_episodes
 from helpers.checks.meet_the_ranks import numbers_collected, world_turned_round
+from helpers.checks.overlap import buckets_by_size, two_buckets
 from helpers.checks.point_to_point import gather_by_hand, overlap, ring_shift, tree_broadcast
 from helpers.checks.reinforcement_learning import one_rpc, returns_of
 from helpers.checks.ring_all_reduce import halving_doubling, reduce_scatter, two_way_ring
 from helpers.checks.rpc_and_rref import add_many, stays_there
 from helpers.checks.rpc_threads_and_failures import batches, next_replica, total_without_waiting
+from helpers.checks.scaling import fastest, machines
 from helpers.checks.uneven_ranks import averages, straggler
 from helpers.checks.what_all_reduce_costs import crossover, timed, two_levels
 from helpers.checks.when_ranks_fail import absent_ranks_named, uneven_shares
@@ -36,6 +38,7 @@ __all__ = [
     "across_hosts",
     "add_many",
     "average_gradients",
+    "average_what_is_there",
     "averages",
     "backward_by_hand",
     "batches",
@@ -44,6 +47,7 @@ __all__ = [
     "clip",
     "coarse",
     "crossover",
+    "fastest",
     "first_episodes",
     "frozen",
     "frozen_step",
@@ -53,6 +57,7 @@ __all__ = [
     "halving_doubling",
     "looked_up",
     "loss_there",
+    "machines",
     "mean_of_all",
     "next_replica",
     "numbers_collected",

@@ -1,10 +1,24 @@
-"""Checks of the exercises of 07_data_parallel."""
+"""Checks of what the learner writes in 07_data_parallel, and of its exercises."""
 
-from contextlib import contextmanager
+from helpers.checks.judging import Run, Verdict, Wrong, call_answer, judge
+from helpers.checks.small_model import compare_gradients, loss, new_data, new_model
 
-from helpers.checks.judging import RESTART, Run, Verdict, Wrong, call_answer, judge
+_IMAGES = 3
 
-_FEATURES, _CLASSES, _IMAGES, _STEPS = 8, 4, 3, 3
+
+def mean_gradients(world) -> Verdict:
+    """Check `my_synchronise(model)`, which turns the gradients of each rank into their mean over all ranks."""
+
+    def check(runs):
+        for rank, run in enumerate(runs):
+            own, difference = run.result
+            if own:
+                raise Wrong(f"Rank {rank} still has the gradients of its own share.")
+            if difference:
+                raise Wrong(f"On rank {rank} {difference} the mean over all ranks.")
+        return "Every rank holds the mean gradients of all ranks, which are those of one process."
+
+    return judge(world, "my_synchronise", check, _run_mean_gradients)
 
 
 def average_gradients(world) -> Verdict:
@@ -27,92 +41,42 @@ def average_gradients(world) -> Verdict:
     return judge(world, "average_gradients", check, _run_average_gradients)
 
 
-def buckets_by_size(world) -> Verdict:
-    """Check `buckets_by_size(parameters, limit)`: a bucket is full when it has reached the limit, as with DDP."""
+def average_what_is_there(world) -> Verdict:
+    """Check `average_what_is_there(model)`: the mean over all ranks, where some parameters have no gradient.
 
-    def check(runs):
-        for rank, run in enumerate(runs):
-            for limit, sizes, buckets in run.result:
-                _require_buckets(rank, limit, sizes, buckets)
-        return "Every rank has filled its buckets as DDP does, from the last parameter to the first."
-
-    return judge(world, "buckets_by_size", check, _run_buckets_by_size)
-
-
-def two_buckets(world) -> Verdict:
-    """Check `two_buckets(model)`: a version with two buckets, of which the first travels while backward still runs.
-
-    The first step may have other buckets, as that of DDP has. Which all-reduces a step makes is seen by the profiler,
-    for those of DDP do not come from Python; what is sent and waited for only where they do.
+    The first layer is frozen everywhere, and the last one has taken part on rank 0 only.
     """
 
     def check(runs):
         for rank, run in enumerate(runs):
-            if isinstance(run.result, str):
-                raise Wrong(f"Rank {rank} returned {run.result}, and the target is a model and a function.")
-            for number, (calls, made, size, right) in enumerate(run.result):
-                if number > 0 or any(call == "all_reduce" for call, _ in calls):
-                    _require_two_buckets(rank, calls, made, size)
-                if not right:
-                    raise Wrong(f"After step {number}, the weights of rank {rank} are not those of one process.")
-        return "Every rank has the weights of one process, and its first bucket travelled while backward still ran."
-
-    return judge(world, "two_buckets", check, _run_two_buckets)
-
-
-def _require_buckets(rank, limit, sizes, buckets):
-    """Require the right buckets; they and `sizes` are given by the numbers of the parameters."""
-    if not isinstance(buckets, list):
-        raise Wrong(f"Rank {rank} returned {buckets}, and the target is a list of lists of parameters.")
-    for number, bucket in enumerate(buckets):
-        if not bucket:
-            raise Wrong(f"Bucket {number} of rank {rank} is empty.")
-        held = 0
-        for parameter in bucket[:-1]:
-            held += sizes[parameter]
-            if held >= limit:
+            frozen, difference = run.result
+            if frozen:
+                raise Wrong(f"Rank {rank} gave a gradient to {frozen}, which is frozen.")
+            if difference:
                 raise Wrong(
-                    f"Bucket {number} of rank {rank} goes on after it has reached {held} bytes, "
-                    f"and the limit is {limit}."
+                    f"With the last layer used on rank 0 only, on rank {rank} {difference} those of one process."
                 )
-    shared_out = sum(buckets, [])
-    for parameter in range(len(sizes)):
-        if shared_out.count(parameter) != 1:
-            times = f"{shared_out.count(parameter)} buckets"
-            raise Wrong(f"On rank {rank} parameter {parameter} of {len(sizes)} is in {times}, and the target is 1.")
-    if shared_out != sorted(shared_out, reverse=True):
-        raise Wrong(f"The buckets of rank {rank} hold the parameters {buckets}, and the target is from last to first.")
-    for number, bucket in enumerate(buckets[:-1]):
-        held = sum(sizes[parameter] for parameter in bucket)
-        if held < limit:
-            raise Wrong(
-                f"Bucket {number} of rank {rank} ends with {held} bytes, before it has reached the limit of {limit}."
-            )
+        return "Every rank has the gradients of one process, and the frozen parameters have none."
+
+    return judge(world, "average_what_is_there", check, _run_average_what_is_there)
 
 
-def _require_two_buckets(rank, calls, made, size):
-    """Require that a step has made these calls, in their order, in the right way.
+def _run_mean_gradients():
+    import torch
+    import torch.distributed as dist
 
-    `made` all-reduces were made in all, also by DDP, and `size` is that of all gradients.
-    """
-    sent = [size for call, size in calls if call == "all_reduce"]
-    if made != 2:
-        times = {0: "did not call all_reduce", 1: "called all_reduce once"}
-        done = times.get(made, f"called all_reduce {made} times")
-        raise Wrong(f"Rank {rank} {done} in a step, and the target is twice.")
-    if not sent:  # DDP's, which launches in backward and waits at its end
-        return
-    if sum(sent) != size:
-        raise Wrong(f"The buckets of rank {rank} hold {sum(sent)} bytes, and the gradients {size}.")
-    names = [call for call, _ in calls]
-    before_the_end = names[: names.index("last gradient")]
-    if "all_reduce" not in before_the_end:
-        raise Wrong(f"Rank {rank} launched its first bucket after backward had computed the last gradient.")
-    if "wait" in names[: names.index("end of backward")]:
-        raise Wrong(f"Rank {rank} waited for a bucket before backward had ended.")
-    if names.count("wait") < 2:
-        waited = "waited for only one of its buckets" if "wait" in names else "never waited for a bucket"
-        raise Wrong(f"Rank {rank} {waited}. {RESTART}")
+    rank, n = dist.get_rank(), dist.get_world_size()
+    data = [new_data(other, _IMAGES) for other in range(n)]
+    model, whole = new_model().double(), new_model().double()
+    loss(model, [data[rank]]).backward()
+    before = [parameter.grad.clone() for parameter in model.parameters()]
+    run = call_answer("my_synchronise", [model])
+    if run.error:
+        return run
+    loss(whole, data).backward()
+    after = [parameter.grad for parameter in model.parameters()]
+    own = all(new is not None and torch.equal(old, new) for old, new in zip(before, after, strict=True))
+    return run._replace(result=(own, compare_gradients(model, whole, tolerance=1e-6)))
 
 
 def _run_average_gradients():
@@ -121,139 +85,46 @@ def _run_average_gradients():
     rank, n = dist.get_rank(), dist.get_world_size()
     findings = []
     for shares in ([_IMAGES] * n, [other + 1 for other in range(n)]):
-        data = [_data(other, number) for other, number in enumerate(shares)]
-        model, whole = _model(), _model()
-        _loss(model, [data[rank]], "sum").backward()
+        data = [new_data(other, number) for other, number in enumerate(shares)]
+        model, whole = new_model().double(), new_model().double()
+        loss(model, [data[rank]], "sum").backward()
         run = call_answer("average_gradients", [model, data[rank][0]])
         if run.error:
             return run
-        _loss(whole, data, "mean").backward()
-        findings.append(_compare(model, whole))
+        loss(whole, data).backward()
+        findings.append(compare_gradients(model, whole, tolerance=1e-6))
     return Run(findings, [], "")
 
 
-def _compare(model, whole):
-    """Return how the gradients of a model differ from those of another one, in words, or None."""
-    import torch
-
-    pairs = list(zip(model.named_parameters(), whole.parameters(), strict=True))
-    for (name, parameter), _ in pairs:
-        if parameter.grad is None:
-            return f"the gradient of {name} is None, unlike"
-    if all(torch.allclose(mine.grad, true.grad, rtol=1e-6) for (_, mine), true in pairs):
-        return None
-    factor = (pairs[-1][0][1].grad[0] / pairs[-1][1].grad[0]).item()
-    for (name, mine), true in pairs:
-        if not torch.allclose(mine.grad, factor * true.grad, rtol=1e-6):
-            return f"the gradient of {name} differs from" if abs(factor - 1) < 1e-6 else "the gradients differ from"
-    return f"the gradients are {factor:.2f} times"
-
-
-def _run_buckets_by_size():
-    import torch
-    from torch import nn
-
-    results = []
-    for type_, limit in ((torch.float32, 1200), (torch.float64, 1200), (torch.float32, 512), (torch.float32, 8)):
-        parameters = [nn.Parameter(torch.zeros(size, dtype=type_)) for size in (32, 4, 300, 64, 64, 128, 16, 20, 4)]
-        run = call_answer("buckets_by_size", [list(parameters), limit])
-        if run.error:
-            return run
-        number = {parameter: place for place, parameter in enumerate(parameters)}
-        try:
-            buckets = [[number[parameter] for parameter in bucket] for bucket in run.result]
-        except (TypeError, KeyError):
-            buckets = f"a {type(run.result).__name__}"
-        results.append((limit, [parameter.nbytes for parameter in parameters], buckets))
-    return Run(results, [], "")
-
-
-def _run_two_buckets():
+def _run_average_what_is_there():
     import torch
     import torch.distributed as dist
 
-    from helpers.measure import timeline
-
-    n = dist.get_world_size()
-    model, whole = _model(), _model()
-    calls = []
-    # The first hook of a parameter is called first. Which of a layer's two gradients is the last is left open.
-    model[0].weight.register_post_accumulate_grad_hook(lambda _: calls.append(("last gradient", 0)))
-    run = call_answer("two_buckets", [model])
+    rank, n = dist.get_rank(), dist.get_world_size()
+    data = [new_data(other, _IMAGES) for other in range(n)]
+    model, whole = _frozen_model(), _frozen_model()
+    _loss_of_some(model, data[rank], rank == 0).backward()
+    run = call_answer("average_what_is_there", [model])
     if run.error:
         return run
-    if not isinstance(run.result, tuple) or len(run.result) != 2 or not all(map(callable, run.result)):
-        return Run(f"a {type(run.result).__name__}", [], "")
-    called, update = run.result
-    optimizer = torch.optim.SGD(whole.parameters(), lr=0.1, momentum=0.9)
-    steps = []
-    try:
-        for number in range(_STEPS):
-            data = [_data(number * n + rank, _IMAGES) for rank in range(n)]
-            calls.clear()
-            with timeline.recorded() as intervals, _recorded(calls):
-                called.zero_grad()
-                _loss(called, [data[dist.get_rank()]], "mean").backward()
-                calls.append(("end of backward", 0))
-                update()
-            optimizer.zero_grad()
-            _loss(whole, data, "mean").backward()
-            optimizer.step()
-            pairs = zip(model.parameters(), whole.parameters(), strict=True)
-            right = all(torch.allclose(mine, true, rtol=1e-6) for mine, true in pairs)
-            made = sum(interval.name.endswith(":all_reduce") for interval in intervals)
-            size = sum(parameter.nbytes for parameter in model.parameters())
-            steps.append((list(calls), made, size, right))
-    except Exception as error:
-        return run._replace(result=None, error=f"{type(error).__name__}: {error}")
-    return Run(steps, [], "")
+    torch.stack([_loss_of_some(whole, data[other], other == 0) for other in range(n)]).mean().backward()
+    frozen = [name for name, p in model.named_parameters() if not p.requires_grad and p.grad is not None]
+    difference = compare_gradients(model[1:], whole[1:], tolerance=1e-6)  # without the frozen layer
+    return run._replace(result=(frozen[0] if frozen else "", difference))
 
 
-@contextmanager
-def _recorded(calls):
-    """Append every all_reduce of this process, with its bytes, and every wait to `calls`."""
-    import torch.distributed as dist
-
-    all_reduce, wait = dist.ProcessGroup.allreduce, dist.Work.wait
-
-    def recorded_all_reduce(group, tensors, *options):
-        calls.append(("all_reduce", sum(tensor.nbytes for tensor in tensors)))
-        return all_reduce(group, tensors, *options)
-
-    def recorded_wait(work, *timeout):
-        calls.append(("wait", 0))
-        return wait(work, *timeout)
-
-    dist.ProcessGroup.allreduce, dist.Work.wait = recorded_all_reduce, recorded_wait
-    try:
-        yield
-    finally:
-        dist.ProcessGroup.allreduce, dist.Work.wait = all_reduce, wait
+def _frozen_model():
+    """Return the small network with a first layer that is frozen."""
+    model = new_model().double()
+    for parameter in model[0].parameters():
+        parameter.requires_grad_(False)
+    return model
 
 
-def _model():
-    """Return a small network, the same at every call and on every rank."""
-    import torch
-    from torch import nn
-
-    with torch.random.fork_rng():
-        torch.manual_seed(1)
-        layers = nn.Linear(_FEATURES, 6), nn.ReLU(), nn.Linear(6, 6), nn.ReLU(), nn.Linear(6, _CLASSES)
-        return nn.Sequential(*layers).double()
-
-
-def _data(seed, number):
-    """Return so many images and labels, the same at every call with this seed."""
+def _loss_of_some(model, data, use_last):
+    """Return the loss of a network with its last layer, or of one that ends before it."""
     import torch
 
-    generator = torch.Generator().manual_seed(seed)
-    images = torch.randn(number, _FEATURES, generator=generator, dtype=torch.float64)
-    return images, torch.randint(_CLASSES, (number,), generator=generator)
-
-
-def _loss(model, data, reduction):
-    """Return the cross-entropy of a model on all images of a list of pairs of images and labels."""
-    import torch
-
-    images, labels = (torch.cat(parts) for parts in zip(*data, strict=True))
-    return torch.nn.functional.cross_entropy(model(images), labels, reduction=reduction)
+    inputs, labels = data
+    hidden = model[:3](inputs.double())
+    return torch.nn.functional.cross_entropy(model[4](model[3](hidden)) if use_last else hidden, labels)

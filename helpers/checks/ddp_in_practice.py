@@ -1,4 +1,4 @@
-"""Checks of the exercises of 12_ddp_in_practice."""
+"""Checks of what the learner writes in 12_ddp_in_practice, and of its exercises."""
 
 from contextlib import contextmanager
 from datetime import timedelta
@@ -6,6 +6,29 @@ from datetime import timedelta
 from helpers.checks.judging import CUT_OFF, Run, Verdict, Wrong, call_answer, judge
 
 _FEATURES, _CLASSES = 4, 2
+
+
+def same_everywhere(world) -> Verdict:
+    """Check `my_same(tensor)`: on every rank whether the tensor is the same on all ranks, by a few numbers."""
+    cases = {
+        "all ranks hold the same": True,
+        "one bit has changed on the last rank": False,
+        "two numbers have swapped places on rank 1": False,
+        "one bit has changed on rank 0": False,
+        "each rank holds something else": False,
+    }
+
+    def check(runs):
+        for number, (case, target) in enumerate(cases.items()):
+            for rank, run in enumerate(runs):
+                result, sent = run.result[number]
+                if sent:
+                    raise Wrong(f"Rank {rank} handed over {sent} bytes: that is the tensor.")
+                if result is not target:
+                    raise Wrong(f"When {case}, rank {rank} returned {result}, and the target is {target}.")
+        return "Every rank knows whether all hold the same, and only a few numbers were sent."
+
+    return judge(world, "my_same", check, _run_same_everywhere)
 
 
 def gated(world) -> Verdict:
@@ -70,15 +93,36 @@ def out_of_step(world) -> Verdict:
                 if sent:
                     raise Wrong(f"Rank {rank} handed over {sent} bytes to be sent: those are its weights.")
                 if result != target:
-                    about_hash = (
-                        " (`hash` of text and of bytes is another number in each process that starts by itself.)"
-                        if hashed
-                        else ""
+                    about_hash = " (`hash` of text and bytes is another number in each process that starts by itself.)"
+                    raise Wrong(
+                        f"When {case}, rank {rank} returned {result}, and the target is {target}.{about_hash * hashed}"
                     )
-                    raise Wrong(f"When {case}, rank {rank} returned {result}, and the target is {target}.{about_hash}")
         return "Every rank names the ranks that have drifted, and no weights were sent."
 
     return judge(world, "out_of_step", check, _run_out_of_step)
+
+
+def _run_same_everywhere():
+    import torch
+    import torch.distributed as dist
+
+    rank, n, results = dist.get_rank(), dist.get_world_size(), []
+    for changed, how in ((None, ""), (n - 1, "bit"), (1, "swap"), (0, "bit"), (rank, "own")):
+        tensor = torch.arange(1.0, 257.0)
+        if rank == changed and how == "bit":
+            tensor[3].nextafter_(torch.tensor(9.0))
+        elif rank == changed and how == "swap":
+            tensor[:2] = torch.tensor([2.0, 1.0])
+        elif how == "own":
+            tensor += rank
+        with _handed_over() as sizes:
+            run = call_answer("my_same", [tensor])
+        if run.error:
+            return run
+        result = run.result.item() if hasattr(run.result, "item") else run.result
+        result = bool(result) if result in (0, 1) else result
+        results.append((result, sum(sizes) * (sum(sizes) >= tensor.nbytes / 2)))
+    return Run(results, [], "")
 
 
 def _run_gated():

@@ -1,4 +1,4 @@
-"""Checks of the exercises of 10_fewer_bytes."""
+"""Checks of what the learner writes in 10_fewer_bytes, and of its exercises."""
 
 from contextlib import contextmanager
 
@@ -9,6 +9,23 @@ _SAMPLES, _STEPS = 3, 50
 _EXACT = 1e-3  # what rounding to 1/64 in one step cannot reach
 _FACTORS = (1e-7, 1.0, 1e7, 0.0)  # of the loss, and so of the gradients
 _NEGATIVE, _UNLIKE = "one gradient that is not 0, and negative", "a loss multiplied by 1e+06 on the last rank alone"
+
+
+def one_round(world) -> Verdict:
+    """Check `my_round(matrix, right)`: one round of power iteration, which gives back a matrix of that rank."""
+
+    def check(runs):
+        for rank, run in enumerate(runs):
+            shapes, orthonormal, off = run.result
+            if shapes != ((12, 2), (9, 2)):
+                raise Wrong(f"On rank {rank} P and Q have the shapes {shapes}, and the target is ((12, 2), (9, 2)).")
+            if not orthonormal:
+                raise Wrong(f"On rank {rank} the columns of P are not orthonormal.")
+            if not off < 1e-4:
+                raise Wrong(f"On rank {rank} the product of P and Q is off by {off:.0%} for a matrix of rank 2.")
+        return "The columns of P are orthonormal, and for a matrix of rank 2 the product is the matrix."
+
+    return judge(world, "my_round", check, _run_one_round)
 
 
 def scaled(world) -> Verdict:
@@ -56,6 +73,24 @@ def coarse(world) -> Verdict:
         return f"Every number was rounded, and after {_STEPS} steps the sums are off by at most {bound:.2f}."
 
     return judge(world, "coarse", check, _run_coarse)
+
+
+def _run_one_round():
+    import torch
+
+    generator = torch.Generator().manual_seed(1)
+    thin, flat, right = (torch.randn(*shape, generator=generator) for shape in ((12, 2), (2, 9), (9, 2)))
+    run = call_answer("my_round", [thin @ flat, right])
+    if run.error:
+        return run
+    pair = run.result if isinstance(run.result, tuple | list) else [run.result]
+    shapes = tuple(tuple(x.shape) if isinstance(x, torch.Tensor) else type(x).__name__ for x in pair)
+    if shapes != ((12, 2), (9, 2)):
+        return run._replace(result=(shapes, False, 1.0))
+    left, right = pair
+    orthonormal = torch.allclose(left.T @ left, torch.eye(2), atol=1e-4)
+    off = (thin @ flat - left @ right.T).norm() / (thin @ flat).norm()
+    return run._replace(result=(shapes, orthonormal, off.item()))
 
 
 def _run_scaled():

@@ -1,4 +1,4 @@
-"""Checks of the exercises of 09_inside_ddp."""
+"""Checks of what the learner writes in 09_inside_ddp, and of its exercises."""
 
 from contextlib import contextmanager
 
@@ -6,6 +6,21 @@ from helpers.checks.judging import Run, Verdict, Wrong, call_answer, judge
 from helpers.checks.small_model import compare_gradients, loss, new_data, new_model
 
 _SAMPLES = 3
+
+
+def averaging(world) -> Verdict:
+    """Check `my_average(tensor)`, which launches an all-reduce and returns the future of the mean over all ranks."""
+
+    def check(runs):
+        for rank, run in enumerate(runs):
+            if isinstance(run.result, str):
+                raise Wrong(f"Rank {rank} returned {run.result}, and the target is the future of a tensor.")
+            for value, target in zip(*run.result, strict=True):
+                if value != target:
+                    raise Wrong(f"On rank {rank} the future holds {value} for numbers with the mean {target}.")
+        return "The future holds the mean over all ranks, on every rank."
+
+    return judge(world, "my_average", check, _run_averaging)
 
 
 def accumulate_all(world) -> Verdict:
@@ -51,6 +66,24 @@ def weigh(world) -> Verdict:
         return "Every sample has the same weight, whichever rank has it, after one all-reduce for each bucket."
 
     return judge(world, "weigh", check, _run_weigh)
+
+
+def _run_averaging():
+    import torch
+    import torch.distributed as dist
+
+    from helpers.measure.torch_parts import Future
+
+    rank, n = dist.get_rank(), dist.get_world_size()
+    run = call_answer("my_average", [torch.tensor([2.0 * rank, 4.0 - rank, 1.0])])
+    if run.error:
+        return run
+    if not isinstance(run.result, Future):
+        return run._replace(result=f"a {type(run.result).__name__}")
+    value = run.result.wait()
+    if not isinstance(value, torch.Tensor):
+        return run._replace(result=f"the future of a {type(value).__name__}")
+    return run._replace(result=(value.tolist(), [n - 1.0, 4.0 - (n - 1) / 2, 1.0]))
 
 
 def _run_accumulate_all():

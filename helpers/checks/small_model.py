@@ -22,12 +22,13 @@ def new_data(seed, samples):
     return inputs, torch.randint(CLASSES, (samples,), generator=generator)
 
 
-def loss(model, data):
-    """Return the mean cross-entropy of a model over all samples of a list of pairs of inputs and labels."""
+def loss(model, data, reduction="mean"):
+    """Return the cross-entropy of a model over all samples of a list of pairs of inputs and labels."""
     import torch
 
     inputs, labels = (torch.cat(parts) for parts in zip(*data, strict=True))
-    return torch.nn.functional.cross_entropy(model(inputs), labels)
+    inputs = inputs.to(next(model.parameters()).dtype)
+    return torch.nn.functional.cross_entropy(model(inputs), labels, reduction=reduction)
 
 
 def compare_gradients(model, whole, tolerance=1e-4):
@@ -42,10 +43,10 @@ def compare_gradients(model, whole, tolerance=1e-4):
     if all(_close(mine.grad, true, tolerance) for _, mine, true in pairs):
         return None
     factor = (pairs[-1][1].grad.double().norm() / pairs[-1][2].double().norm()).item()
-    for name, mine, true in pairs:
-        if not _close(mine.grad, factor * true, tolerance):
-            return f"the gradient of {name} differs from"
-    return f"the gradients are {factor:.2f} times"
+    if all(_close(mine.grad, factor * true, tolerance) for _, mine, true in pairs):
+        return f"the gradients are {factor:.2f} times"
+    name = next(name for name, mine, true in pairs if not _close(mine.grad, true, tolerance))
+    return f"the gradient of {name} differs from"
 
 
 def _pairs(model, whole):

@@ -1,9 +1,31 @@
-"""Checks of the exercises of notebook 11_uneven_ranks."""
+"""Checks of what the learner writes in 11_uneven_ranks, and of its exercises."""
 
 import os
 from itertools import zip_longest
 
 from helpers.checks.judging import Run, Verdict, Wrong, call_answer, judge
+
+
+def mean_of_present(world) -> Verdict:
+    """Check `my_mean(gradient, has_data)`: on every rank the mean over the ranks that have data."""
+    n = world.size
+    cases = {
+        "all ranks have data": list(range(n)),
+        "only the last rank has data": [n - 1],
+        "all but rank 0 have data": list(range(1, n)),
+        "only rank 0 has data": [0],
+    }
+
+    def check(runs):
+        for (case, present), number in zip(cases.items(), range(len(cases)), strict=True):
+            target = sum(_gradient(rank, 0) for rank in present) / len(present)
+            for rank, run in enumerate(runs):
+                found = run.result[number]
+                if not isinstance(found, int | float) or not abs(found - target) < 1e-4:
+                    raise Wrong(f"When {case}, rank {rank} returned {_show(found)}, and the target is {_show(target)}.")
+        return "Every rank got the mean over the ranks that have data."
+
+    return judge(world, "my_mean", check, _run_mean_of_present, list(cases.values()))
 
 
 def straggler(world) -> Verdict:
@@ -75,6 +97,22 @@ def _means(gradients):
     steps = zip_longest(*gradients)
     present = [[gradient for gradient in step if gradient is not None] for step in steps]
     return [sum(step) / len(step) for step in present]
+
+
+def _run_mean_of_present(cases):
+    import torch
+
+    rank = int(os.environ["RANK"])
+    results = []
+    for present in cases:
+        gradient = _gradient(rank, 0) if rank in present else 1000.0
+        run = call_answer("my_mean", [torch.tensor([gradient]), rank in present])
+        if run.error:
+            return run
+        one = isinstance(run.result, torch.Tensor) and run.result.numel() == 1
+        result = run.result.item() if one else run.result
+        results.append(result if isinstance(result, int | float) else f"a {type(result).__name__}")
+    return Run(results, [], "")
 
 
 def _run_straggler(cases):

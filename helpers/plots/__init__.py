@@ -6,8 +6,7 @@ Here belongs what draws: it takes lists, dicts and arrays, and asks no rank. `st
 from helpers.plots.cartpole_solved import angles, paces, training_curve
 from helpers.plots.collectives import before_and_after, chunk_grid, stays
 from helpers.plots.controls import live
-from helpers.plots.data_parallel import loss_curves, step_timeline
-from helpers.plots.ddp_in_practice import extrapolation, throughput
+from helpers.plots.data_parallel import loss_curves
 from helpers.plots.distributed_autograd import autograd_graph, remote_training
 from helpers.plots.distributed_rnn import cut_model, perplexity_curve
 from helpers.plots.faster_distributed_rnn import rpc_steps, shares_by_rank, step_times
@@ -15,10 +14,12 @@ from helpers.plots.fewer_bytes import compression
 from helpers.plots.hybrid_costs import table_sizes
 from helpers.plots.hybrid_ddp_rpc import backward_pass, distances, roles, two_trainers
 from helpers.plots.inside_ddp import buckets
+from helpers.plots.overlap import step_timeline
 from helpers.plots.point_to_point import message_cost
 from helpers.plots.reinforcement_learning import episode_rewards, message_diagram
 from helpers.plots.ring_all_reduce import ring_of_chunks, ring_step, ring_storyboard
 from helpers.plots.rpc_threads_and_failures import server_threads
+from helpers.plots.scaling import batch_sizes, extrapolation, throughput
 from helpers.plots.what_all_reduce_costs import all_reduce_times, bus_bandwidths, modelled_times
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "all_reduce_times",
     "autograd_graph",
     "backward_pass",
+    "batch_sizes",
     "before_and_after",
     "buckets",
     "bus_bandwidths",

@@ -25,25 +25,22 @@ MUTANTS = {
         "        bucket.launch()\n        bucket.finish()\n",
         "        bucket.launch()\n        bucket.work.wait()\n",
     ),
-    "the hook launches before the bucket is full": (
-        "        if len(taken) == len(bucket.views):",
-        "        if len(taken) == 1:",
+    "the bucket is sent for every parameter": (
+        "        for parameter in model.parameters():\n            bucket.take(parameter)\n        bucket.launch()\n",
+        "        for parameter in model.parameters():\n            bucket.take(parameter)\n"
+        "        for parameter in model.parameters():\n            dist.all_reduce(torch.zeros(1))\n"
+        "        bucket.launch()\n",
     ),
-    "the buckets are launched after backward": (
-        "        when_full(bucket, Bucket.launch)\n    def update():\n        for bucket in buckets:\n",
-        "        when_full(bucket, lambda bucket: None)\n    def update():\n        for bucket in buckets:\n"
-        "            bucket.launch()\n",
+    "DDP gives each rank its own gradients": (
+        "    return DDP(model, process_group=group), sgd(model.parameters()).step",
+        "    return model, sgd(model.parameters()).step",
     ),
-    "DDP has one bucket": (
-        "bucket_cap_mb=4)",
-        "bucket_cap_mb=400)",
+    "a share that is clipped before the average is clipped rightly": (
+        '    if when == "after":',
+        '    if when == "before":',
     ),
-    "the optimizer in the hook never updates early": (
-        "        while under_way and under_way[0].work.is_completed():",
-        "        while False:",
-    ),
-    "the links are as they are when they should be paced": (
-        "links = network.limit(world, 2e9)\nslow = ",
-        "links = network.lift(world)\nslow = ",
+    "the gradients are below the limit anyway": (
+        "LIMIT = 0.1\n",
+        "LIMIT = 100.0\n",
     ),
 }

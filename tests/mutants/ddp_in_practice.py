@@ -42,20 +42,16 @@ MUTANTS = {
         "difference = drift(weight_decay=0)",
         "difference = drift(weight_decay=0.1)",
     ),
-    "the model has no latency": (
-        "return 2 * (k - 1) * alpha + 2 * (k - 1) / k * payload / beta",
-        "return 2 * (k - 1) / k * payload / beta",
+    "a rank compares its checksum with itself": (
+        "    dist.all_reduce(ends, op=dist.ReduceOp.MAX)\n",
+        "",
     ),
-    "the model has half of the communication": (
-        "return 2 * (k - 1) * alpha + 2 * (k - 1) / k * payload / beta",
-        "return 2 * (k - 1) * alpha + (k - 1) / k * payload / beta",
+    "every rank uses the layer": (
+        "return next(iter(self))(x) if rank == 0 else super().forward(x)",
+        "return super().forward(x)",
     ),
-    "ranks do not take turns": (
-        "return alone * max(1, k / cores)",
-        "return alone",
-    ),
-    "the links are as they are when they should be paced": (
-        "links = network.limit(world, 5e8)",
-        "links = network.lift(world)",
+    "a layer may be frozen after wrapping": (
+        '    if when == "after":\n        layers[0].requires_grad_(False)\n',
+        '    if when == "after":\n        layers[0].requires_grad_(True)\n',
     ),
 }

@@ -41,4 +41,8 @@ MUTANTS = {
         "links = network.limit(world, 2e7)",
         "links = network.lift(world)",
     ),
+    "the low rank leaves the biases out": (
+        "            mean(gradient)\n            continue",
+        "            continue",
+    ),
 }

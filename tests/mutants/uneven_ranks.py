@@ -37,4 +37,8 @@ MUTANTS = {
         "links = network.limit(world, 4e8, ranks=[WORLD_SIZE - 1])",
         "links = network.limit(world, 4e8, ranks=[0])",
     ),
+    "the others go on when one rank is through": (
+        "    with model.join(throw_on_early_termination=True):",
+        "    with model.join(throw_on_early_termination=False):",
+    ),
 }

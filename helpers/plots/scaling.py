@@ -1,8 +1,8 @@
-"""Figures of 12_ddp_in_practice: throughput on this machine, and efficiency on many machines by the model."""
+"""Figures of 13_scaling: throughput here, efficiency on many machines by the model, and loss by batch size."""
 
 from collections.abc import Mapping, Sequence
 
-from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from helpers.plots.style import BLUE, GREEN, GUIDE, LIMIT, MEASURED, MODEL, RED, new_axes, note
 
@@ -65,3 +65,33 @@ def extrapolation(
     axes.set_ylabel("efficiency")
     axes.set_ylim(0, 1.05)
     axes.figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize="small")
+
+
+def batch_sizes(losses: Mapping[str, Mapping[int, float]]) -> None:
+    """Draw the loss after training against the global batch; `losses[rule]` has it for each size, by learning rate.
+
+    Each line has its name at its right end.
+    """
+    axes = new_axes("Loss after the same number of epochs, by the size of the global batch", width=8.2, height=3.8)
+    looks = (LIMIT, {**MODEL, "marker": "o"}, {"color": BLUE, "linestyle": ":", "linewidth": 2, "marker": "^"})
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log")
+    ends = []
+    for look, (rule, by_size) in zip(looks, losses.items(), strict=True):
+        axes.plot(list(by_size), list(by_size.values()), **look)
+        size, loss = list(by_size.items())[-1]
+        ends.append([loss, size, rule, look["color"]])
+    for number, (loss, size, rule, colour) in enumerate(sorted(ends)):
+        below = number > 0 and loss < 1.3 * sorted(ends)[number - 1][0]
+        shift = 5 if below else -5
+        axes.annotate(rule, (size, loss), (10, shift), textcoords="offset points", color=colour, va="center")
+    sizes = list(next(iter(losses.values())))
+    axes.set_xticks(sizes)
+    axes.set_xlim(sizes[0] / 1.2, sizes[-1] * 2.6)
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda number, _: f"{number:.0f}"))
+    axes.yaxis.set_major_locator(LogLocator(subs=[1, 2, 5]))
+    axes.yaxis.set_minor_locator(NullLocator())
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda number, _: f"{number:g}"))
+    axes.set_xlabel("global batch (images in a step)")
+    axes.set_ylabel("loss (cross-entropy)")

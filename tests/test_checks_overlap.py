@@ -1,0 +1,295 @@
+"""The checks of 08_overlap: each accepts the solution, and says what is wrong with other answers."""
+
+import textwrap
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from helpers import World, checks
+from helpers.checks.judging import RESTART
+
+NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
+NAME = "08_overlap.ipynb"
+
+
+def cell(path, contains):
+    """Return the `%%px` cell of a notebook that contains a text, without its first line."""
+    cells = [cell.source for cell in nbformat.read(NOTEBOOKS / path, as_version=4).cells if cell.cell_type == "code"]
+    (found,) = [source for source in cells if source.startswith("%%px") and contains in source]
+    return found.partition("\n")[2]
+
+
+def skeleton(function):
+    return cell(NAME, f"def {function}(")
+
+
+def solution(function):
+    return cell(f"solutions/{NAME}", f"def {function}(")
+
+
+def definitions(contains):
+    """Return what a cell of the notebook defines, without the call or the assert at its end."""
+    source = cell(NAME, contains)
+    return source.partition("\nas_one_process(")[0].partition("\nassert ")[0]
+
+
+SETUP = "\n".join(
+    [
+        cell(NAME, "init_process_group("),
+        cell(NAME, "def sgd("),
+        cell(NAME, "class Bucket"),
+        cell(NAME, "def one_bucket("),
+        cell(NAME, "def buckets_by_layer("),
+        definitions("def when_full("),
+        definitions("def overlapped("),
+    ]
+)
+
+
+def says(check, world, answer):
+    world.view.execute(textwrap.dedent(answer))
+    return repr(check(world))
+
+
+# ---------------------------------------------------------------- buckets_by_size
+
+
+def test_buckets_solution(world):
+    assert says(checks.buckets_by_size, world, solution("buckets_by_size")) == (
+        "Solved. Every rank has filled its buckets as DDP does, from the last parameter to the first."
+    )
+
+
+def test_buckets_skeleton(world):
+    assert says(checks.buckets_by_size, world, skeleton("buckets_by_size")) == (
+        "Not yet. Bucket 0 of rank 0 ends with 16 bytes, before it has reached the limit of 1200."
+    )
+
+
+BUCKETS = """
+    def buckets_by_size(parameters, limit):
+        buckets, size = [[]], 0
+        for parameter in {order}:
+            if size >= limit:
+                buckets.append([])
+                size = 0
+            buckets[-1].append(parameter)
+            size += parameter.{size}
+        return {result}
+"""
+
+
+@pytest.mark.parametrize(
+    ("order", "size", "result", "message"),
+    [
+        ("reversed(parameters)", "nbytes", "buckets", "Solved. "),
+        (
+            "reversed(parameters)",
+            "numel()",
+            "buckets",
+            "Not yet. Bucket 0 of rank 0 goes on after it has reached 2384 bytes, and the limit is 1200.",
+        ),
+        (
+            "parameters",
+            "nbytes",
+            "buckets",
+            "Not yet. The buckets of rank 0 hold the parameters [[0, 1, 2], [3, 4, 5, 6, 7, 8]], "
+            "and the target is from last to first.",
+        ),
+        (
+            "reversed(parameters)",
+            "nbytes",
+            "buckets[:-1]",
+            "Not yet. On rank 0 parameter 0 of 9 is in 0 buckets, and the target is 1.",
+        ),
+        ("reversed(parameters)", "nbytes", "[[]] + buckets", "Not yet. Bucket 0 of rank 0 is empty."),
+        (
+            "reversed(parameters)",
+            "nbytes",
+            "[len(bucket) for bucket in buckets]",
+            "Not yet. Rank 0 returned a list, and the target is a list of lists of parameters.",
+        ),
+        (
+            "reversed(parameters)",
+            "nbytes",
+            "None",
+            "Not yet. Rank 0 returned a NoneType, and the target is a list of lists of parameters.",
+        ),
+    ],
+)
+def test_buckets(world, order, size, result, message):
+    answer = BUCKETS.format(order=order, size=size, result=result)
+    assert says(checks.buckets_by_size, world, answer).startswith(message)
+
+
+RIGHT_BUCKETS = {
+    "looking back": """
+        def buckets_by_size(parameters, limit):
+            buckets = [[]]
+            for parameter in reversed(parameters):
+                if sum(p.nbytes for p in buckets[-1]) >= limit:
+                    buckets.append([])
+                buckets[-1].append(parameter)
+            return buckets
+        """,
+    "tuples": """
+        def buckets_by_size(parameters, limit):
+            buckets, bucket = [], ()
+            for parameter in parameters[::-1]:
+                bucket += (parameter,)
+                if sum(4 * p.numel() if p.dtype == torch.float32 else 8 * p.numel() for p in bucket) >= limit:
+                    buckets.append(bucket)
+                    bucket = ()
+            return buckets + [bucket] * bool(bucket)
+        """,
+    "by DDP's own function": """
+        def buckets_by_size(parameters, limit):
+            last_first = parameters[::-1]
+            numbers, _ = dist._compute_bucket_assignment_by_size(last_first, [limit])
+            return [[last_first[number] for number in bucket] for bucket in numbers]
+        """,
+}
+
+
+@pytest.mark.parametrize("answer", RIGHT_BUCKETS.values(), ids=RIGHT_BUCKETS)
+def test_buckets_in_another_way(world, answer):
+    assert says(checks.buckets_by_size, world, answer).startswith("Solved. ")
+
+
+def test_buckets_that_stay_below_the_limit(world):
+    answer = """
+        def buckets_by_size(parameters, limit):
+            buckets = [[]]
+            for parameter in reversed(parameters):
+                if buckets[-1] and sum(p.nbytes for p in [*buckets[-1], parameter]) > limit:
+                    buckets.append([])
+                buckets[-1].append(parameter)
+            return buckets
+    """
+    assert says(checks.buckets_by_size, world, answer) == (
+        "Not yet. Bucket 0 of rank 0 ends with 1184 bytes, before it has reached the limit of 1200."
+    )
+
+
+# ---------------------------------------------------------------- two_buckets
+
+TWO = """
+    def two_buckets(model, group=None):
+        optimizer, parameters = sgd(model.parameters()), list(model.parameters())[::-1]
+        buckets = [Bucket(parameters[:3], group), Bucket(parameters[3:], group)]
+        for bucket in buckets:
+            {hook}
+        def update():
+            for bucket in buckets:
+                {finish}
+            optimizer.step()
+        return {result}
+"""
+LAUNCH, FINISH, RESULT = "when_full(bucket, Bucket.launch)", "bucket.finish()", "model, update"
+
+
+def test_two_buckets_solution(world):
+    assert says(checks.two_buckets, world, solution("two_buckets")) == (
+        "Solved. Every rank has the weights of one process, and its first bucket travelled while backward still ran."
+    )
+
+
+def test_two_buckets_skeleton(world):
+    assert says(checks.two_buckets, world, skeleton("two_buckets")) == (
+        "Not yet. Rank 0 called all_reduce once in a step, and the target is twice."
+    )
+
+
+@pytest.mark.parametrize(
+    ("hook", "finish", "result", "message"),
+    [
+        (LAUNCH, FINISH, RESULT, "Solved. "),
+        (
+            "pass",
+            "[bucket.take(p) for p in bucket.views]; bucket.launch(); bucket.finish()",
+            RESULT,
+            "Not yet. Rank 0 launched its first bucket after backward had computed the last gradient.",
+        ),
+        (
+            "when_full(bucket, lambda bucket: (bucket.launch(), bucket.finish()))",
+            "pass",
+            RESULT,
+            "Not yet. Rank 0 waited for a bucket before backward had ended.",
+        ),
+        (
+            LAUNCH,
+            "bucket.work.wait()",
+            RESULT,
+            "Not yet. After step 0, the weights of rank 0 are not those of one process.",
+        ),
+        (
+            LAUNCH,
+            "bucket.work.wait() if bucket is buckets[0] else __import__('time').sleep(0.1)",
+            RESULT,
+            f"Not yet. Rank 0 waited for only one of its buckets. {RESTART}",
+        ),
+        (LAUNCH, FINISH, "update", "Not yet. Rank 0 returned a function, and the target is a model and a function."),
+        (LAUNCH, FINISH, "model, nothing", "Not yet. Rank 0 raised NameError: name 'nothing' is not defined"),
+    ],
+)
+def test_two_buckets(world, hook, finish, result, message):
+    answer = TWO.format(hook=hook, finish=finish, result=result)
+    assert says(checks.two_buckets, world, answer).startswith(message)
+
+
+TWO_OF_DDP = """
+    def two_buckets(model, group=None):
+        model = DDP(model, process_group=group, bucket_cap_mb={})
+        return model, sgd(model.parameters()).step
+"""
+
+
+def test_two_buckets_by_ddp(world):
+    assert says(checks.two_buckets, world, TWO_OF_DDP.format(500 / 2**20)).startswith("Solved. ")
+
+
+@pytest.mark.parametrize(("megabytes", "times"), [(25, "once"), (100 / 2**20, "3 times")])
+def test_another_number_of_buckets_by_ddp(world, megabytes, times):
+    assert says(checks.two_buckets, world, TWO_OF_DDP.format(megabytes)) == (
+        f"Not yet. Rank 0 called all_reduce {times} in a step, and the target is twice."
+    )
+
+
+def test_two_buckets_with_one_for_each_layer(world):
+    answer = """
+        def two_buckets(model, group=None):
+            return overlapped(model, group)
+    """
+    assert says(checks.two_buckets, world, answer) == (
+        "Not yet. Rank 0 called all_reduce 3 times in a step, and the target is twice."
+    )
+
+
+def test_two_buckets_that_leave_a_gradient_out(world):
+    answer = TWO.format(hook=LAUNCH, finish=FINISH, result=RESULT).replace("parameters[3:]", "parameters[4:]")
+    assert says(checks.two_buckets, world, answer) == (
+        "Not yet. The buckets of rank 0 hold 704 bytes, and the gradients 992."
+    )
+
+
+def test_two_buckets_that_do_not_count_anew(world):
+    answer = solution("two_buckets").replace("missing[:] = ", "_ = ")
+    assert says(checks.two_buckets, world, answer) == (
+        "Not yet. Rank 0 did not call all_reduce in a step, and the target is twice."
+    )
+
+
+# ---------------------------------------------------------------- other numbers of ranks
+
+
+@pytest.mark.parametrize("size", [5])
+def test_the_solutions_in_other_worlds(size):
+    world = World(size)
+    try:
+        world.view.execute(SETUP)
+        for check in (checks.buckets_by_size, checks.two_buckets):
+            assert says(check, world, solution(check.__name__)).startswith("Solved. ")
+            assert says(check, world, skeleton(check.__name__)).startswith("Not yet. ")
+    finally:
+        world.stop()

@@ -1,0 +1,192 @@
+"""The checks of 13_scaling: each accepts the solution, and says what is wrong with other answers."""
+
+import textwrap
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from helpers import checks
+from helpers.checks.scaling import communicating, warm_up
+
+NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
+NAME = "13_scaling.ipynb"
+SETUP = ""
+
+
+def cell(path, contains):
+    """Return the `%%px` cell of a notebook that contains a text, without its first line."""
+    cells = [cell.source for cell in nbformat.read(NOTEBOOKS / path, as_version=4).cells if cell.cell_type == "code"]
+    (found,) = [source for source in cells if source.startswith("%%px") and contains in source]
+    return found.partition("\n")[2]
+
+
+def skeleton(function):
+    return cell(NAME, f"def {function}(")
+
+
+def solution(function):
+    return cell(f"solutions/{NAME}", f"def {function}(")
+
+
+def says(check, world, answer):
+    world.view.execute(textwrap.dedent(answer))
+    return repr(check(world))
+
+
+# ---------------------------------------------------------------- communicating
+
+RING = "def my_communicating(k, alpha, beta, payload):\n    return {}"
+
+
+def test_ring_skeleton(world):
+    assert says(communicating, world, skeleton("my_communicating")) == (
+        "Not yet. With no latency, 4 ranks and 100 bytes at 1 byte per second, rank 0 returned None, and the "
+        "target is a number."
+    )
+
+
+@pytest.mark.parametrize(
+    "formula",
+    [
+        "2 * (k - 1) * alpha + 2 * (k - 1) / k * payload / beta",
+        "2 * (k - 1) * (alpha + payload / k / beta)",
+        "sum(alpha + payload / (k * beta) for step in range(2 * (k - 1)))",
+    ],
+)
+def test_ring(world, formula):
+    assert says(communicating, world, RING.format(formula)).startswith("Solved. ")
+
+
+@pytest.mark.parametrize(
+    ("formula", "message"),
+    [
+        (
+            "(k - 1) * (alpha + payload / k / beta)",
+            "With no latency, 4 ranks and 100 bytes at 1 byte per second, rank 0 returned 75, and the target is 150.",
+        ),
+        (
+            "2 * (k - 1) * (alpha + payload / beta)",
+            "With no latency, 4 ranks and 100 bytes at 1 byte per second, rank 0 returned 600, and the target is 150.",
+        ),
+        (
+            "2 * alpha + 2 * (k - 1) / k * payload / beta",
+            "With infinite bandwidth, 4 ranks and a latency of 1 s, rank 0 returned 2, and the target is 6.",
+        ),
+        (
+            "2 * k * (alpha + payload / k / beta)",
+            "With no latency, 4 ranks and 100 bytes at 1 byte per second, rank 0 returned 200, and the target is 150.",
+        ),
+    ],
+)
+def test_no_ring(world, formula, message):
+    assert says(communicating, world, RING.format(formula)) == f"Not yet. {message}"
+
+
+# ---------------------------------------------------------------- warm_up
+
+RATE = "def my_rate(number, warm_up, base, k):\n    return {}"
+
+
+def test_rate_skeleton(world):
+    assert says(warm_up, world, skeleton("my_rate")) == (
+        "Not yet. In step 0 of a warm-up of 10, from 0.1 to 8 times it, rank 0 returned None, "
+        "and the target is a number."
+    )
+
+
+@pytest.mark.parametrize(
+    "formula",
+    [
+        "base + (k * base - base) * min(1, number / warm_up)",
+        "base * (1 + (k - 1) * number / warm_up) if number < warm_up else k * base",
+        "min(k * base, base + number * (k - 1) * base / warm_up)",
+    ],
+)
+def test_rate(world, formula):
+    assert says(warm_up, world, RATE.format(formula)).startswith("Solved. ")
+
+
+@pytest.mark.parametrize(
+    ("formula", "message"),
+    [
+        (
+            "k * base",
+            "In step 0 of a warm-up of 10, from 0.1 to 8 times it, rank 0 returned 0.8, and the target is 0.1.",
+        ),
+        (
+            "k * base * min(1, number / warm_up)",
+            "In step 0 of a warm-up of 10, from 0.1 to 8 times it, rank 0 returned 0, and the target is 0.1.",
+        ),
+        (
+            "base + (k - 1) * base * number / warm_up",
+            "In step 11 of a warm-up of 10, from 0.1 to 8 times it, rank 0 returned 0.87, and the target is 0.8.",
+        ),
+        (
+            "base if number < warm_up else k * base",
+            "In step 1 of a warm-up of 10, from 0.1 to 8 times it, rank 0 returned 0.1, and the target is 0.17.",
+        ),
+    ],
+)
+def test_no_rate(world, formula, message):
+    assert says(warm_up, world, RATE.format(formula)) == f"Not yet. {message}"
+
+
+# ---------------------------------------------------------------- machines and fastest
+
+
+@pytest.mark.parametrize("function", ["machines", "fastest"])
+def test_solutions(world, function):
+    check = getattr(checks, function)
+    assert says(check, world, solution("machines") + "\n" + solution(function)).startswith("Solved. ")
+    assert says(check, world, skeleton(function)).startswith("Not yet. ")
+
+
+MACHINES = """
+    def machines(compute, alpha, beta, payload, least):
+        def efficiency(k):
+            {}
+        return {}
+"""
+EFFICIENCY = "return compute / (compute + 2 * (k - 1) * (alpha + payload / k / beta))"
+
+
+@pytest.mark.parametrize(
+    ("body", "result", "verdict"),
+    [
+        (EFFICIENCY, "max(k for k in range(1, 1025) if efficiency(k) >= least)", "Solved. "),
+        (EFFICIENCY, "sum(efficiency(k) >= least for k in range(1, 1025))", "Solved. "),
+        (EFFICIENCY, "next((k - 1 for k in range(1, 1025) if efficiency(k) < least), 1024)", "Solved. "),
+        (EFFICIENCY, "next((k for k in range(1, 1025) if efficiency(k) < least), 1024)", "Not yet. With 0.02 s"),
+        (EFFICIENCY, "max(k for k in range(1, 10000) if efficiency(k) >= least)", "Not yet. With "),
+        (EFFICIENCY.replace(" / k", ""), "max(k for k in range(1, 1025) if efficiency(k) >= least)", "Not yet. With "),
+        (EFFICIENCY.replace("alpha + ", ""), "max(k for k in range(1, 1025) if efficiency(k) >= least)", "Not yet. "),
+    ],
+)
+def test_machines(world, body, result, verdict):
+    assert says(checks.machines, world, MACHINES.format(body, result)).startswith(verdict)
+
+
+FASTEST = """
+    def fastest(compute, alpha, beta, payload):
+        def time(k):
+            {}
+        return {}
+"""
+TIME = "return compute / k + 2 * (k - 1) * (alpha + payload / k / beta)"
+
+
+@pytest.mark.parametrize(
+    ("body", "result", "verdict"),
+    [
+        (TIME, "min(range(1, 1025), key=time)", "Solved. "),
+        (TIME, "sorted((time(k), k) for k in range(1, 1025))[0][1]", "Solved. "),
+        (TIME, "int(__import__('numpy').argmin([time(k) for k in range(1, 1025)])) + 1", "Solved. "),
+        (TIME, "min(range(1024), key=lambda k: time(k + 1))", "Not yet. "),
+        (TIME, "1", "Not yet. With 0.02 s of computing"),
+        (TIME.replace("compute / k", "compute"), "min(range(1, 1025), key=time)", "Not yet. With "),
+        (TIME, "min(time(k) for k in range(1, 1025))", "Not yet. Rank 0 returned "),
+    ],
+)
+def test_fastest(world, body, result, verdict):
+    assert says(checks.fastest, world, FASTEST.format(body, result)).startswith(verdict)
