@@ -28,7 +28,7 @@ def solution(function):
     return cell(f"solutions/{NAME}", f"def {function}(")
 
 
-SETUP = cell(NAME, "init_rpc(")
+SETUP = cell(NAME, "import os, time") + "\n" + cell(NAME, "init_rpc(")
 
 
 @pytest.fixture

@@ -21,6 +21,7 @@ from helpers.checks.reinforcement_learning import one_rpc, returns_of
 from helpers.checks.ring_all_reduce import halving_doubling, recursive_doubling, reduce_scatter, two_way_ring
 from helpers.checks.rpc_and_rref import add_many, fan_out, stays_there
 from helpers.checks.rpc_threads_and_failures import batches, next_replica, total_without_waiting
+from helpers.checks.several_trainers import bounded, shared_optimizer
 from helpers.checks.uneven_ranks import averages, straggler
 from helpers.checks.what_all_reduce_costs import crossover, timed
 from helpers.checks.when_ranks_fail import absent_ranks_named, uneven_shares
@@ -35,6 +36,7 @@ __all__ = [
     "averages",
     "backward_by_hand",
     "batches",
+    "bounded",
     "buckets_by_size",
     "bytes_of",
     "clip",
@@ -62,6 +64,7 @@ __all__ = [
     "returns_of",
     "ring_shift",
     "scaled",
+    "shared_optimizer",
     "split_table",
     "stays_there",
     "straggler",
