@@ -19,6 +19,7 @@ from helpers.plots.point_to_point import message_cost
 from helpers.plots.reinforcement_learning import episode_rewards, message_diagram
 from helpers.plots.ring_all_reduce import ring_step, ring_storyboard
 from helpers.plots.rpc_threads_and_failures import server_threads
+from helpers.plots.several_trainers import trainer_steps
 from helpers.plots.what_all_reduce_costs import all_reduce_times, bus_bandwidths, modelled_times
 
 __all__ = [
@@ -54,6 +55,7 @@ __all__ = [
     "step_times",
     "table_sizes",
     "throughput",
+    "trainer_steps",
     "training_curve",
     "two_trainers",
 ]
