@@ -54,7 +54,9 @@ def judged(world, step):
         world.view.execute(cell(NAME, contains), silent=True)
     judge, _, _ = cell(NAME, "def judged(").partition("\nprint(judged(")
     world.view.execute(judge, silent=True)
-    lines = cell(NAME, "def my_step(").replace("    # your lines", textwrap.indent(textwrap.dedent(step), "    "))
+    lines = cell(NAME, "def my_step(").replace(
+        "    return gradient  # your lines instead", textwrap.indent(textwrap.dedent(step), "    ")
+    )
     world.view.execute(lines, silent=True)
     world.view.client[0].execute("said = judged(my_step)", silent=True, block=True)
     return world.view.pull("said", targets=0)
@@ -80,7 +82,7 @@ def test_my_step_that_is_right(world, step):
         ("with torch.no_grad():\n    values.sub_(gradient)", "no: the step changed the values while another one held"),
         (
             "new = values.detach() - gradient\nwith turn:\n    values.detach().copy_(new)",
-            "no: the step read before it had its turn, and has overwritten what came meanwhile",
+            "no: the step read before its turn, and has overwritten what came meanwhile",
         ),
         ("turn.acquire()\nvalues.detach().sub_(gradient)", "no: the step has not let go of turn"),
         ("with turn:\n    values.detach().add_(gradient)", "no: 10 less the gradient of 1 is 9, and the value is 11"),
