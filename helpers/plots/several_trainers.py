@@ -11,7 +11,7 @@ _LOOKS = {
     "stale": {"facecolor": BLUE, "hatch": "---"},
     "fails": {"facecolor": RED, "hatch": "///"},
 }
-_SHOWN = 8  # steps of each trainer
+_SHOWN = 8  # steps of the slowest trainer
 
 
 def trainer_steps(steps: Mapping[str, Sequence[tuple[float, float, str]]]) -> None:
@@ -20,8 +20,9 @@ def trainer_steps(steps: Mapping[str, Sequence[tuple[float, float, str]]]) -> No
     `steps` maps the name of a trainer to its steps: when each began and ended, in seconds of one clock, and what it
     was: "fresh", "stale" or "fails".
     """
-    first = {name: own[:_SHOWN] for name, own in steps.items()}
-    start = min(own[0][0] for own in first.values())
+    start = min(own[0][0] for own in steps.values())
+    until = max(own[:_SHOWN][-1][1] for own in steps.values())
+    first = {name: [step for step in own if step[0] < until] for name, own in steps.items()}
     axes = new_axes("The steps of trainers that share a decoder", height=1.3 + 0.6 * len(steps))
     axes.grid(False, axis="y")
     for place, own in enumerate(first.values()):
