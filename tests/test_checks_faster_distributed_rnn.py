@@ -90,13 +90,8 @@ def test_my_step_skeleton(world):
     [
         (LOOKED_UP, "self.table.forward(words)", "not yet: the same model, in 1.3 times the bytes that it takes"),
         (LOOKED_UP, "self.table.forward(rows)[places.flip(0)]", "no: loss "),
-        (LOOKED_UP, "self.table.forward(rows).detach()[places]", "no: loss "),
+        (LOOKED_UP, "self.table.forward(rows).detach()[places]", "no: backward waited in vain for the gradient of"),
         ("targets.flatten())", "targets.flatten()) / 2", "no: loss "),
-        (
-            "self.decoder.forward(output, targets), hidden",
-            "self.decoder.forward(output.detach(), targets), hidden",
-            "no: loss ",
-        ),
     ],
 )
 def test_my_step_that_is_wrong(world, old, new, message):
