@@ -9,8 +9,10 @@ NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
 
 
 def setup(notebook: str) -> str:
-    """Return the source of the cell of a notebook that makes the process group of all ranks, or starts RPC."""
-    return next(source for source in _cells(notebook) if "init_process_group(" in source or "init_rpc(" in source)
+    """Return the sources of the cells of a notebook down to that which makes the group of all ranks, or starts RPC."""
+    sources = list(_cells(notebook))
+    last = next(n for n, source in enumerate(sources) if "init_process_group(" in source or "init_rpc(" in source)
+    return "\n".join(sources[: last + 1])
 
 
 def definitions(notebook: str, *names: str) -> str:

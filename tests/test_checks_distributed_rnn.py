@@ -45,6 +45,67 @@ def says(check, world, answer):
     return repr(check(world))
 
 
+# ---------------------------------------------------------------- the forward that the learner writes
+
+
+def judged(world, forward):
+    """Return what the notebook's own judge says of `MyModel` with these lines for its forward."""
+    for contains in (
+        "text = datasets.help_texts()",
+        "def loss_of(",
+        "def windows(",
+        "class Part:",
+        "class Cut:",
+        "def start_from(",
+        "def judged(",
+    ):
+        world.view.execute(cell(NAME, contains), silent=True)
+    answer = "class MyModel(Cut):\n    def forward(self, words, hidden=None):\n"
+    world.view.execute(answer + textwrap.indent(textwrap.dedent(forward), " " * 8), silent=True)
+    world.view.client[0].execute("said = judged(MyModel)", silent=True, block=True)
+    return world.view.pull("said", targets=0)
+
+
+FORWARD = """
+vectors = self.table.rpc_sync().forward(words)
+output, hidden = self.lstm(vectors.to(self.here), hidden)
+return self.decoder.rpc_sync().forward(output.cpu()), hidden
+"""
+
+
+@pytest.mark.parametrize("change", [("", ""), ("rpc_sync().forward(words)", "rpc_async().forward(words).wait()")])
+def test_my_forward_that_is_right(world, change):
+    assert judged(world, FORWARD.replace(*change)) == "right: logits and hidden states of one process, by two calls"
+
+
+def test_my_forward_by_remote_calls(world):
+    forward = FORWARD.replace("rpc_sync().forward(words)", "remote().forward(words).to_here()")
+    assert judged(world, forward).startswith("right")
+
+
+def test_my_forward_skeleton(world):
+    skeleton_of_forward = cell(NAME, "class MyModel(Cut)").partition("hidden=None):\n")[2]
+    assert judged(world, skeleton_of_forward) == "not yet: in one forward the server was asked 0 times, not twice"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            ("self.decoder.rpc_sync().forward(output.cpu())", "torch.zeros(*words.shape, 1000)"),
+            "not yet: in one forward the server was asked 1 times, not twice",
+        ),
+        (("self.here), hidden)", "self.here))"), "no: the logits of window 1 are not those of one process"),
+        (("output.cpu()", "vectors"), "no: the logits of window 0 are not those of one process"),
+        (("output.cpu()), hidden", "output.cpu()), None"), "no: the hidden state after window 0 is not that of one"),
+        (("output.cpu()),", "output.cpu()).detach(),"), "no: the logits have no graph, so nothing can be learnt"),
+    ],
+)
+def test_my_forward_that_is_wrong(world, change, message):
+    assert FORWARD.replace(*change) != FORWARD
+    assert judged(world, FORWARD.replace(*change)).startswith(message)
+
+
 # ---------------------------------------------------------------- clip
 
 
@@ -205,12 +266,14 @@ def test_the_solutions_with_a_third_rank():
 @pytest.mark.alone
 def test_the_model_is_better_than_the_bigrams_with_three_seeds(world):
     for contains in (
+        "text = datasets.help_texts()",
         "def bigram(",
         "def loss_of(",
         "def windows(",
         "class Part:",
+        "class Cut:",
+        "class ThroughRRefs(",
         "def step(",
-        "class RemoteParts:",
         "def start_from(",
         "def perplexity(",
         "def train(",

@@ -28,7 +28,7 @@ def solution(function):
     return cell(f"solutions/{NAME}", f"def {function}(")
 
 
-SETUP = cell(NAME, "init_rpc(")
+SETUP = cell(NAME, "import os, time") + "\n" + cell(NAME, "init_rpc(")
 
 
 @pytest.fixture
@@ -43,6 +43,60 @@ def world(worlds):
 def says(check, world, answer):
     world.view.execute(textwrap.dedent(answer))
     return repr(check(world))
+
+
+# ---------------------------------------------------------------- the step that the learner writes
+
+
+def judged(world, answer):
+    """Return what the notebook's own judge says of this answer, the two classes of the skeleton."""
+    for contains in ("class First:", "def windows(", "def same_weights(", "def judged("):
+        world.view.execute(cell(NAME, contains), silent=True)
+    world.view.execute(answer, silent=True)
+    bytes_of_a_forward, _, _ = cell(NAME, "enough = ").partition("print(")
+    judge = f"words, targets = next(windows(text.training))\n{bytes_of_a_forward}\nsaid = judged(MyStep)"
+    world.view.client[0].execute(judge, silent=True, block=True)
+    return world.view.pull("said", targets=0)
+
+
+STEP = cell(NAME, "class Second(").replace("Second", "MyStep")
+RIGHT = "right: the same model, in as few bytes as it takes"
+LOOKED_UP = "self.table.forward(rows)[places]"
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("", ""),
+        (LOOKED_UP, "nn.functional.embedding(places, self.table.forward(rows))"),
+        ("cross_entropy(logits.flatten(0, 1), targets.flatten())", "cross_entropy(logits.transpose(1, 2), targets)"),
+        (
+            "cross_entropy(logits.flatten(0, 1), targets.flatten())",
+            "-logits.log_softmax(dim=2).gather(2, targets[..., None]).mean()",
+        ),
+    ],
+)
+def test_my_step_that_is_right(world, old, new):
+    assert judged(world, STEP.replace(old, new)) == RIGHT
+
+
+def test_my_step_skeleton(world):
+    said = judged(world, cell(NAME, "class MyStep("))
+    assert said.startswith("not yet: the same model, in 3") and said.endswith("times the bytes that it takes")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (LOOKED_UP, "self.table.forward(words)", "not yet: the same model, in 1.3 times the bytes that it takes"),
+        (LOOKED_UP, "self.table.forward(rows)[places.flip(0)]", "no: loss "),
+        (LOOKED_UP, "self.table.forward(rows).detach()[places]", "no: backward waited in vain for the gradient of"),
+        ("targets.flatten())", "targets.flatten()) / 2", "no: loss "),
+    ],
+)
+def test_my_step_that_is_wrong(world, old, new, message):
+    assert STEP.replace(old, new) != STEP
+    assert judged(world, STEP.replace(old, new)).startswith(message)
 
 
 # ---------------------------------------------------------------- loss_there

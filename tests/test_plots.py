@@ -68,6 +68,14 @@ def test_one_step_of_a_ring():
     assert framed(axes) == [(0, 1), (1, 2), (2, 3), (3, 0)]
 
 
+def test_steps_of_trainers_and_lines_of_their_updates():
+    steps = {"trainer0": [(1.0, 1.1, "fresh"), (1.1, 1.3, "stale")], "trainer1": [(1.05, 1.2, "fails")]}
+    plots.trainer_steps(steps)
+    (axes,) = plt.gcf().axes
+    assert [label.get_text() for label in axes.get_yticklabels()] == list(steps)
+    assert [round(line.get_xdata()[0]) for line in axes.lines] == [100, 300]  # a step that fails makes no update
+
+
 def test_the_png_of_a_figure_has_few_colours():
     axes = new_axes("all colours")
     axes.imshow([[0, 1], [2, 3]], interpolation="bicubic")

@@ -34,7 +34,8 @@ def world():
 
 def test_entries_of_both_ranks(world):
     cells = [cell.source.partition("\n")[2] for cell in nbformat.read(NOTEBOOK, as_version=4).cells]
-    for text in ("init_rpc(", "class First:", "def new_optimizer(", "first_step = stopwatch.fastest("):
+    texts = ("import os, time", "init_rpc(", "class First:", "def new_optimizer(", "first_step = stopwatch.fastest(")
+    for text in texts:
         source = next(cell for cell in cells if text in cell)
         (world.view.client[0] if "fastest(" in text else world.view).execute(source, silent=True, block=True)
     step = world.view.pull("first_step", targets=0)

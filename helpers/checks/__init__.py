@@ -26,6 +26,7 @@ from helpers.checks.ring_all_reduce import halving_doubling, reduce_scatter, two
 from helpers.checks.rpc_and_rref import add_many, stays_there
 from helpers.checks.rpc_threads_and_failures import batches, next_replica, total_without_waiting
 from helpers.checks.scaling import fastest, machines
+from helpers.checks.several_trainers import bounded, shared_optimizer
 from helpers.checks.uneven_ranks import averages, straggler
 from helpers.checks.what_all_reduce_costs import crossover, timed, two_levels
 from helpers.checks.when_ranks_fail import absent_ranks_named, uneven_shares
@@ -42,6 +43,7 @@ __all__ = [
     "averages",
     "backward_by_hand",
     "batches",
+    "bounded",
     "buckets_by_size",
     "bytes_of",
     "clip",
@@ -71,6 +73,7 @@ __all__ = [
     "ring_shift",
     "scaled",
     "sharded",
+    "shared_optimizer",
     "split_table",
     "stays_there",
     "stop_together",

@@ -20,11 +20,12 @@ from helpers.plots.reinforcement_learning import episode_rewards, message_diagra
 from helpers.plots.ring_all_reduce import ring_of_chunks, ring_step, ring_storyboard
 from helpers.plots.rpc_threads_and_failures import server_threads
 from helpers.plots.scaling import batch_sizes, extrapolation, throughput
+from helpers.plots.several_trainers import trainer_steps
 from helpers.plots.what_all_reduce_costs import all_reduce_times, bus_bandwidths, modelled_times
 
 __all__ = [
-    "angles",
     "all_reduce_times",
+    "angles",
     "autograd_graph",
     "backward_pass",
     "batch_sizes",
@@ -57,6 +58,7 @@ __all__ = [
     "step_times",
     "table_sizes",
     "throughput",
+    "trainer_steps",
     "training_curve",
     "two_trainers",
 ]

@@ -18,9 +18,8 @@ _LOOKS = {
     "optimizer step of both": {"facecolor": GREEN, "hatch": "---"},
     "RPC: nobody computes": {"facecolor": RED, "hatch": "///"},
 }
-# What stands beside a bar, by the kind of the part; the optimizer has a look of its own.
+# What stands beside a bar, by the kind of the part.
 _NAMES = {"Embedding": "table", "Linear": "decoder", "DecoderWithLoss": "decoder, loss", "CrossEntropyLoss": "loss"}
-_NAMES |= {"optimizer": ""}
 _SHARES = {
     "computes": {"facecolor": BLUE},
     "waits for the other": {"facecolor": "#D9D9D9"},
@@ -46,7 +45,8 @@ def rpc_steps(steps: Mapping[str, Step]) -> None:
     for number, (heading, step) in enumerate(steps.items()):
         top = 4.5 * number
         axes.text(0, top - 0.05, heading, fontsize="small", fontweight="bold")
-        for place, entries in ((1, step.here), (3, step.there)):
+        both = [entry for entry in step.here if entry.what == "optimizer"]  # the trainer's call lasts until all step
+        for place, entries in ((1, step.here), (3, [*step.there, *both])):
             for entry in entries:
                 look = next((name for name in _LOOKS if entry.what.endswith(name.split()[0])), "forward")
                 _bar(axes, entry.begin - step.begin, entry.end - step.begin, top + place, look)

@@ -17,15 +17,32 @@ MUTANTS = {
         "yield columns[top : top + 20], columns[top + 1 : top + 21]",
         "yield columns[top : top + 20], columns[top : top + 20]",
     ),
+    "all words equally likely have twice their probability": ("1 / vocabulary))", "2 / vocabulary))"),
     "the decoder is here": (
-        'self.decoder = rpc.remote("server", Decoder, (96, len(text.words)))',
-        'self.decoder = rpc.remote("trainer", Decoder, (96, len(text.words)))',
+        'self.decoder = rpc.remote("server", Decoder,',
+        'self.decoder = rpc.remote("trainer", Decoder,',
     ),
     "the table travels, not the vectors": (
-        "output, hidden = self.lstm(self.table.rpc_sync().forward(words), hidden)",
-        "table = self.table.rpc_sync().parameter_rrefs()[0].to_here()\n"
-        "        output, hidden = self.lstm(table[words], hidden)",
+        "vectors = self.table.rpc_sync().forward(words)",
+        "vectors = self.table.rpc_sync().parameter_rrefs()[0].to_here()[words]",
     ),
+    "the hidden state is not used": (
+        "self.table.rpc_sync().forward(words)\n        output, hidden = self.lstm(vectors.to(self.here), hidden)",
+        "self.table.rpc_sync().forward(words)\n        output, hidden = self.lstm(vectors.to(self.here))",
+    ),
+    "the output comes to the decoder without a graph": (
+        "return self.decoder.rpc_sync().forward(output.cpu()), hidden",
+        "return self.decoder.rpc_sync().forward(output.detach().cpu()), hidden",
+    ),
+    "the server is never told that training ends": (
+        "for part in (self.table, self.decoder):",
+        "for part in ():",
+    ),
+    "the table drops nothing": (
+        "return self.drop(super().forward(words.to(self.weight.device))).cpu()",
+        "return super().forward(words.to(self.weight.device)).cpu()",
+    ),
+    "the cut model has one layer": ("model = version(layers=2)", "model = version()"),
     "the hidden state comes back detached": (
         "    return loss.item(), hidden\n\ndef new_optimizer",
         "    return loss.item(), [state.detach() for state in hidden]\n\ndef new_optimizer",
@@ -47,6 +64,6 @@ MUTANTS = {
         "    validated.append((len(steps), perplexity(model, text.validation)))\n    publish_data",
         "    validated.append((len(steps), perplexity(model, text.training[:7500])))\n    publish_data",
     ),
-    "the model learns too little": ("lr=0.008), 4, steps", "lr=0.0001), 1, steps"),
+    "the model learns too little": ("lr=0.008), 3, steps", "lr=0.0001), 1, steps"),
     "<rare> is drawn": ("logits[1] = -math.inf", "logits[1] += 5"),
 }

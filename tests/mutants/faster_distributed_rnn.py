@@ -9,6 +9,7 @@ MUTANTS = {
         "first_bytes = words.numel() * (8 + 2 * 4 * (width + width + size))",
         "first_bytes = words.numel() * (8 + 4 * (width + width + size))",
     ),
+    "what is beside the payload is forgotten": ("predicted = payload + beside", "predicted = payload"),
     "a word has 4 bytes": ("second_bytes = 8 * sent", "second_bytes = 4 * sent"),
     "every copy of a row travels": (
         "vectors = self.table.forward(rows)[places]",
@@ -19,29 +20,21 @@ MUTANTS = {
         "return cross_entropy(self.decoder.forward(output).flatten(0, 1), targets.flatten()), hidden",
     ),
     "the second version is another model": (
-        "mine.remote().detach().rpc_sync().copy_(origin.to_here().detach())",
-        "mine.remote().detach().rpc_sync().copy_(0 * origin.to_here().detach())",
+        "return cross_entropy(logits.flatten(0, 1), targets.flatten())\n\nclass Second(",
+        "return cross_entropy(logits.flatten(0, 1), targets.flatten()) / 2\n\nclass Second(",
     ),
-    "adding there loses increments": ("number.rpc_sync().add_(1)", "number.rpc_sync().copy_(place)"),
-    "the owner holds no lock": ("    with turn:\n", "    if turn:\n"),
-    "an update at the owner cannot be lost": ("read = number.local_value().clone()", "read = number.local_value()"),
-    "SGD takes its step twice": ("values.sub_(gradient)", "values.sub_(2 * gradient)"),
-    "a trainer's own steps count as stale": (
-        'stale += rpc.rpc_sync("server", version, (bias,)) - before > 1',
-        'stale += rpc.rpc_sync("server", version, (bias,)) - before > 0',
+    "copies of rows are put where they do not belong": (
+        "vectors = self.table.forward(rows)[places]",
+        "vectors = self.table.forward(rows)[places.flip(0)]",
     ),
-    "the other one's step comes too late to make a gradient stale": (
-        "        if not before_backward:\n            meanwhile()\n        optimizer.step(context)",
-        "        optimizer.step(context)\n    if before_backward is None:\n        meanwhile()",
+    "the table learns nothing in the second version": (
+        "vectors = self.table.forward(rows)[places]",
+        "vectors = self.table.forward(rows).detach()[places]",
     ),
-    "weights that change before backward are believed": (
-        "        if before_backward:\n            meanwhile()\n        dist_autograd.backward(context, [loss])",
-        "        dist_autograd.backward(context, [loss])\n        if before_backward:\n            meanwhile()",
+    "the weights are not copied": (
+        "reference.local_value().detach().copy_(values)",
+        "reference.local_value().detach().copy_(0 * values)",
     ),
-    "failed steps update the decoder": ("            failed += 1", "            failed += 2"),
-    "the server lives on": ("os.kill(world.pids[1], signal.SIGKILL)", "os.kill(world.pids[1], signal.SIGCONT)"),
-    "the weights of the checkpoint are never written back": (
-        "reference.remote().detach().rpc_sync().copy_(values)",
-        "values",
-    ),
+    "the model on the devices is another one": ("same_weights(on_devices, on_cpu)", "same_weights(on_cpu, first)"),
+    "the link is not paced": ("links = network.limit(world, 1e9)", "links = network.limit(world, 1e11)"),
 }

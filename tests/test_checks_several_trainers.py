@@ -1,0 +1,252 @@
+"""The checks of 21_several_trainers: each accepts right answers of two styles, and says what is wrong with others."""
+
+import textwrap
+from pathlib import Path
+
+import nbformat
+import pytest
+
+import helpers.world
+from helpers import World, checks
+
+NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
+NAME = "21_several_trainers.ipynb"
+
+
+def cell(path, contains):
+    """Return the `%%px` cell of a notebook that contains a text, without its first line."""
+    cells = [cell.source for cell in nbformat.read(NOTEBOOKS / path, as_version=4).cells if cell.cell_type == "code"]
+    (found,) = [source for source in cells if source.startswith("%%px") and contains in source]
+    return found.partition("\n")[2]
+
+
+def skeleton(name):
+    return cell(NAME, f"class {name}:")
+
+
+def solution(name):
+    return cell(f"solutions/{NAME}", f"class {name}:")
+
+
+SETUP = cell(NAME, "init_rpc(")
+
+
+@pytest.fixture
+def world(worlds):
+    """Two trainers and a server, the same for all tests of this module."""
+    if not worlds or helpers.world._current is not worlds[-1]:
+        worlds.append(World(3))
+        worlds[-1].view.execute(SETUP, silent=True)
+    return worlds[-1]
+
+
+def says(check, world, answer):
+    world.view.execute(textwrap.dedent(answer))
+    return repr(check(world))
+
+
+# ---------------------------------------------------------------- the step that the learner writes
+
+
+def judged(world, step):
+    """Return what the notebook's own judge says of `my_step` with these lines."""
+    for contains in ("def zeros_there(", "turn = threading.Lock()", "def tried("):
+        world.view.execute(cell(NAME, contains), silent=True)
+    judge, _, _ = cell(NAME, "def judged(").partition("\nprint(judged(")
+    world.view.execute(judge, silent=True)
+    lines = cell(NAME, "def my_step(").replace(
+        "    return gradient  # your lines instead", textwrap.indent(textwrap.dedent(step), "    ")
+    )
+    world.view.execute(lines, silent=True)
+    world.view.client[0].execute("said = judged(my_step)", silent=True, block=True)
+    return world.view.pull("said", targets=0)
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        "with turn, torch.no_grad():\n    values.sub_(gradient)",
+        "with turn:\n    values.detach().sub_(gradient)",
+        "turn.acquire()\nwith torch.no_grad():\n    values.copy_(values - gradient)\nturn.release()",
+        "with torch.no_grad():\n    with turn:\n        values -= gradient",
+    ],
+)
+def test_my_step_that_is_right(world, step):
+    assert judged(world, step) == "right"
+
+
+@pytest.mark.parametrize(
+    ("step", "message"),
+    [
+        ("pass", "not yet: the step has subtracted nothing"),
+        ("with torch.no_grad():\n    values.sub_(gradient)", "no: the step changed the values while another one held"),
+        (
+            "new = values.detach() - gradient\nwith turn:\n    values.detach().copy_(new)",
+            "no: the step read before its turn, and has overwritten what came meanwhile",
+        ),
+        ("turn.acquire()\nvalues.detach().sub_(gradient)", "no: the step has not let go of turn"),
+        ("with turn:\n    values.detach().add_(gradient)", "no: 10 less the gradient of 1 is 9, and the value is 11"),
+        ("with turn:\n    values.sub_(gradient)", "no: the step raised a leaf Variable that requires grad"),
+    ],
+)
+def test_my_step_that_is_wrong(world, step, message):
+    assert judged(world, step).startswith(message)
+
+
+# ---------------------------------------------------------------- shared_optimizer
+
+
+SHARED = "Solved. Each step took the gradients of its own context, and no two were under way at the same time."
+
+
+def test_shared_optimizer_solution(world):
+    assert says(checks.shared_optimizer, world, solution("SharedOptimizer")) == SHARED
+
+
+def test_shared_optimizer_skeleton(world):
+    assert says(checks.shared_optimizer, world, skeleton("SharedOptimizer")) == (
+        "Not yet. Two steps of the optimizer were under way at the same time."
+    )
+
+
+def test_shared_optimizer_with_a_lock_of_the_module(world):
+    answer = """
+        only_one = threading.RLock()
+
+        class SharedOptimizer:
+            def __init__(self, parameters, optimizer):
+                self.parameters, self.optimizer = parameters, optimizer
+
+            def step(self, context):
+                only_one.acquire()
+                try:
+                    self.optimizer.zero_grad()
+                    for parameter, gradient in dist_autograd.get_gradients(context).items():
+                        parameter.grad = gradient
+                    self.optimizer.step()
+                finally:
+                    only_one.release()
+    """
+    assert says(checks.shared_optimizer, world, answer) == SHARED
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            ("        with self.turn:\n", "        if True:\n"),
+            "Two steps of the optimizer were under way at the same time.",
+        ),
+        (
+            ("parameter.grad = gradients.get(parameter)", "parameter.grad = gradients.get(parameter, parameter.grad)"),
+            "After two steps parameter 1 is -2, and the target is -1. It had no gradient in the second context.",
+        ),
+        (
+            (
+                "        with self.turn:\n            for parameter in self.parameters:\n"
+                "                parameter.grad = gradients.get(parameter)\n            self.optimizer.step()",
+                "        for parameter in self.parameters:\n            parameter.grad = gradients.get(parameter)\n"
+                "        with self.turn:\n            self.optimizer.step()",
+            ),
+            "While the optimizer made one trainer's step, another one's gradients were put in their place.",
+        ),
+        (
+            ("            self.optimizer.step()", "            pass"),
+            "For two calls of `step` the optimizer made 0 steps, and the target is 2.",
+        ),
+        (("gradients.get(parameter)", "gradients[parameter]"), "Rank 0 raised KeyError"),
+        (("self.optimizer.step()", "self.optimiser.step()"), "Rank 0 raised AttributeError"),
+    ],
+)
+def test_shared_optimizer_that_is_wrong(world, change, message):
+    answer = solution("SharedOptimizer").replace(*change)
+    assert answer != solution("SharedOptimizer")
+    assert says(checks.shared_optimizer, world, answer).startswith(f"Not yet. {message}")
+
+
+# ---------------------------------------------------------------- bounded
+
+
+BOUNDED = "Solved. What is too old is refused, one update at a time, and what `read` returns belongs together."
+
+
+def test_bounded_solution(world):
+    assert says(checks.bounded, world, solution("Bounded")) == BOUNDED
+
+
+def test_bounded_skeleton(world):
+    assert says(checks.bounded, world, skeleton("Bounded")) == (
+        "Not yet. With a limit of 1, an update that was 2 updates old returned True, and the target is False."
+    )
+
+
+def test_bounded_that_makes_new_values(world):
+    answer = """
+        class Bounded:
+            def __init__(self, values, limit):
+                self.values, self.limit, self.version, self.turn = values, limit, 0, threading.Condition()
+
+            def read(self):
+                with self.turn:
+                    return self.values, self.version
+
+            def update(self, gradient, version):
+                with self.turn:
+                    fresh = self.version <= version + self.limit
+                    if fresh:
+                        self.values = self.values - gradient
+                        self.version += 1
+                return fresh
+    """
+    assert says(checks.bounded, world, answer) == BOUNDED
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            (
+                "    def update(self, gradient, version):\n        with self.turn:",
+                "    def update(self, gradient, version):\n        if True:",
+            ),
+            "With a limit of 0, two updates came at the same time with gradients of the same version, and both were",
+        ),
+        (
+            (
+                "        with self.turn:\n            return self.values.clone()",
+                "        if True:\n            return self.values.clone()",
+            ),
+            "`read` returned -1 as the value of version 0, while an update was under way. The target is 0.",
+        ),
+        (("self.values.clone()", "self.values"), "What `read` has returned changes with later updates"),
+        (("> self.limit", ">= self.limit"), "With a limit of 1, an update that was one update old returned False, and"),
+        (
+            ("                return False", "                self.version += 1\n                return False"),
+            "With a limit of 1, an update that was 2 updates old left version 3, and the target is 2.",
+        ),
+        (("return self.values.clone(), self.version", "return self.values.clone()"), "`read` returned a Slow, and the"),
+        (("self.version += 1", "self.versions += 1"), "Rank 2 raised AttributeError"),
+    ],
+)
+def test_bounded_that_is_wrong(world, change, message):
+    answer = solution("Bounded").replace(*change)
+    assert answer != solution("Bounded")
+    assert says(checks.bounded, world, answer).startswith(f"Not yet. {message}")
+
+
+def test_an_answer_that_is_not_there(world):
+    for name, check in (("SharedOptimizer", checks.shared_optimizer), ("Bounded", checks.bounded)):
+        world.view.execute(f"globals().pop('{name}', None)")
+        assert f"has no function `{name}`: run the cell that defines it" in repr(check(world))
+
+
+def test_before_rpc_has_been_started():
+    world = World(4)
+    try:
+        for check in (checks.shared_optimizer, checks.bounded):
+            assert "RPC has not been initialized" in repr(check(world))
+        world.view.execute(SETUP)
+        assert says(checks.shared_optimizer, world, solution("SharedOptimizer")) == SHARED
+        assert says(checks.bounded, world, solution("Bounded")) == BOUNDED
+    finally:
+        world.stop()
