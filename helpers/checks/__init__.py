@@ -5,30 +5,33 @@ written here but asked of `look` and `measure`.
 """
 
 from helpers.checks.cartpole_solved import parameter_server
-from helpers.checks.collectives import mean_of_all, sharded, transposed
-from helpers.checks.data_parallel import average_gradients, average_what_is_there
-from helpers.checks.ddp_in_practice import accuracy, gated, out_of_step
-from helpers.checks.distributed_autograd import accumulate, backward_by_hand, frozen
+from helpers.checks.collecting import collected
+from helpers.checks.collectives import in_two_halves, mean_of_all, sharded, transposed
+from helpers.checks.data_parallel import average_gradients, average_what_is_there, mean_gradients
+from helpers.checks.ddp_in_practice import accuracy, gated, out_of_step, same_everywhere
+from helpers.checks.distributed_autograd import accumulate, backward_by_hand, frozen, remote_step
 from helpers.checks.distributed_rnn import clip, two_layers
+from helpers.checks.episode_weights import weights
 from helpers.checks.faster_distributed_rnn import looked_up, loss_there
-from helpers.checks.fewer_bytes import coarse, scaled
+from helpers.checks.fewer_bytes import coarse, one_round, scaled
 from helpers.checks.going_on import went_on
-from helpers.checks.groups_and_order import across_hosts, grid_sums, stop_together
+from helpers.checks.groups_and_order import across_hosts, grid_sums, host_groups, stop_together
 from helpers.checks.hybrid_costs import bytes_of, split_table
 from helpers.checks.hybrid_ddp_rpc import frozen_step, one_rate
-from helpers.checks.inside_ddp import accumulate_all, weigh
+from helpers.checks.inside_ddp import accumulate_all, averaging, weigh
 from helpers.checks.many_environments import first_episodes
-from helpers.checks.meet_the_ranks import numbers_collected, world_turned_round
+from helpers.checks.meet_the_ranks import numbers_collected, shares, world_turned_round
 from helpers.checks.overlap import buckets_by_size, two_buckets
-from helpers.checks.point_to_point import gather_by_hand, overlap, ring_shift, tree_broadcast
-from helpers.checks.reinforcement_learning import one_rpc, returns_of
-from helpers.checks.ring_all_reduce import halving_doubling, reduce_scatter, two_way_ring
-from helpers.checks.rpc_and_rref import add_many, stays_there
+from helpers.checks.point_to_point import gather_by_hand, overlap, ring_shift, swapped, tree_broadcast
+from helpers.checks.reinforcement_learning import observer_round, one_rpc, returns_of
+from helpers.checks.ring_all_reduce import halving_doubling, reduce_scatter, ring_indices, two_way_ring
+from helpers.checks.rpc_and_rref import add_many, fan_out, stays_there
+from helpers.checks.rpc_locking import locked
 from helpers.checks.rpc_threads_and_failures import batches, next_replica, total_without_waiting
-from helpers.checks.scaling import fastest, machines
+from helpers.checks.scaling import communicating, fastest, machines, warm_up
 from helpers.checks.several_trainers import bounded, shared_optimizer
-from helpers.checks.uneven_ranks import averages, straggler
-from helpers.checks.what_all_reduce_costs import crossover, timed, two_levels
+from helpers.checks.uneven_ranks import averages, mean_of_present, straggler
+from helpers.checks.what_all_reduce_costs import crossover, timed, two_levels, way_up
 from helpers.checks.when_ranks_fail import absent_ranks_named, uneven_shares
 
 __all__ = [
@@ -41,6 +44,7 @@ __all__ = [
     "average_gradients",
     "average_what_is_there",
     "averages",
+    "averaging",
     "backward_by_hand",
     "batches",
     "bounded",
@@ -48,7 +52,10 @@ __all__ = [
     "bytes_of",
     "clip",
     "coarse",
+    "collected",
+    "communicating",
     "crossover",
+    "fan_out",
     "fastest",
     "first_episodes",
     "frozen",
@@ -57,27 +64,39 @@ __all__ = [
     "gather_by_hand",
     "grid_sums",
     "halving_doubling",
+    "host_groups",
+    "in_two_halves",
+    "locked",
     "looked_up",
     "loss_there",
     "machines",
+    "mean_gradients",
     "mean_of_all",
+    "mean_of_present",
     "next_replica",
     "numbers_collected",
+    "observer_round",
     "one_rate",
+    "one_round",
     "one_rpc",
     "out_of_step",
     "overlap",
     "parameter_server",
     "reduce_scatter",
+    "remote_step",
     "returns_of",
+    "ring_indices",
     "ring_shift",
+    "same_everywhere",
     "scaled",
     "sharded",
     "shared_optimizer",
+    "shares",
     "split_table",
     "stays_there",
     "stop_together",
     "straggler",
+    "swapped",
     "timed",
     "total_without_waiting",
     "transposed",
@@ -87,7 +106,10 @@ __all__ = [
     "two_levels",
     "two_way_ring",
     "uneven_shares",
+    "warm_up",
+    "way_up",
     "weigh",
+    "weights",
     "went_on",
     "world_turned_round",
 ]
