@@ -13,6 +13,12 @@ def setup(notebook: str) -> str:
     return next(source for source in _cells(notebook) if "init_process_group(" in source or "init_rpc(" in source)
 
 
+def beginning(notebook: str) -> list[str]:
+    """Return the sources of the cells of a notebook up to that one."""
+    sources = list(_cells(notebook))
+    return sources[: sources.index(setup(notebook)) + 1]
+
+
 def definitions(notebook: str, *names: str) -> str:
     """Return the source of these functions and classes of a notebook, in the order in which the notebook has them.
 

@@ -12,8 +12,9 @@ from helpers.checks.distributed_autograd import accumulate, backward_by_hand, fr
 from helpers.checks.distributed_rnn import clip, two_layers
 from helpers.checks.faster_distributed_rnn import looked_up, loss_there
 from helpers.checks.fewer_bytes import coarse, scaled
-from helpers.checks.hybrid_costs import bytes_of, split_table
-from helpers.checks.hybrid_ddp_rpc import frozen_step, one_rate
+from helpers.checks.hybrid_costs import split_table, two_optimizers
+from helpers.checks.hybrid_ddp_rpc import frozen_step, one_rate, step_in_parts
+from helpers.checks.hybrid_failures import once
 from helpers.checks.inside_ddp import accumulate_all, weigh
 from helpers.checks.meet_the_ranks import numbers_collected, world_turned_round
 from helpers.checks.point_to_point import gather_by_hand, overlap, ring_shift, tree_broadcast
@@ -36,7 +37,6 @@ __all__ = [
     "backward_by_hand",
     "batches",
     "buckets_by_size",
-    "bytes_of",
     "clip",
     "coarse",
     "crossover",
@@ -52,6 +52,7 @@ __all__ = [
     "mean_of_all",
     "next_replica",
     "numbers_collected",
+    "once",
     "one_rate",
     "one_rpc",
     "out_of_step",
@@ -64,6 +65,7 @@ __all__ = [
     "scaled",
     "split_table",
     "stays_there",
+    "step_in_parts",
     "straggler",
     "timed",
     "total_without_waiting",
@@ -71,6 +73,7 @@ __all__ = [
     "tree_broadcast",
     "two_buckets",
     "two_layers",
+    "two_optimizers",
     "two_way_ring",
     "uneven_shares",
     "weigh",
