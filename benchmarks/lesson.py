@@ -15,6 +15,12 @@ def setup(notebook: str) -> str:
     return "\n".join(sources[: last + 1])
 
 
+def beginning(notebook: str) -> list[str]:
+    """Return the sources of the cells of a notebook up to that one."""
+    sources = list(_cells(notebook))
+    return sources[: sources.index(setup(notebook)) + 1]
+
+
 def definitions(notebook: str, *names: str) -> str:
     """Return the source of these functions and classes of a notebook, in the order in which the notebook has them.
 

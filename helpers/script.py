@@ -29,16 +29,17 @@ def script(path: Path) -> str:
     The cells for all ranks stand as they are. Those for some stand under an `if rank in (...)`, before which the ranks
     of an RPC notebook wait for each other. What the notebook's own process does (figures, comparisons between ranks,
     faults) is left out, and so are the cells with `--noblock`, which run in the background, some of them for ever.
-    Parameters other than WORLD_SIZE become constants; torchrun gives the number of ranks.
+    Parameters other than WORLD_SIZE become constants; torchrun gives the number of ranks. A module that lies beside the
+    notebook stands in the script whole, in place of the first import from it.
     """
-    parts, rpc_runs = [], False
+    parts, rpc_runs, modules = [], False, set()
     for cell in nbformat.read(path, as_version=4).cells:
         headings = re.findall(r"^#+ (.+)", cell.source, re.MULTILINE) if cell.cell_type == "markdown" else []
         if "Exercises" in headings:
             break
         parts += [f"# {heading}" for heading in headings]
         if cell.cell_type == "code":
-            code = _rank_code(cell)
+            code = _with_modules(_rank_code(cell), path.parent, modules)
             parts += [_MEETING, code] if rpc_runs and code.startswith("if rank in") else [code]
             rpc_runs = rpc_runs or "rpc.init_rpc(" in code
     text = "\n\n".join(filter(None, parts))
@@ -56,10 +57,24 @@ def _rank_code(cell) -> str:
     if "--noblock" in first:
         return _IN_THE_BACKGROUND
     body = body.strip("\n")
-    if targets := re.search(r"--targets (\S+)", first):
+    if targets := re.search(r"--targets \{?([^\s}]+)", first):
         ranks = f"range(n)[{targets[1]}]" if ":" in targets[1] else f"({targets[1]},)"
         return f"if rank in {ranks}:\n" + textwrap.indent(body, "    ")
     return body
+
+
+def _with_modules(code: str, folder: Path, known: set[str]) -> str:
+    """Return the code with the modules of this folder in place of what it imports from them, each once."""
+
+    def text(imported):
+        module = folder / f"{imported[1]}.py"
+        if not module.exists():
+            return imported[0]
+        first = module not in known
+        known.add(module)
+        return module.read_text() if first else ""
+
+    return re.sub(r"^from (\w+) import .*\n?", text, code, flags=re.MULTILINE)
 
 
 def main(names: list[str]) -> None:

@@ -3,6 +3,7 @@
 import datetime
 import os
 import re
+import shutil
 import time
 from pathlib import Path
 
@@ -44,6 +45,8 @@ def has_its_turn(number: int, shares: int) -> bool:
 def run(notebook, path: Path, request, until_refused: bool = False) -> None:
     """Write the notebook to `path` and run it as nbval does; fail with what nbval says of the cells that it refuses."""
     nbformat.write(notebook, path)
+    for module in ROOT.glob("notebooks/*.py"):  # which notebooks import
+        shutil.copy(module, path.parent)
     file = IPyNbFile.from_parent(request.session, path=path)
     cells = list(file.collect())
     refused = []

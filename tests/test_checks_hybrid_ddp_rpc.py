@@ -11,8 +11,8 @@ from helpers import World, checks
 
 NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
 STEP = """
-def frozen_step(model, optimizer, numbers):
-    rows, offsets, label = batch(numbers)
+def frozen_step(model, optimizer, data):
+    rows, offsets, label = data
     with dist_autograd.context() as context:
         vectors = model.table.forward(rows, offsets){}
         loss = cross_entropy(model.dense(vectors), label)
@@ -34,6 +34,22 @@ def one_rate(model, rate):
 """
 
 
+NAMES = """
+import torch.distributed.autograd as dist_autograd
+from torch.nn.functional import cross_entropy
+from hybrid_model import new_optimizer, step
+"""
+PARTS = """
+def step_in_parts(model, optimizer, parts):
+    passages = sum(len(label) for _, _, label in parts)
+    with dist_autograd.context() as context:
+        losses = [cross_entropy(model(*data[:2]), data[2].to(model.device)) for data in parts]
+        loss = sum({} for loss, data in zip(losses, parts))
+        dist_autograd.backward(context, [loss])
+        optimizer.step(context)
+"""
+
+
 def sources(path):
     """Return the sources of the `%%px` cells of a notebook, without their first lines."""
     cells = [cell.source for cell in nbformat.read(NOTEBOOKS / path, as_version=4).cells if cell.cell_type == "code"]
@@ -50,10 +66,10 @@ def world(worlds):
     """Four ranks that have run the solutions of notebook 23, the same for all tests of this module."""
     if not worlds or helpers.world._current is not worlds[-1]:
         worlds.append(World(4))
-        worlds[-1].view["SEED"] = 0
+        worlds[-1].view.execute(f"import sys; sys.path.append({str(NOTEBOOKS)!r})", silent=True)
         for source in sources("solutions/23_hybrid_proof.ipynb"):
             worlds[-1].view.execute(source, silent=True)
-        worlds[-1].view.execute(cell("22_hybrid_ddp_rpc.ipynb", "def step("), silent=True)
+        worlds[-1].view.execute(NAMES, silent=True)
     return worlds[-1]
 
 
@@ -101,14 +117,57 @@ def test_frozen_step_that_learns_something_else(world, change):
 
 def test_frozen_step_without_a_context_for_the_lookup(world):
     answer = """
-    def frozen_step(model, optimizer, numbers):
-        rows, offsets, label = batch(numbers)
+    def frozen_step(model, optimizer, data):
+        rows, offsets, label = data
         vectors = model.table.forward(rows, offsets)
         with dist_autograd.context() as context:
             dist_autograd.backward(context, [cross_entropy(model.dense(vectors), label)])
             optimizer.step(context)
     """
     assert says(checks.frozen_step, world, answer).startswith("Solved.")
+
+
+IN_PARTS = "Solved. Both parts of the model are where one step with the whole batch brings them."
+
+
+def test_step_in_parts_solution(world):
+    answer = cell("solutions/22_hybrid_ddp_rpc.ipynb", "def step_in_parts(")
+    assert says(checks.step_in_parts, world, answer) == IN_PARTS
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        PARTS.format("loss * len(data[2]) / passages"),
+        """
+        def step_in_parts(model, optimizer, parts):
+            lengths = [len(rows) for rows, _, _ in parts]
+            offsets = [offsets + sum(lengths[:number]) for number, (_, offsets, _) in enumerate(parts)]
+            rows = torch.cat([rows for rows, _, _ in parts])
+            return step(model, optimizer, (rows, torch.cat(offsets), torch.cat([label for *_, label in parts])))
+        """,
+    ],
+)
+def test_step_in_parts_that_is_written_otherwise(world, answer):
+    assert says(checks.step_in_parts, world, answer) == IN_PARTS
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (cell("22_hybrid_ddp_rpc.ipynb", "def step_in_parts("), "The dense layer of trainer 0 is not where one step "),
+        (PARTS.format("loss / len(parts)"), "The dense layer of trainer 0 is not where one step with all parts brings"),
+        (PARTS.format("loss"), "The dense layer of trainer 0 is not where one step with all parts brings it."),
+        ("def step_in_parts(model, optimizer, parts):\n    pass", "The dense layer of trainer 0 has not moved."),
+        (
+            "def step_in_parts(model, optimizer, parts):\n    for data in parts:\n        step(model, optimizer, data)",
+            "The dense layer of trainer 0 is not where one step with all parts brings it.",
+        ),
+    ],
+    ids=["skeleton", "mean of means", "sum", "nothing", "a step for each part"],
+)
+def test_step_in_parts_that_is_wrong(world, answer, message):
+    assert says(checks.step_in_parts, world, answer).startswith(f"Not yet. {message}")
 
 
 def test_one_rate_solution(world):
@@ -136,7 +195,7 @@ def test_one_rate_with_other_rates(world, table, dense, message):
     assert says(checks.one_rate, world, RATES.format(table, dense)) == message
 
 
-@pytest.mark.parametrize("returned", ["None", "[new_optimizer(model)]"])
+@pytest.mark.parametrize("returned", ["None", "[new_optimizer(references(model))]"])
 def test_one_rate_that_returns_no_optimizer(world, returned):
     answer = f"def one_rate(model, rate): return {returned}"
     assert says(checks.one_rate, world, answer).startswith("Not yet. Rank 0 raised AttributeError")
@@ -144,6 +203,6 @@ def test_one_rate_that_returns_no_optimizer(world, returned):
 
 def test_before_rpc_has_been_started(world):
     world.restart()
-    for check in (checks.frozen_step, checks.one_rate):
+    for check in (checks.frozen_step, checks.step_in_parts, checks.one_rate):
         assert repr(check(world)).startswith("Not yet. The model is not there: run all cells from `World` on")
     world.stop()

@@ -29,8 +29,8 @@ SECONDS_TO_RUN = 120
 
 def number_of_ranks(path):
     """Return the number that a notebook with roles says, or 2."""
-    text = path.read_text()
-    return int(re.search(r"--nproc-per-node (\d)", text)[1]) if "rpc.init_rpc(" in text else 2
+    said = re.search(r"--nproc-per-node (\d)", path.read_text())
+    return int(said[1]) if said and "rpc.init_rpc(" in script(path) else 2
 
 
 def run_as_torchrun(source, ranks, folder):
@@ -83,10 +83,13 @@ def test_what_becomes_of_each_kind_of_cell(tmp_path):
         new_code_cell("%px x = 1\nassert world.view['x'] == [1]\n%px y = 2"),
         new_code_cell("%%px --targets 0\nprint(0)\n\nprint(1)"),
         new_code_cell("%%px --targets 1:\nprint(2)"),
+        new_code_cell("%%px --targets {master}\nprint(3)"),
+        new_code_cell("%%px\nfrom beside import first\nfrom beside import second\nfrom helpers import devices"),
         new_code_cell("%%px --noblock -o answer\nstuck()"),
         new_markdown_cell("## Exercises"),
         new_code_cell("%%px\nskeleton()"),
     ]
+    (tmp_path / "beside.py").write_text("first = second = 3\n")
     path = tmp_path / "notebook.ipynb"
     nbformat.write(nbformat.v4.new_notebook(cells=cells), path)
     assert script(path).split("\n\n\n") == [
@@ -97,6 +100,8 @@ def test_what_becomes_of_each_kind_of_cell(tmp_path):
         "x = 1\ny = 2",
         "if rank in (0,):\n    print(0)\n\n    print(1)",
         "if rank in range(n)[1:]:\n    print(2)",
+        "if rank in (master,):\n    print(3)",
+        "first = second = 3\nfrom helpers import devices",
         "# The notebook runs a cell here in the background; a script would have to wait for its end.\n",
     ]
 

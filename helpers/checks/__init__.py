@@ -16,8 +16,9 @@ from helpers.checks.faster_distributed_rnn import looked_up, loss_there
 from helpers.checks.fewer_bytes import coarse, one_round, scaled
 from helpers.checks.going_on import went_on
 from helpers.checks.groups_and_order import across_hosts, grid_sums, host_groups, stop_together
-from helpers.checks.hybrid_costs import bytes_of, split_table
-from helpers.checks.hybrid_ddp_rpc import frozen_step, one_rate
+from helpers.checks.hybrid_costs import split_table, two_optimizers
+from helpers.checks.hybrid_ddp_rpc import frozen_step, one_rate, step_in_parts
+from helpers.checks.hybrid_failures import once
 from helpers.checks.inside_ddp import accumulate_all, averaging, weigh
 from helpers.checks.many_environments import first_episodes
 from helpers.checks.meet_the_ranks import numbers_collected, shares, world_turned_round
@@ -49,7 +50,6 @@ __all__ = [
     "batches",
     "bounded",
     "buckets_by_size",
-    "bytes_of",
     "clip",
     "coarse",
     "collected",
@@ -76,6 +76,7 @@ __all__ = [
     "next_replica",
     "numbers_collected",
     "observer_round",
+    "once",
     "one_rate",
     "one_round",
     "one_rpc",
@@ -94,6 +95,7 @@ __all__ = [
     "shares",
     "split_table",
     "stays_there",
+    "step_in_parts",
     "stop_together",
     "straggler",
     "swapped",
@@ -104,6 +106,7 @@ __all__ = [
     "two_buckets",
     "two_layers",
     "two_levels",
+    "two_optimizers",
     "two_way_ring",
     "uneven_shares",
     "warm_up",

@@ -1,4 +1,4 @@
-"""Checks of the exercises of 24_hybrid_costs_and_failures: the bytes of a batch, and a table on two owners."""
+"""Checks of the exercises of 24_hybrid_costs: an optimizer for each part, and a table on two owners."""
 
 from helpers.checks.distributed_rnn import NO_RPC
 from helpers.checks.judging import Run, Verdict, Wrong, judge
@@ -13,27 +13,20 @@ _SAME_VECTOR = (
     "`forward` returns one vector for two different rows. "
     "Do two owners make their part from the same seed, or does one word count on both owners?"
 )
-_gradient_bytes = []  # on the owner of a watched table
+_RATE = 0.1
+_PARTS = ("table", "dense layer")
+_KINDS = ("SparseAdam", "Adam")
 
 
-def bytes_of(world) -> Verdict:
-    """Check `bytes_of(words, offsets)`: payload to the server and back, of forward and backward of a batch."""
+def two_optimizers(world) -> Verdict:
+    """Check `two_optimizers(model, lr)`: SparseAdam for the table and Adam for the dense layer, with one `step`."""
 
     def check(runs):
-        what, cases = runs[0].result
-        if what:
-            raise Wrong(what)
-        for lengths, mine, counted in cases:
-            bags, words = len(lengths), sum(lengths)
-            for way, said, true in zip(("to the server", "to the trainer"), mine, counted, strict=True):
-                if said != true:
-                    hint = _hint(way, said, bags, words)
-                    raise Wrong(
-                        f"For {words} words in {bags} bags, {true} bytes went {way}, and `bytes_of` says {said}.{hint}"
-                    )
-        return f"The bytes of all {len(cases)} batches are right, to the server and to the trainer."
+        if runs[0].result:
+            raise Wrong(runs[0].result)
+        return f"After {len(_BATCHES)} steps both parts are where SparseAdam and Adam bring them in one process."
 
-    return judge(world, "bytes_of", check, _run_bytes_of)
+    return judge(world, "two_optimizers", check, _run_two_optimizers)
 
 
 def split_table(world) -> Verdict:
@@ -49,61 +42,57 @@ def split_table(world) -> Verdict:
     return judge(world, "SplitTable", check, _run_split_table)
 
 
-def _hint(way, said, bags, words):
-    vector = 4 * _COLUMNS
-    hints = {
-        8 * (bags + words): "Backward sends something, too.",
-        4 * (bags + words): "A word and an offset are 64-bit numbers, and backward sends something, too.",
-        4 * (bags + words) + vector * bags: "A word and an offset are 64-bit numbers.",
-        8 * words: "The offsets and the gradient are missing.",
-        8 * words + vector * bags: "The offsets are missing.",
-        vector * words: "One vector for each bag travels, not one for each word.",
-        8 * (bags + words) + vector * words: "One gradient for each bag travels, not one for each word.",
-        vector * bags: "Words and offsets go there, too. Or is the pair in the wrong order?",
-        2 * vector * bags: "A vector is 16 numbers of 4 bytes, and its gradient goes the other way.",
-        8 * (bags + words) + 2 * vector * bags: "The vectors themselves come back.",
-        2 * vector * words: "One vector for each bag travels, not one for each word.",
-    }
-    if way == "to the trainer":
-        for total in (8 * (bags + words), 8 * words, vector * bags):
-            hints.pop(total, None)
-    return f" {hints[said]}" if said in hints else ""
-
-
-def _run_bytes_of():
+def _run_two_optimizers():
+    import torch
     import torch.distributed.autograd as dist_autograd
     import torch.distributed.rpc as rpc
-    from torch import nn
     from torch.distributed.nn.api.remote_module import RemoteModule
+    from torch.nn.functional import cross_entropy, embedding_bag
 
-    from helpers.measure import calls
+    import __main__
 
+    lesson = vars(__main__)
     if not rpc_runs():
         return Run(None, [], NO_RPC)
     if rpc.get_worker_info().name != "trainer0":
         return Run(None, [], "")
-    table = RemoteModule("server/cpu", nn.EmbeddingBag, (_ROWS, _COLUMNS), {"mode": "sum", "sparse": True})
-    reference = table.get_module_rref()
-    rpc.rpc_sync(reference.owner(), _watch, (reference,))
-    cases = []
+    table = RemoteModule("server/cpu", lesson["Table"], (_ROWS,))
+    model = lesson["HybridModel"](table, lesson["alone"], "cpu")
+    begin = _weights(model)
+    own_table, own_dense, own_bias = (values.clone().requires_grad_() for values in begin)
+    optimizers = torch.optim.SparseAdam([own_table], lr=_RATE), torch.optim.Adam([own_dense, own_bias], lr=_RATE)
+    run, _ = call_with_rpc("two_optimizers", [model, _RATE])
+    if run.error:
+        return run
     for lengths in _BATCHES:
         words, offsets = _batch(lengths)
-        run, _ = call_with_rpc("bytes_of", [words.clone(), offsets.clone()])
-        if run.error:
-            return run
-        try:
-            mine = [int(number) for number in run.result]
-        except (TypeError, ValueError):
-            mine = []
-        if len(mine) != 2:
-            target = "the target is a pair of numbers: bytes to the server, bytes to the trainer"
-            return run._replace(result=(f"`bytes_of` returned {_brief(run.result)}, and {target}.", []))
-        with dist_autograd.context() as context, calls.recorded() as made:
-            vectors = table.forward(words, offsets)
-            dist_autograd.backward(context, [vectors.sum()])
-        sent = sum(call.sent for call in made) + rpc.rpc_sync(reference.owner(), _take_gradient_bytes)
-        cases.append((lengths, mine, (sent, sum(call.received for call in made))))
-    return run._replace(result=("", cases))
+        label = torch.arange(len(lengths)) % 6
+        with dist_autograd.context() as context:
+            dist_autograd.backward(context, [cross_entropy(model(words, offsets), label)])
+            try:
+                run.result.step(context)
+            except Exception as error:
+                return run._replace(result=None, error=in_one_line(f"{type(error).__name__}: {error}"))
+        vectors = embedding_bag(words, own_table, offsets, mode="sum", sparse=True)
+        cross_entropy(vectors @ own_dense.T + own_bias, label).backward()
+        for optimizer in optimizers:
+            optimizer.step()
+            optimizer.zero_grad()
+        after = _weights(model)
+        for part, kind, old, new, goal in zip(_PARTS, _KINDS, begin, after, (own_table, own_dense), strict=False):
+            if new.equal(old):
+                return run._replace(result=f"In a step the {part} has not moved.")
+            if not new.allclose(goal, atol=1e-4):
+                return run._replace(result=f"In a step the {part} has moved, but not as with {kind} at this rate.")
+        begin = after
+    return run._replace(result="")
+
+
+def _weights(model):
+    """Return the weights of a hybrid model: table, dense layer, and its bias."""
+    table = model.table.remote_parameters()[0].to_here().detach().clone()
+    dense = model.dense.module
+    return table, dense.weight.detach().clone(), dense.bias.detach().clone()
 
 
 def _run_split_table():
@@ -181,10 +170,6 @@ def _batch(lengths):
     return torch.arange(lengths.sum()) * 27 % _ROWS, lengths.cumsum(0) - lengths
 
 
-def _brief(value):
-    return repr(value) if isinstance(value, int | float | None) else f"a {type(value).__name__}"
-
-
 def _rows(reference):
     return len(reference.local_value())
 
@@ -199,22 +184,3 @@ def _sgd(context, reference):
     if gradient is not None:
         with torch.no_grad():
             parameter.sub_(gradient)
-
-
-def _watch(reference):
-    """On the server: note from now on the bytes of the gradients that come to this table's output."""
-    table = reference.local_value()
-    forward = table.forward  # a RemoteModule calls this, past all hooks of modules
-
-    def watched(words, offsets):
-        vectors = forward(words, offsets)
-        vectors.register_hook(lambda gradient: _gradient_bytes.append(gradient.nbytes))
-        return vectors
-
-    table.forward = watched
-
-
-def _take_gradient_bytes():
-    taken = sum(_gradient_bytes)
-    _gradient_bytes.clear()
-    return taken

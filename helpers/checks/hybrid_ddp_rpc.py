@@ -1,19 +1,19 @@
-"""The exercises of 22_hybrid_ddp_rpc: a frozen table, and one rate for both parts of a hybrid model."""
+"""The exercises of 22_hybrid_ddp_rpc and 23_hybrid_proof: a frozen table, and one rate for both parts of a model."""
 
 from helpers.checks.judging import Run, Verdict, Wrong, call_answer, judge
 
 _STEPS = 4
 _RATE = 0.5
-_TRAINERS = 2
-_shared = {}  # on trainer 1, the table that trainer 0 has made for both
+_NUMBERS = list(range(48))  # of passages, which two to four trainers can share evenly
+_shared = {}  # on a trainer, the table that trainer 0 has made for all
 
 
 def frozen_step(world) -> Verdict:
-    """Judge `frozen_step(model, optimizer, numbers)`: a step of a hybrid model that trains its dense layer only."""
+    """Judge `frozen_step(model, optimizer, data)`: a step of a hybrid model that trains its dense layer only."""
 
     def check(runs):
         _require_started(runs)
-        for trainer, run in enumerate(runs[:_TRAINERS]):
+        for trainer, run in enumerate(_of_trainers(runs)):
             moved, gradients, learned, right = run.result
             if moved:
                 raise Wrong(f"After a step of trainer {trainer} the table is not what it was.")
@@ -28,12 +28,28 @@ def frozen_step(world) -> Verdict:
     return judge(world, "frozen_step", check, _run_frozen_step)
 
 
+def step_in_parts(world) -> Verdict:
+    """Judge `step_in_parts(model, optimizer, parts)`: one step with a batch that comes in parts of different sizes."""
+
+    def check(runs):
+        _require_started(runs)
+        for trainer, run in enumerate(_of_trainers(runs)):
+            for part, (moved, right) in run.result.items():
+                if not moved:
+                    raise Wrong(f"The {part} of trainer {trainer} has not moved.")
+                if not right:
+                    raise Wrong(f"The {part} of trainer {trainer} is not where one step with all parts brings it.")
+        return "Both parts of the model are where one step with the whole batch brings them."
+
+    return judge(world, "step_in_parts", check, _run_step_in_parts)
+
+
 def one_rate(world) -> Verdict:
     """Judge `one_rate(model, rate)`: an optimizer that trains both parts of a hybrid model at one rate."""
 
     def check(runs):
         _require_started(runs)
-        for trainer, run in enumerate(runs[:_TRAINERS]):
+        for trainer, run in enumerate(_of_trainers(runs)):
             for part, times in run.result.items():
                 if abs(times - 1) > 1e-6:
                     raise Wrong(f"On trainer {trainer} the {part} moves {times:.2f} times as far as in one process.")
@@ -42,12 +58,17 @@ def one_rate(world) -> Verdict:
     return judge(world, "one_rate", check, _run_one_rate)
 
 
+def _of_trainers(runs):
+    return runs[:-2]  # the last two are master and server
+
+
 def _require_started(runs):
     if runs[0].result is None:
         raise Wrong("The model is not there: run all cells from `World` on, that of your answer, then this check.")
 
 
 def _run_frozen_step():
+    import torch
     import torch.distributed as dist
 
     import __main__
@@ -55,14 +76,14 @@ def _run_frozen_step():
     lesson = vars(__main__)
     if not dist.is_initialized() or "HybridModel" not in lesson:
         return Run(None, [], "")
-    model = lesson["HybridModel"](_table_made_in_turn())
+    model = lesson["HybridModel"](lesson["new_table"]())
     _at_the_table(model, _watch)
-    optimizer = lesson["new_optimizer"](model)
-    numbers = [place for place in range(40) if place % _TRAINERS == dist.get_rank()]
+    optimizer = lesson["new_optimizer"](lesson["references"](model), torch.optim.SGD, 1.0)
+    data = lesson["batch"](_share_of_trainer())
     dense, table = _weights(model)
     true_dense = _dense_of_one_process(model, table)
     for _ in range(_STEPS):
-        run = call_answer("frozen_step", [model, optimizer, numbers])
+        run = call_answer("frozen_step", [model, optimizer, data])
         if run.error:
             return run
     dense_after, table_after = _weights(model)
@@ -72,14 +93,14 @@ def _run_frozen_step():
 
 
 def _dense_of_one_process(model, table):
-    """Return the dense weights after the steps of one process, with the passages of both trainers and that table."""
+    """Return the dense weights after the steps of one process, with the passages of all trainers and that table."""
     from copy import deepcopy
 
     import torch
 
     import __main__
 
-    rows, offsets, label = vars(__main__)["batch"](list(range(40)))
+    rows, offsets, label = vars(__main__)["batch"](_NUMBERS)
     vectors = torch.nn.functional.embedding_bag(rows, table, offsets, mode="sum")
     dense = deepcopy(model.dense.module).cpu()
     optimizer = torch.optim.SGD(dense.parameters(), lr=1.0)
@@ -88,6 +109,38 @@ def _dense_of_one_process(model, table):
         torch.nn.functional.cross_entropy(dense(vectors), label).backward()
         optimizer.step()
     return dense.weight.detach()
+
+
+def _run_step_in_parts():
+    import torch
+    import torch.distributed as dist
+    import torch.distributed.autograd as dist_autograd
+
+    import __main__
+
+    lesson = vars(__main__)
+    if not dist.is_initialized() or "HybridModel" not in lesson:
+        return Run(None, [], "")
+    model = lesson["HybridModel"](lesson["new_table"]())
+    optimizer = lesson["new_optimizer"](lesson["references"](model), torch.optim.SGD, 1.0)
+    numbers = _share_of_trainer()
+    rows, offsets, label = lesson["batch"](numbers)
+    before = _weights(model)
+    with dist_autograd.context() as context:
+        loss = torch.nn.functional.cross_entropy(model(rows, offsets), label.to(model.device))
+        dist_autograd.backward(context, [loss])
+        gradients = (
+            dist_autograd.get_gradients(context)[model.dense.module.weight].cpu().clone(),
+            _at_the_table(model, _gradient, context),
+        )
+    parts = [lesson["batch"](part) for part in (numbers[:5], numbers[5:6], numbers[6:])]
+    run = call_answer("step_in_parts", [model, optimizer, parts])
+    if run.error:
+        return run
+    result = {}
+    for part, old, gradient, new in zip(("dense layer", "table"), before, gradients, _weights(model), strict=True):
+        result[part] = not new.equal(old), new.allclose(old - gradient)
+    return run._replace(result=result, messages=[])
 
 
 def _run_one_rate():
@@ -100,19 +153,18 @@ def _run_one_rate():
     lesson = vars(__main__)
     if not dist.is_initialized() or "HybridModel" not in lesson:
         return Run(None, [], "")
-    model = lesson["HybridModel"](_table_of_both())
+    model = lesson["HybridModel"](_table_of_all())
     run = call_answer("one_rate", [model, _RATE])
     if run.error:
         return run
     optimizer = run.result
     copy = lesson["plain_copy"](model)
     dense, table = _weights(model)
-    rank, numbers = dist.get_rank(), list(range(40))
     with dist_autograd.context() as context:
-        lesson["forward_backward"](model, context, numbers[rank::_TRAINERS])
-        for turn in range(_TRAINERS):
+        lesson["forward_backward"](model, context, lesson["batch"](_share_of_trainer()))
+        for turn in range(dist.get_world_size()):
             dist.barrier()
-            if turn == rank:
+            if turn == dist.get_rank():
                 try:
                     optimizer.step(context)
                 except Exception as error:
@@ -120,7 +172,7 @@ def _run_one_rate():
         dist.barrier()
     if run.error:
         return run
-    rows, offsets, label = lesson["batch"](numbers)
+    rows, offsets, label = lesson["batch"](_NUMBERS)
     torch.nn.functional.cross_entropy(copy["dense"](copy["table"](rows, offsets)), label).backward()
     dense_after, table_after = _weights(model)
     steps = {
@@ -131,24 +183,8 @@ def _run_one_rate():
     return Run(times, [], "")
 
 
-def _table_made_in_turn():
-    """Return a table for this trainer. Two made at the same time would share the server's generator, and differ."""
-    import torch.distributed as dist
-    import torch.distributed.rpc as rpc
-
-    import __main__
-
-    for turn in range(_TRAINERS):
-        if turn == dist.get_rank():
-            table = vars(__main__)["new_table"]()
-            reference = table.get_module_rref()
-            rpc.rpc_sync(reference.owner(), _weight, (reference,))  # now it is there
-        dist.barrier()
-    return table
-
-
-def _table_of_both():
-    """Return one table on the server, the same for both trainers."""
+def _table_of_all():
+    """Return one table on the server, the same for all trainers."""
     import torch.distributed as dist
     import torch.distributed.rpc as rpc
 
@@ -156,9 +192,16 @@ def _table_of_both():
 
     if dist.get_rank() == 0:
         _shared["table"] = vars(__main__)["new_table"]()
-        rpc.rpc_sync("trainer1", _share, (_shared["table"],))
+        for trainer in range(1, dist.get_world_size()):
+            rpc.rpc_sync(f"trainer{trainer}", _share, (_shared["table"],))
     dist.barrier()
     return _shared["table"]
+
+
+def _share_of_trainer():
+    import torch.distributed as dist
+
+    return _NUMBERS[dist.get_rank() :: dist.get_world_size()]
 
 
 def _share(table):
@@ -170,11 +213,17 @@ def _weights(model):
     return dense, _at_the_table(model, _weight)
 
 
-def _at_the_table(model, function):
+def _at_the_table(model, function, *arguments):
     import torch.distributed.rpc as rpc
 
     reference = model.table.get_module_rref()
-    return rpc.rpc_sync(reference.owner(), function, (reference,))
+    return rpc.rpc_sync(reference.owner(), function, (reference, *arguments))
+
+
+def _gradient(reference, context):
+    import torch.distributed.autograd as dist_autograd
+
+    return dist_autograd.get_gradients(context)[reference.local_value().weight].to_dense()
 
 
 def _weight(reference):

@@ -12,7 +12,7 @@ from helpers.plots.distributed_rnn import cut_model, perplexity_curve
 from helpers.plots.faster_distributed_rnn import rpc_steps, shares_by_rank, step_times
 from helpers.plots.fewer_bytes import compression
 from helpers.plots.hybrid_costs import table_sizes
-from helpers.plots.hybrid_ddp_rpc import backward_pass, distances, roles, two_trainers
+from helpers.plots.hybrid_ddp_rpc import backward_pass, distances, roles, trainers_learn
 from helpers.plots.inside_ddp import buckets
 from helpers.plots.overlap import step_timeline
 from helpers.plots.point_to_point import message_cost
@@ -59,6 +59,6 @@ __all__ = [
     "table_sizes",
     "throughput",
     "trainer_steps",
+    "trainers_learn",
     "training_curve",
-    "two_trainers",
 ]

@@ -1,4 +1,4 @@
-"""Figures of 22_hybrid_ddp_rpc: who talks to whom, a training with two trainers, and one backward pass."""
+"""Figures of 22_hybrid_ddp_rpc: who talks to whom, a training with several trainers, and one backward pass."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -9,18 +9,26 @@ from matplotlib.figure import Figure
 
 from helpers.plots.style import BLUE, GREEN, GUIDE, RED, SmallFigure, new_axes
 
+_LOOKS = (
+    {"color": BLUE, "linestyle": "-"},
+    {"color": RED, "linestyle": "--"},
+    {"color": GREEN, "linestyle": "-."},
+    {"color": "#404040", "linestyle": ":"},
+)
 
-def roles() -> None:
-    """Draw the four ranks of a hybrid training, and what flows between them."""
-    axes = new_axes("Two trainers, a server and a master", height=3.9)
+
+def roles(trainers: int) -> None:
+    """Draw the ranks of a hybrid training with so many trainers, and what flows between them."""
+    axes = new_axes(f"{trainers} trainers, a server and a master", height=3.9)
+    others = "rank 1: trainer" if trainers == 2 else f"ranks 1 to {trainers - 1}: trainers"
     axes.set_axis_off()
     axes.set_xlim(0, 10)
     axes.set_ylim(0, 6.2)
     places = {
-        "rank 2: master": (5, 5.5),
+        f"rank {trainers}: master": (5, 5.5),
         "rank 0: trainer\ndense layer": (1.6, 3),
-        "rank 1: trainer\ndense layer": (8.4, 3),
-        "rank 3: server\ntable": (5, 0.6),
+        f"{others}\ndense layer": (8.4, 3),
+        f"rank {trainers + 1}: server\ntable": (5, 0.6),
     }
     for text, place in places.items():
         box = {"boxstyle": "round,pad=0.5", "facecolor": "white", "edgecolor": "#404040"}
@@ -41,8 +49,8 @@ def roles() -> None:
     axes.text(8.8, 1.4, "← words, gradients\nvectors → (RPC)", color=BLUE, ha="center")
 
 
-def two_trainers(reports: Sequence[tuple[int, float, float]]) -> Figure:
-    """Return the curves of a training, above the loss of both trainers, below the share of validation that is right.
+def trainers_learn(reports: Sequence[tuple[int, float, float]]) -> Figure:
+    """Return the curves of a training, above the loss of each trainer, below the share of validation that is right.
 
     A report is a trainer's number, its mean loss over an epoch, and that share, from 0 to 1.
     """
@@ -50,9 +58,10 @@ def two_trainers(reports: Sequence[tuple[int, float, float]]) -> Figure:
     figure, all_axes = plt.subplots(2, 1, figsize=(7.2, 4.8), sharex=True, **look)
     plt.close(figure)  # whoever draws it again and again shows it
     for place, (axes, label) in enumerate(zip(all_axes, ("loss (cross-entropy)", "right (share)"), strict=True)):
-        for trainer, (colour, style) in enumerate(((BLUE, "-"), (RED, "--"))):
+        for trainer in sorted({report[0] for report in reports}):
             values = [report[place + 1] for report in reports if report[0] == trainer]
-            axes.plot(range(1, len(values) + 1), values, style, color=colour, label=f"trainer {trainer}")
+            look = _LOOKS[trainer % len(_LOOKS)]
+            axes.plot(range(1, len(values) + 1), values, label=f"trainer {trainer}", **look)
         axes.axhline((math.log(6), 1 / 6)[place], label="guessing", **GUIDE)
         axes.set_ylabel(label)
         if place == 0:

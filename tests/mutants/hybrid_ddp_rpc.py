@@ -1,9 +1,9 @@
 """The lesson hybrid_ddp_rpc, broken on purpose."""
 
 MUTANTS = {
-    "a rank more is in the process group": (
-        "    if rank < 2:\n        dist.init",
-        "    if rank < 3:\n        dist.init",
+    "the master is in the process group, too": (
+        "    if rank < trainers:\n        limit",
+        "    trainers = n - 1\n    if rank < trainers:\n        limit",
     ),
     "passages run into each other": (
         "torch.tensor([0] + [len(bag) for bag in chosen[:-1]]).cumsum(0)",
@@ -14,22 +14,22 @@ MUTANTS = {
         "return local",
     ),
     "the table lives on the trainer": (
-        'return RemoteModule("server/cpu", Table, (len(words), 16))',
-        'return RemoteModule(f"{name}/cpu", Table, (len(words), 16))',
+        'return RemoteModule("server/cpu", Table, (len(words), 16, True, seed))',
+        'return RemoteModule(f"{name}/cpu", Table, (len(words), 16, True, seed))',
     ),
-    "the gradient of the table is dense": ('mode="sum", sparse=True', 'mode="sum", sparse=False'),
+    "the gradient of the table is dense": ("(len(words), 16, True, seed)", "(len(words), 16, False, seed)"),
     "local backward reaches the server": (
         "        loss.backward()\n    except RuntimeError as error:",
         "        dist_autograd.backward(context, [loss])\n    except RuntimeError as error:",
     ),
-    "both trainers take the same half": ("mine = numbers[rank::2]", "mine = numbers[::2]"),
+    "all trainers take the same share": ("mine = numbers[rank::trainers]", "mine = numbers[::trainers]"),
     "the trainers draw different permutations": (
         "manual_seed(1000 * SEED + epoch)",
         "manual_seed(1000 * rank + epoch)",
     ),
     "each trainer has a table of its own": (
-        "    model = HybridModel(table)\n    optimizer",
-        "    model = HybridModel(new_table())\n    optimizer",
+        "    model = HybridModel(table, seed=SEED)\n    optimizer",
+        "    model = HybridModel(new_table(), seed=SEED)\n    optimizer",
     ),
     "the dense layers are not averaged": (
         "    loss = cross_entropy(model(rows, offsets), label.to(model.device))\n    dist_autograd",
@@ -37,4 +37,8 @@ MUTANTS = {
         "        loss = cross_entropy(model(rows, offsets), label.to(model.device))\n    dist_autograd",
     ),
     "the optimizer never steps": ("        optimizer.step(context)\n    return loss", "    return loss"),
+    "the module has another model": (
+        "for cell in dict.fromkeys(ours)]",
+        'for cell in dict.fromkeys(ours) if "class HybridModel" not in cell]',
+    ),
 }

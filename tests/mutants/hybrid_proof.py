@@ -1,18 +1,23 @@
 """The lesson hybrid_proof, broken on purpose."""
 
 MUTANTS = {
-    "DDP adds up gradients": ("mean = copy.dense.weight.grad / 2", "mean = copy.dense.weight.grad.clone()"),
+    "DDP adds up gradients": ("mean = copy.dense.weight.grad / trainers", "mean = copy.dense.weight.grad.clone()"),
     "the gradient of the table is averaged": (
-        "return next(iter(dist_autograd.get_gradients(context).values())).to_dense()",
-        "return next(iter(dist_autograd.get_gradients(context).values())).to_dense() / 2",
+        '    table = rpc.rpc_sync("server", gradient_of_table, (context,))\n',
+        '    table = rpc.rpc_sync("server", gradient_of_table, (context,)) / trainers\n',
     ),
-    "both trainers have the same batch": (
-        "numbers = list(range(rank, 64, 2))",
-        "numbers = list(range(0, 64, 2))",
+    "all trainers have the same batch": (
+        "data = batch(range(rank, 48, trainers))",
+        "data = batch(range(0, 48, trainers))",
     ),
-    "one process has one rate": ('"lr": 2.0}', '"lr": 1.0}'),
-    "both trainers take the same half": ("version, numbers[rank::2])", "version, numbers[::2])"),
+    "the steps of the trainers average": ("total = table.clone()", "total = table / trainers"),
+    "one process has one rate": ('"lr": trainers * rate}', '"lr": rate}'),
+    "all trainers take the same share": ("mine = numbers[rank::trainers]", "mine = numbers[::trainers]"),
     "only one trainer takes its turn": ("        if rank == turn:\n", "        if rank == turn == 0:\n"),
+    "the next batch does not wait for the last turn": (
+        "            optimizer.step(context)\n    dist.barrier()\n\nif rank < trainers:",
+        "            optimizer.step(context)\n\nif rank < trainers:",
+    ),
     "gradients of one process are not zeroed": (
         "        optimizer.zero_grad()\n        loss = cross",
         "        loss = cross",
@@ -22,12 +27,7 @@ MUTANTS = {
         "    time.sleep(0.03 * rank)\n    optimizer.step(context)",
         "    in_turns(optimizer, context)",
     ),
-    "late is never late": (
-        "    time.sleep(0.03 * rank)\n    optimizer.step(context)",
-        "    for turn in (1, 0):\n        dist.barrier()\n        if rank == turn:\n"
-        "            optimizer.step(context)\n    dist.barrier()",
-    ),
-    "the watched hook does not divide": ("bucket.buffer().div_(2), async_op", "bucket.buffer(), async_op"),
+    "the watched hook does not divide": ("bucket.buffer().div_(trainers), async_op", "bucket.buffer(), async_op"),
     "backward ends before it begins": (
         '        dist_autograd.backward(context, [loss])\n        mark("backward ends")',
         '        mark("backward ends")\n        dist_autograd.backward(context, [loss])',

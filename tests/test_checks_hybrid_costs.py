@@ -1,4 +1,4 @@
-"""The checks of 24_hybrid_costs_and_failures: each accepts the solution, and says what is wrong with other answers."""
+"""The checks of 24_hybrid_costs: each accepts the solution, and says what is wrong with other answers."""
 
 import textwrap
 from pathlib import Path
@@ -9,7 +9,7 @@ import pytest
 from helpers import World, checks
 
 NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
-NAME = "24_hybrid_costs_and_failures.ipynb"
+NAME = "24_hybrid_costs.ipynb"
 
 
 def cell(path, contains):
@@ -19,12 +19,12 @@ def cell(path, contains):
     return found.partition("\n")[2]
 
 
-SKELETON = {"bytes_of": cell(NAME, "def bytes_of("), "split_table": cell(NAME, "class SplitTable(")}
+SKELETON = {"two_optimizers": cell(NAME, "def two_optimizers("), "split_table": cell(NAME, "class SplitTable(")}
 SOLUTION = {
-    "bytes_of": cell(f"solutions/{NAME}", "def bytes_of("),
+    "two_optimizers": cell(f"solutions/{NAME}", "def two_optimizers("),
     "split_table": cell(f"solutions/{NAME}", "class SplitTable("),
 }
-SETUP = cell(f"solutions/{NAME}", "init_rpc(")
+SETUP = f"import sys; sys.path.append({str(NOTEBOOKS)!r})\n" + cell(f"solutions/{NAME}", "start(")
 
 
 def says(world, check, answer):
@@ -38,79 +38,65 @@ def changed(check, *change):
     return answer
 
 
-# ---------------------------------------------------------------- bytes_of
+# ---------------------------------------------------------------- two_optimizers
 
 
-def test_bytes_of_solution(world):
-    assert says(world, "bytes_of", SOLUTION["bytes_of"]) == (
-        "Solved. The bytes of all 4 batches are right, to the server and to the trainer."
-    )
+BOTH_PARTS = "Solved. After 4 steps both parts are where SparseAdam and Adam bring them in one process."
+TWO = """
+class Both:
+    def step(self, context):
+        for optimizer in self.optimizers:
+            optimizer.step(context)
+
+def two_optimizers(model, lr):
+    both = Both()
+    *rest, table = reversed(references(model))
+    both.optimizers = [
+        new_optimizer([table], torch.optim.SparseAdam, lr),
+        new_optimizer(rest, torch.optim.Adam, lr),
+    ]
+    return both
+"""
 
 
 @pytest.mark.parametrize(
     "answer",
     [
-        "def bytes_of(w, o):\n    return [w.nbytes + o.nbytes + 64 * len(o), 64 * len(o)]",
-        "def bytes_of(w, o):\n    return torch.tensor([8 * len(w) + 72 * len(o), 64 * len(o)])",
+        SOLUTION["two_optimizers"],
+        TWO,
+        """
+        def two_optimizers(model, lr):
+            import types
+            table, *rest = references(model)
+            one = new_optimizer([table], torch.optim.SparseAdam, lr)
+            other = new_optimizer(rest, torch.optim.Adam, lr)
+            def step(context):
+                other.step(context)
+                one.step(context)
+            return types.SimpleNamespace(step=step)
+        """,
     ],
+    ids=["solution", "from the list", "a function"],
 )
-def test_bytes_of_that_is_written_otherwise(world, answer):
-    assert says(world, "bytes_of", answer).startswith("Solved. ")
-
-
-FIRST = "Not yet. For 12 words in 3 bags, "
+def test_two_optimizers_that_are_right(world, answer):
+    assert says(world, "two_optimizers", answer) == BOTH_PARTS
 
 
 @pytest.mark.parametrize(
-    ("returned", "message"),
+    ("answer", "message"),
     [
-        ("8 * len(words), 0", "312 bytes went to the server, and `bytes_of` says 96. The offsets and the gradient "),
-        (
-            "8 * len(words) + 8 * len(offsets), 64 * len(offsets)",
-            "312 bytes went to the server, and `bytes_of` says 120. Backward sends something, too.",
-        ),
-        (
-            "8 * len(words) + 64 * len(offsets), 64 * len(offsets)",
-            "312 bytes went to the server, and `bytes_of` says 288. The offsets are missing.",
-        ),
-        (
-            "8 * len(words) + 72 * len(offsets), 64 * len(words)",
-            "192 bytes went to the trainer, and `bytes_of` says 768. One vector for each bag travels, not one for ",
-        ),
-        (
-            "8 * len(words) + 8 * len(offsets) + 64 * len(words), 64 * len(words)",
-            "312 bytes went to the server, and `bytes_of` says 888. One gradient for each bag travels, not one for ",
-        ),
-        (
-            "8 * len(words) + 72 * len(offsets), 128 * len(offsets)",
-            "192 bytes went to the trainer, and `bytes_of` says 384. A vector is 16 numbers of 4 bytes, and ",
-        ),
-        (
-            "4 * len(words) + 68 * len(offsets), 64 * len(offsets)",
-            "312 bytes went to the server, and `bytes_of` says 252. A word and an offset are 64-bit numbers.",
-        ),
-        (
-            "8 * len(words) + 136 * len(offsets), 64 * len(offsets)",
-            "312 bytes went to the server, and `bytes_of` says 504. The vectors themselves come back.",
-        ),
-        (
-            "64 * len(offsets), 8 * len(words) + 72 * len(offsets)",
-            "312 bytes went to the server, and `bytes_of` says 192. Words and offsets go there, too. Or is the pair ",
-        ),
-        ("312, 192", None),
+        (SKELETON["two_optimizers"], "In a step the table has moved, but not as with SparseAdam at this rate."),
+        (TWO.replace("SparseAdam, lr", "SparseAdam, lr / 2"), "In a step the table has moved, but not as with Sparse"),
+        (TWO.replace("optim.Adam", "optim.SGD"), "In a step the dense layer has moved, but not as with Adam at this "),
+        (TWO.replace("in self.optimizers", "in self.optimizers[1:]"), "In a step the table has not moved."),
+        (TWO.replace("in self.optimizers", "in self.optimizers[:1]"), "In a step the dense layer has not moved."),
+        ("def two_optimizers(model, lr):\n    return [references(model)]", "Rank 0 raised AttributeError: 'list' "),
+        (TWO.replace("optim.SparseAdam", "optim.Adam"), "Rank 0 raised "),
     ],
+    ids=["skeleton", "rate", "SGD", "no table", "no dense layer", "a list", "Adam for both"],
 )
-def test_bytes_of_that_is_wrong(world, returned, message):
-    message = FIRST + message if message else "Not yet. For 2 words in 2 bags, 160 bytes went to the server, and "
-    assert says(world, "bytes_of", f"def bytes_of(words, offsets):\n    return {returned}").startswith(message)
-
-
-def test_bytes_of_that_is_no_pair(world):
-    target = "and the target is a pair of numbers: bytes to the server, bytes to the trainer."
-    answer = "def bytes_of(words, offsets):\n    return 8 * len(words)"
-    assert says(world, "bytes_of", answer) == f"Not yet. `bytes_of` returned 96, {target}"
-    answer = "def bytes_of(words, offsets):\n    return missing"
-    assert says(world, "bytes_of", answer).startswith("Not yet. Rank 0 raised NameError: name 'missing' is not ")
+def test_two_optimizers_that_are_wrong(world, answer, message):
+    assert says(world, "two_optimizers", answer).startswith(f"Not yet. {message}")
 
 
 # ---------------------------------------------------------------- SplitTable
@@ -195,7 +181,7 @@ def test_split_table_that_is_wrong(world, change, message):
 def test_before_rpc_has_been_started():
     world = World(4)
     try:
-        for check in (checks.bytes_of, checks.split_table):
+        for check in (checks.two_optimizers, checks.split_table):
             assert "RPC has not been initialized" in repr(check(world))
     finally:
         world.stop()

@@ -1,0 +1,100 @@
+"""The check of 25_hybrid_failures: it accepts the solution, and says what is wrong with other answers."""
+
+import textwrap
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from helpers import World, checks
+
+NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
+
+
+def cell(path, contains):
+    """Return the `%%px` cell of a notebook that contains a text, without its first line."""
+    cells = [cell.source for cell in nbformat.read(NOTEBOOKS / path, as_version=4).cells if cell.cell_type == "code"]
+    (found,) = [source for source in cells if source.startswith("%%px") and contains in source]
+    return found.partition("\n")[2]
+
+
+SOLUTION = cell("solutions/25_hybrid_failures.ipynb", "def once(")
+SETUP = f"import sys; sys.path.append({str(NOTEBOOKS)!r})\n" + cell("solutions/25_hybrid_failures.ipynb", "start(")
+RIGHT = "Solved. A request is executed once, also when it comes again at once, and every caller gets its result."
+
+
+def says(world, answer):
+    world.view.execute(textwrap.dedent(answer))
+    return repr(checks.once(world))
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        SOLUTION,
+        """
+        from concurrent.futures import Future
+        futures = {}
+        def once(request, function, arguments):
+            own = Future()
+            first = futures.setdefault(request, own)
+            if first is own:
+                own.set_result(function(*arguments))
+            return first.result()
+        """,
+        """
+        import collections
+        locks = collections.defaultdict(threading.Lock)
+        guard = threading.Lock()
+        done = {}
+        def once(request, function, arguments):
+            with guard:
+                lock = locks[request]
+            with lock:
+                if request not in done:
+                    done[request] = function(*arguments)
+            return done[request]
+        """,
+    ],
+    ids=["solution", "futures", "a lock for each request"],
+)
+def test_once_that_is_right(world, answer):
+    assert says(world, answer) == RIGHT
+    assert repr(checks.once(world)) == RIGHT  # again, with what the answer has kept
+
+
+AGAIN = "For a request that came three times, one after the other, the function ran 3 times, and the target is once."
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (cell("25_hybrid_failures.ipynb", "def once("), AGAIN),
+        (SOLUTION.replace("with guard:", "if True:"), "For a request that came three times, all at once, the function"),
+        (
+            SOLUTION.replace("request not in results", "results.get(request) is None"),
+            "For a request that came twice, of a function that returns None, the function ran 2 times, and the target ",
+        ),
+        (
+            SOLUTION.replace("[request]", "[arguments]").replace("request not", "arguments not"),
+            "For two requests with the same function and arguments, the function ran once, and the target is 2 times.",
+        ),
+        (
+            SOLUTION.replace("        return results[request]", "            return results[request]"),
+            "For a request that came three times, one after the other, `once` returned [4, None, None], and the target",
+        ),
+        ("def once(request, function, arguments):\n    raise ValueError(request)", "Rank 0 raised "),
+        ("del once", "Rank 0 has no function `once`: run the cell that defines it, then this check."),
+    ],
+    ids=["skeleton", "no lock", "None", "by arguments", "no result", "an error", "none"],
+)
+def test_once_that_is_wrong(world, answer, message):
+    assert says(world, answer).startswith(f"Not yet. {message}")
+
+
+def test_before_rpc_has_been_started():
+    world = World(4)
+    try:
+        assert "RPC has not been initialized" in repr(checks.once(world))
+    finally:
+        world.stop()
