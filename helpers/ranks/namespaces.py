@@ -11,11 +11,19 @@ import signal
 import socket
 import struct
 import sys
+from contextlib import suppress
 from pathlib import Path
 
-_CLONE_NEWUSER, _CLONE_NEWNET = 0x10000000, 0x40000000
+_CLONE_NEWUSER, _CLONE_NEWNET, _CLONE_NEWUTS = 0x10000000, 0x40000000, 0x04000000
 _SIOCSIFFLAGS, _IFF_UP = 0x8914, 0x1
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+
+# The settings that can forbid user namespaces, the value that does, and one that does not.
+_SETTINGS = {
+    "kernel.apparmor_restrict_unprivileged_userns": ("1", "0"),
+    "kernel.unprivileged_userns_clone": ("0", "1"),
+    "user.max_user_namespaces": ("0", "10000"),
+}
 
 
 def enter_private_network() -> bool:
@@ -33,6 +41,41 @@ def enter_private_network() -> bool:
         _enter_as_a_user()
     _raise_loopback()
     return True
+
+
+def enter_new_host(name: str) -> None:
+    """Give this process, which is on a private network, another one with a loopback and nothing else, and a host name.
+
+    Raises OSError where the system does not allow it.
+    """
+    _call("unshare", _CLONE_NEWNET | _CLONE_NEWUTS)
+    socket.sethostname(name)
+    _raise_loopback()
+
+
+def here() -> dict[str, int]:
+    """Return the namespaces of this process that make a host, as open files that keep them; `enter` leads back."""
+    return {kind: os.open(f"/proc/self/ns/{kind}", os.O_RDONLY) for kind in ("net", "uts")}
+
+
+def enter(host: dict[str, int]) -> None:
+    """Move this process into the namespaces that `here` has returned somewhere else."""
+    for file in host.values():
+        _call("setns", file, 0)
+
+
+def why_none() -> str:
+    """Return why there are no network namespaces for this user, and how to allow them, as half a sentence."""
+    if sys.platform != "linux":
+        return f"this system ({sys.platform}) has none, Linux has"
+    for name, (forbids, allows) in _SETTINGS.items():
+        with suppress(OSError):  # not every system has each of them
+            if Path("/proc/sys", name.replace(".", "/")).read_text().strip() == forbids:
+                return f"this system forbids them; its administrator allows them with `sysctl -w {name}={allows}`"
+    return (
+        "this system forbids them; a container allows them with a seccomp profile that permits unshare, as in "
+        "`docker run --security-opt seccomp=unconfined`"
+    )
 
 
 def adopt_orphans() -> None:
