@@ -144,21 +144,16 @@ class World:
         """Put the cable of a host in again; nothing happens when it is in. Raises `WorldError` as `unplug` does."""
         self._set_cable(host, plugged=True)
 
-    def pace_cables(self, bits_per_second: float, delay: float, loss: float) -> None:
-        """Give every cable this rate in each direction, and have it delay or lose what a host sends.
-
-        `helpers.network` is the face of it. Raises OSError when the kernel cannot do it, `WorldError` without cables.
-        """
-        self.require_cables()
-        self._ranks.pace(bits_per_second, delay, loss)
-
-    def carried(self) -> dict[str, tuple[int, int, int]]:
-        """Return for each host the bytes that its loopback has carried, and its cable out of the host and into it.
-
-        `helpers.traffic` is the face of it. Raises `WorldError` without cables.
-        """
-        self.require_cables()
-        return self._ranks.carried()
+    @property
+    def cables(self):
+        """The ranks as their cables see them: `pace` and `carried`. Raises `WorldError` when the hosts have none."""
+        if len(self.hosts) < 2:
+            raise WorldError(
+                f"All ranks of this world are on one host. There are cables in World({self.size}, hosts=2)."
+            )
+        if not self.has_cables:
+            raise WorldError(f"The hosts of this world have no cables: {self._ranks.why_no_cables}.")
+        return self._ranks
 
     def where(self):
         """Return what each rank is doing: idle or busy, for how long, in which call, on which line of which cell.
@@ -254,28 +249,21 @@ class World:
         if self._stopped:
             raise WorldError("This world has been stopped. Make a new one: world = World(4).")
 
+    def require_host(self, host: str) -> None:
+        """Raise `WorldError` when there is no such host."""
+        if host not in self.hosts:
+            raise WorldError(f"There is no host {host!r}: the hosts of this world are {', '.join(self.hosts)}.")
+
     def require_idle(self, what: str) -> None:
         """Raise `WorldError` when a rank is busy or dead; `what` is what needs them all, as the message says."""
         self.require_running()
         if busy := [state for state in self.where() if state.state != "idle"]:
             raise WorldError(f"{what} needs every rank idle, and rank {busy[0].rank} is {busy[0].state}.")
 
-    def require_cables(self) -> None:
-        """Raise `WorldError` when the hosts have no cables."""
-        if len(self.hosts) < 2:
-            raise WorldError(
-                f"All ranks of this world are on one host. Cables are there with World({self.size}, hosts=2)."
-            )
-        if not self.has_cables:
-            raise WorldError(
-                f"The hosts of this world have no cables, for they need namespaces: {self._ranks.why_no_cables}."
-            )
-
     def _set_cable(self, host, plugged):
-        self.require_cables()
-        if host not in self.hosts:
-            raise WorldError(f"There is no host {host!r}: the hosts of this world are {', '.join(self.hosts)}.")
-        self._ranks.set_cable(host, plugged)
+        cables = self.cables
+        self.require_host(host)
+        cables.set_cable(host, plugged)
 
     def _device(self, rank):
         return devices.choose(rank, self.size, self._ranks.cuda_devices).device

@@ -25,6 +25,7 @@ class AttachedRanks:
         self.directory = directory
         self.client = None
         self.pids = []
+        self.hosts = [socket.gethostname()]
         self._host = None
         try:
             self.client = ipp.Client(

@@ -159,7 +159,7 @@ def _hosts(size, count, private):
     if count < 2:
         return OneNetwork(size, 1)
     if not private:
-        return OneNetwork(size, count, namespaces.why_none())
+        return OneNetwork(size, count, f"they need network namespaces, and {namespaces.why_none()}")
     try:
         from helpers.ranks.cables import CabledHosts
 

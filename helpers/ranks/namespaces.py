@@ -43,25 +43,51 @@ def enter_private_network() -> bool:
     return True
 
 
-def enter_new_host(name: str) -> None:
-    """Give this process, which is on a private network, another one with a loopback and nothing else, and a host name.
+def make_host(name: str) -> dict[str, int]:
+    """Make a host: user, network and host name of its own; return its namespaces as open files, which keep them.
 
-    Raises OSError where the system does not allow it.
+    In another user namespace no process reads the memory of one on another host, as RPC does within a machine. Call it
+    on a private network. Raises OSError where the system does not allow it.
     """
-    _call("unshare", _CLONE_NEWNET | _CLONE_NEWUTS)
-    socket.sethostname(name)
-    _raise_loopback()
+    here, there = socket.socketpair()
+    child = os.fork()
+    if child == 0:
+        with suppress(OSError):
+            _call("unshare", _CLONE_NEWUSER | _CLONE_NEWNET | _CLONE_NEWUTS)
+            socket.sethostname(name)
+            _raise_loopback()
+            there.send(b"made")
+            here.close()
+            there.recv(1)  # until it is held open
+        os._exit(0)
+    with here:
+        there.close()
+        made = here.recv(4)
+        if made:
+            for kind in ("uid", "gid"):  # everybody keeps the number that he has here
+                numbers = [line.split() for line in Path(f"/proc/self/{kind}_map").read_text().splitlines()]
+                known = "".join(f"{first} {first} {count}\n" for first, _, count in numbers)
+                Path(f"/proc/{child}/{kind}_map").write_text(known)
+        namespaces = _namespaces(child, "user", "net", "uts") if made else {}
+    os.waitpid(child, 0)
+    if not made:
+        raise PermissionError("this system allows no host name or no second network without root")
+    return namespaces
 
 
-def here() -> dict[str, int]:
-    """Return the namespaces of this process that make a host, as open files that keep them; `enter` leads back."""
-    return {kind: os.open(f"/proc/self/ns/{kind}", os.O_RDONLY) for kind in ("net", "uts")}
+def network_of_this_process() -> dict[str, int]:
+    """Return the network of this process and its host name as `make_host` returns those of a host."""
+    return _namespaces("self", "net", "uts")
 
 
-def enter(host: dict[str, int]) -> None:
-    """Move this process into the namespaces that `here` has returned somewhere else."""
-    for file in host.values():
-        _call("setns", file, 0)
+def enter(namespaces: dict[str, int], *kinds: str) -> None:
+    """Move this process, which has a single thread, into these namespaces of a host; without `kinds`, into all."""
+    for kind in kinds or namespaces:
+        _call("setns", namespaces[kind], 0)
+
+
+def _namespaces(process, *kinds):
+    return {kind: os.open(f"/proc/{process}/ns/{kind}", os.O_RDONLY) for kind in kinds}
 
 
 def why_none() -> str:

@@ -44,7 +44,7 @@ class OneNetwork:
         """Make this process one of the host."""
 
     def inside(self, host: int) -> AbstractContextManager:
-        """Make this process one of the host for as long as the block runs."""
+        """Put this process on the network of the host for as long as the block runs."""
         return nullcontext()
 
 
