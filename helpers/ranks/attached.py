@@ -97,6 +97,11 @@ class AttachedRanks:
         """None: the engines are on a network of the machine."""
         return None
 
+    @property
+    def why_no_cables(self) -> str:
+        """Why the hosts have no cables that this world could take out."""
+        return "they belong to a cluster that somebody else has started"
+
     def is_connected(self) -> bool:
         """Return True: how the controller is, only those know who have started it."""
         return True

@@ -44,7 +44,7 @@ class CabledHosts(OneNetwork):
         super().__init__(size, count)
         self.addresses = [str(_FIRST_ADDRESS + host) for host in range(count)]
         self.master = self.addresses[0]
-        self._switch = namespaces.network_of_this_process()
+        self._switch = namespaces.this_network()
         self._hosts = [namespaces.make_host(name) for name in self.names]
         try:
             self._lay_cables()

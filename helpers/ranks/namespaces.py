@@ -18,6 +18,7 @@ _CLONE_NEWUSER, _CLONE_NEWNET, _CLONE_NEWUTS = 0x10000000, 0x40000000, 0x0400000
 _SIOCSIFFLAGS, _IFF_UP = 0x8914, 0x1
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
+_FOLDER_OF_SETTINGS = Path("/proc/sys")
 # The settings that can forbid user namespaces, the value that does, and one that does not.
 _SETTINGS = {
     "kernel.apparmor_restrict_unprivileged_userns": ("1", "0"),
@@ -75,9 +76,9 @@ def make_host(name: str) -> dict[str, int]:
     return namespaces
 
 
-def network_of_this_process() -> dict[str, int]:
-    """Return the network of this process and its host name as `make_host` returns those of a host."""
-    return _namespaces("self", "net", "uts")
+def this_network() -> dict[str, int]:
+    """Return the network of this process as `make_host` returns that of a host, and nothing else."""
+    return _namespaces("self", "net")
 
 
 def enter(namespaces: dict[str, int], *kinds: str) -> None:
@@ -96,7 +97,7 @@ def why_none() -> str:
         return f"this system ({sys.platform}) has none, Linux has"
     for name, (forbids, allows) in _SETTINGS.items():
         with suppress(OSError):  # not every system has each of them
-            if Path("/proc/sys", name.replace(".", "/")).read_text().strip() == forbids:
+            if Path(_FOLDER_OF_SETTINGS, name.replace(".", "/")).read_text().strip() == forbids:
                 return f"this system forbids them; its administrator allows them with `sysctl -w {name}={allows}`"
     return (
         "this system forbids them; a container allows them with a seccomp profile that permits unshare, as in "
