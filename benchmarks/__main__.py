@@ -10,6 +10,7 @@ import sys
 from benchmarks import (
     data_parallel,
     distributed_rnn,
+    hosts,
     hybrid,
     interrupts,
     kernels,
@@ -25,6 +26,7 @@ PARTS = {
     part.__name__.split(".")[-1]: part
     for part in (
         ranks,
+        hosts,
         ring_all_reduce,
         data_parallel,
         round_trips,

@@ -21,9 +21,9 @@ def rows() -> list[list]:
     """Measure, and return the rows of the table."""
     world, spawn, plain = [], [], []
     for _ in tqdm(range(REPEATS), desc="fresh processes"):
-        world.append(_measure("with_world"))
-        spawn.append(_measure("with_spawn"))
-        plain.append(_measure("with_plain_engines"))
+        world.append(measure("with_world"))
+        spawn.append(measure("with_spawn"))
+        plain.append(measure("with_plain_engines"))
 
     def of(runs, name):
         return median(run[name] for run in runs)
@@ -55,9 +55,9 @@ def rows() -> list[list]:
     ]
 
 
-def _measure(script):
+def measure(script: str, *arguments: str) -> dict[str, float]:
     """Run a module of this package in a fresh process, and return what it has measured."""
-    command = [sys.executable, "-m", f"benchmarks.{script}"]
+    command = [sys.executable, "-m", f"benchmarks.{script}", *arguments]
     result = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT)
     if result.returncode:
         sys.exit(f"benchmarks.{script} has failed:\n{result.stderr}")

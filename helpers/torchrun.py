@@ -7,7 +7,7 @@ from pathlib import Path
 
 from helpers.errors import WorldError
 from helpers.ranks.host import run_command
-from helpers.ranks.store import LOOPBACK
+from helpers.ranks.places import LOOPBACK
 
 _SECONDS_TO_RUN = 120
 # By itself torchrun hosts its store on every interface. It takes one that this process has at the same port already.

@@ -28,16 +28,23 @@ class World:
     `size` is the number of ranks. `view` is ipyparallel's view of all of them, in their order: `world.view["x"]`
     fetches the variable x of every rank, `world.view["x"] = 1` sets it.
 
-    Raises `WorldError` when `size` is not a whole number above 0, when that many ranks do not fit into the memory that
-    is free (`force=True` starts them all the same), and when they do not start.
+    `World(4, hosts=2)` puts ranks 0 and 1 on one host and ranks 2 and 3 on another. The hosts are namespaces of this
+    machine, made without root: each has a name, a loopback, one address, and a cable to a switch, which `unplug` takes
+    out and `plug` puts in again. Where the system does not allow that, the ranks are only told which host they are on;
+    `world` says so, and how to allow it.
+
+    Raises `WorldError` when `size` is not a whole number above 0, when the ranks cannot be divided evenly among the
+    hosts, when that many ranks do not fit into the memory that is free (`force=True` starts them all the same), and
+    when they do not start.
     """
 
-    def __init__(self, size: int, *, force: bool = False):
+    def __init__(self, size: int, *, hosts: int = 1, force: bool = False):
         _require_room(size, force)
+        _require_even_hosts(size, hosts)
         processes.warm_up()  # torch is imported over there while ipyparallel is imported here
         from helpers.ranks.local import LocalRanks
 
-        self._begin(lambda directory: LocalRanks(size, directory))
+        self._begin(lambda directory: LocalRanks(size, directory, hosts))
 
     @classmethod
     def attach(
@@ -109,6 +116,45 @@ class World:
         self.require_running()
         return self._directory
 
+    @property
+    def hosts(self) -> list[str]:
+        """The names of the hosts: the first ranks are on the first one, as many on each."""
+        self.require_running()
+        return list(self._ranks.hosts)
+
+    def host_of(self, rank: int) -> str:
+        """Return the name of the host that a rank is on."""
+        hosts = self.hosts
+        return hosts[rank * len(hosts) // self.size]
+
+    @property
+    def has_cables(self) -> bool:
+        """Whether each host has a cable of its own, which can be taken out."""
+        return len(self.hosts) > 1 and self._ranks.why_no_cables is None
+
+    def unplug(self, host: str) -> None:
+        """Take the cable of a host out of the switch: nothing gets to the host or away from it. Twice is once.
+
+        The ranks on the host live on and reach each other; the notebook reaches all of them. Raises `WorldError` for a
+        host that is not there, and when the hosts have no cables.
+        """
+        self._set_cable(host, plugged=False)
+
+    def plug(self, host: str) -> None:
+        """Put the cable of a host in again; nothing happens when it is in. Raises `WorldError` as `unplug` does."""
+        self._set_cable(host, plugged=True)
+
+    @property
+    def cables(self):
+        """The ranks as their cables see them: `pace` and `carried`. Raises `WorldError` when the hosts have none."""
+        if len(self.hosts) < 2:
+            raise WorldError(
+                f"All ranks of this world are on one host. There are cables in World({self.size}, hosts=2)."
+            )
+        if not self.has_cables:
+            raise WorldError(f"The hosts of this world have no cables: {self._ranks.why_no_cables}.")
+        return self._ranks
+
     def where(self):
         """Return what each rank is doing: idle or busy, for how long, in which call, on which line of which cell.
 
@@ -168,6 +214,7 @@ class World:
     def __repr__(self):
         if self._stopped:
             return f"World of {self.size} ranks, stopped"
+        header = ["rank", "pid", "device", "state", "memory"]
         rows = [
             [
                 state.rank,
@@ -179,7 +226,18 @@ class World:
             for state, pid in zip(self.where(), self.pids, strict=True)
         ]
         where = "a network of their own" if self.network else "the loopback of this machine, open to its other users"
-        return f"World of {self.size} ranks, on {where}\n" + table(["rank", "pid", "device", "state", "memory"], rows)
+        if len(self.hosts) > 1:
+            header.insert(1, "host")
+            for row in rows:
+                row.insert(1, self.host_of(row[0]))
+            where = self._say_which_hosts(where)
+        return f"World of {self.size} ranks, on {where}\n" + table(header, rows)
+
+    def _say_which_hosts(self, network):
+        if not self.has_cables:
+            return f"{len(self.hosts)} hosts in name only, on {network}: {self._ranks.why_no_cables}"
+        out = "".join(f"; the cable of {host} is out" for host in self.hosts if host in self._ranks.unplugged)
+        return f"{len(self.hosts)} hosts, each with a cable to a switch of their own{out}"
 
     @property
     def network(self) -> int | None:
@@ -191,11 +249,21 @@ class World:
         if self._stopped:
             raise WorldError("This world has been stopped. Make a new one: world = World(4).")
 
+    def require_host(self, host: str) -> None:
+        """Raise `WorldError` when there is no such host."""
+        if host not in self.hosts:
+            raise WorldError(f"There is no host {host!r}: the hosts of this world are {', '.join(self.hosts)}.")
+
     def require_idle(self, what: str) -> None:
         """Raise `WorldError` when a rank is busy or dead; `what` is what needs them all, as the message says."""
         self.require_running()
         if busy := [state for state in self.where() if state.state != "idle"]:
             raise WorldError(f"{what} needs every rank idle, and rank {busy[0].rank} is {busy[0].state}.")
+
+    def _set_cable(self, host, plugged):
+        cables = self.cables
+        self.require_host(host)
+        cables.set_cable(host, plugged)
 
     def _device(self, rank):
         return devices.choose(rank, self.size, self._ranks.cuda_devices).device
@@ -210,6 +278,17 @@ def _require_room(size, force):
             f"World({size}): a rank takes about {per_rank / 2**20:.0f} MiB, so {size} of them take "
             f"{size * per_rank / 2**30:.1f} GiB, and {free / 2**30:.1f} GiB are free. The largest world that fits has "
             f"{free // per_rank} ranks. World({size}, force=True) starts this one all the same."
+        )
+
+
+def _require_even_hosts(size, hosts):
+    if not isinstance(hosts, int) or isinstance(hosts, bool) or hosts < 1:
+        raise WorldError(f"hosts={hosts!r}: give the number of hosts as a whole number from 1 up, as in hosts=2.")
+    if size % hosts:
+        numbers = [number for number in range(1, size + 1) if size % number == 0]
+        raise WorldError(
+            f"World({size}, hosts={hosts}): {size} ranks cannot be divided evenly among {hosts} hosts. "
+            f"Possible are {', '.join(map(str, numbers))}."
         )
 
 

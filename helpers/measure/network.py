@@ -1,4 +1,6 @@
-"""Slow links between the ranks of one machine: the kernel paces their TCP connections, and no root is needed.
+"""Slow links between the ranks of one machine: the kernel paces them, and no root is needed.
+
+Where the ranks are on hosts of their own it is the cables between these that are paced; else it is TCP connections.
 
 A connection between two ranks gets a rate in each direction, as if the two were far apart. What passes outside of TCP
 keeps its pace, such as the shared memory through which RPC talks on one machine. So do the connections of the ranks
@@ -12,6 +14,7 @@ import os
 import socket
 import sys
 from collections.abc import Collection, Iterator, Sequence
+from weakref import WeakSet
 
 import psutil
 
@@ -21,6 +24,10 @@ from helpers.table import table
 # Linux has it since version 3.13, and Python does not name it. See socket(7) and tcp(7).
 _SO_MAX_PACING_RATE = 47
 _NO_LIMIT = 2**64 - 1
+# A token bucket keeps its rate in 32 bits, as bytes per second; see tc-tbf(8).
+_LARGEST_RATE_OF_A_CABLE = 8 * (2**32 - 1)
+
+_worlds_with_paced_connections = WeakSet()  # of those whose cables can be paced, too
 
 Address = tuple[str, int]
 
@@ -52,8 +59,34 @@ class Links:
         return ways + "\n" + table(["from \\ to", *map(str, ranks)], rows)
 
 
+class Cables(Links):
+    """The cables between hosts, which have been given a rate; shows as a table.
+
+    `rates[source][destination]` is the rate between two ranks of different hosts, which they share with the others of
+    their hosts. Ranks of one host have no rate: what they send passes no cable.
+    """
+
+    def __init__(self, world, bits_per_second: float, delay: float, loss: float):
+        self._hosts, self._bits = world.hosts, bits_per_second
+        self._delay, self._loss = delay, loss
+        hosts = [world.host_of(rank) for rank in range(world.size)]
+        rates = [{peer: bits_per_second for peer, there in enumerate(hosts) if there != here} for here in hosts]
+        super().__init__(rates, len(world.hosts))
+
+    def __repr__(self):
+        rows = [[host, _rate(self._bits), f"{self._delay * 1e3:g} ms", f"{self._loss:.1%}"] for host in self._hosts]
+        what = f"{self.connections} cables, which all connections of a host share; inside a host nothing is paced."
+        return f"{what}\n" + table(["cable of", "each way", "delay", "loss"], rows)
+
+
 def limit(
-    world, bits_per_second: float, *, ranks: Collection[int] | None = None, shared: Collection[int] = ()
+    world,
+    bits_per_second: float,
+    *,
+    ranks: Collection[int] | None = None,
+    shared: Collection[int] = (),
+    delay: float = 0.0,
+    loss: float = 0.0,
 ) -> Links:
     """Pace every connection between ranks that is there now to this rate in each direction, and return them.
 
@@ -62,30 +95,66 @@ def limit(
     1/(n - 1) of it, in both directions. A process group makes its connections when it is made: a group made after this
     call is not paced until the next call.
 
-    Raises `WorldError` when there are no connections yet, when a rank is not idle, and for a rate or a rank that makes
-    no sense.
+    In a world of several hosts it is their cables that get the rate, and return as `Cables`; then also what connects
+    later is paced, and nothing inside a host. `delay` is how many seconds a byte takes from one host to another, `loss`
+    the share of packets that a cable loses. With `ranks` or `shared` connections are paced there, too. Hosts without
+    cables have the connections between them paced.
+
+    Raises `WorldError` when there are no connections yet, when a rank is not idle, for a rate or a rank that makes no
+    sense, and for a delay or a loss where there are no cables, or where the kernel cannot do it.
     """
     if not bits_per_second >= 8:
         raise WorldError(f"limit({bits_per_second!r}): give the rate in bits per second, as in 1e9 for 1 Gbit/s.")
     for rank in {*(ranks or ()), *shared}:
         if rank not in range(world.size):
             raise WorldError(f"There is no rank {rank!r}: this world has ranks 0 to {world.size - 1}.")
+    if not (0 <= delay < float("inf") and 0 <= loss < 1):
+        raise WorldError(
+            f"limit(delay={delay!r}, loss={loss!r}): give the delay in seconds, as in 0.01, and the loss as a "
+            "share, as in 0.001 for one packet in a thousand."
+        )
+    if delay or loss:
+        world.cables  # noqa: B018 - it raises when there are none
+    if world.has_cables and ranks is None and not shared:
+        return _pace_cables(world, bits_per_second, delay, loss)
+    if delay or loss:
+        raise WorldError("A delay or a loss is one of the cables: give it without `ranks` and `shared`.")
 
     def rate(source, destination):
         if ranks is not None and source not in ranks and destination not in ranks:
             return None
+        if len(world.hosts) > 1 and world.host_of(source) == world.host_of(destination):
+            return None
         sharing = world.size - 1 if source in shared or destination in shared else 1
         return bits_per_second / sharing
 
+    if world.has_cables:
+        _worlds_with_paced_connections.add(world)
     return _set_rates(world, rate)
 
 
 def lift(world) -> Links:
-    """Let every connection between ranks run as fast as it can again, and return them.
+    """Let every connection between ranks, and every cable, run as fast as it can again, and return them.
 
     Raises `WorldError` as `limit` does.
     """
-    return _set_rates(world, lambda source, destination: float("inf"))
+    if not world.has_cables or world in _worlds_with_paced_connections:
+        links = _set_rates(world, lambda source, destination: float("inf"))
+        _worlds_with_paced_connections.discard(world)
+    return _pace_cables(world, float("inf"), 0.0, 0.0) if world.has_cables else links
+
+
+def _pace_cables(world, bits_per_second, delay, loss):
+    if _LARGEST_RATE_OF_A_CABLE < bits_per_second < float("inf"):
+        raise WorldError(f"limit({bits_per_second!r}): a cable can be paced up to {_rate(_LARGEST_RATE_OF_A_CABLE)}.")
+    try:
+        world.cables.pace(bits_per_second, delay, loss)
+    except OSError as error:
+        what = "delay or lose packets (netem)" if delay or loss else "pace an interface (tbf)"
+        raise WorldError(
+            f"No cable is paced: the kernel of this system cannot {what}. It says: {error.args[1]}."
+        ) from None
+    return Cables(world, bits_per_second, delay, loss)
 
 
 def _set_rates(world, rate):

@@ -25,6 +25,7 @@ import torch
 import torch.distributed as dist
 
 import helpers.world
+from helpers.errors import WorldError
 from helpers.measure.network import own_sockets
 from helpers.measure.patching import replaced
 from helpers.measure.torch_parts import source_rank
@@ -174,9 +175,38 @@ class Carried:
 def loopback() -> AbstractContextManager[Carried]:
     """Measure the bytes that the loopback of this machine carries inside the block, with headers, whoever sends them.
 
-    Each byte counts once, although the loopback both sends and receives it.
+    Each byte counts once, although the loopback both sends and receives it. In a world of several hosts these are the
+    loopbacks of all of them, and their cables: whatever way a byte takes from one rank to another, it counts once.
     """
     return _carried(_loopback_bytes)
+
+
+class CarriedByCable(Carried):
+    """What the cable of a host has carried: `sent` out of the host, `received` into it, and both in `bytes`."""
+
+    sent: int | None = None
+    received: int | None = None
+
+
+@contextmanager
+def cable(host: str) -> Iterator[CarriedByCable]:
+    """Measure the bytes that the cable of a host carries inside the block, with headers, as its interface counts them.
+
+    Nobody but the ranks is there. Raises `WorldError` for a host that is not there, and when hosts have no cables.
+    """
+    world = helpers.world.current()
+    if world is None:
+        raise WorldError("This process has no world, so it has no cables: measure them in a cell of the notebook.")
+    cables = world.cables
+    world.require_host(host)
+    carried = CarriedByCable()
+    _, sent, received = cables.carried()[host]
+    try:
+        yield carried
+    finally:
+        now = cables.carried()[host]
+        carried.sent, carried.received = now[1] - sent, now[2] - received
+        carried.bytes = carried.sent + carried.received
 
 
 def own_connections() -> AbstractContextManager[Carried]:
@@ -212,6 +242,9 @@ def _connection_bytes():
 def _loopback_bytes():
     if sys.platform != "linux":
         return psutil.net_io_counters(pernic=True)["lo0"].bytes_sent
+    world = helpers.world.current()
+    if world and world.has_cables:
+        return sum(loopback + sent for loopback, sent, _ in world.cables.carried().values())
     lines = Path(f"/proc/{_network()}/net/dev").read_text().splitlines()
     (counters,) = [line.split(":")[1].split() for line in lines if line.strip().startswith("lo:")]
     return int(counters[_COLUMN_OF_BYTES_SENT])

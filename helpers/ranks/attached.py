@@ -25,6 +25,7 @@ class AttachedRanks:
         self.directory = directory
         self.client = None
         self.pids = []
+        self.hosts = [socket.gethostname()]
         self._host = None
         try:
             self.client = ipp.Client(
@@ -95,6 +96,11 @@ class AttachedRanks:
     def network(self) -> None:
         """None: the engines are on a network of the machine."""
         return None
+
+    @property
+    def why_no_cables(self) -> str:
+        """Why the hosts have no cables that this world could take out."""
+        return "they belong to a cluster that somebody else has started"
 
     def is_connected(self) -> bool:
         """Return True: how the controller is, only those know who have started it."""

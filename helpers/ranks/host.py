@@ -18,6 +18,7 @@ import psutil
 
 from helpers.errors import WorldError
 from helpers.ranks import namespaces, processes, store
+from helpers.ranks.places import OneNetwork
 from helpers.ranks.rank import run_rank
 
 _SECONDS_TO_END = 5
@@ -27,20 +28,22 @@ _STOP = "stop"
 class Host:
     """A host with one rank for each of these environments, to which the host adds what torchrun would tell a rank.
 
-    `private` asks for a network that no other process of the machine can reach, where the system allows it; afterwards
-    it says whether the host has one. `directory` is the private folder of the world; the host removes it, too, when the
-    notebook has ended without a word. Raises `WorldError` when the host does not start.
+    With `hosts` it plays that many hosts, each with as many ranks; `why_no_cables` says why they have no cables between
+    them, and is None when they have. `private` asks for a network that no other process of the machine can reach, where
+    the system allows it; afterwards it says whether the host has one. `directory` is the private folder of the world;
+    the host removes it, too, when the notebook has ended without a word. Raises `WorldError` when the host does not
+    start.
     """
 
-    def __init__(self, directory: str, environments: list[dict[str, str]], *, private: bool = True):
+    def __init__(self, directory: str, environments: list[dict[str, str]], *, hosts: int = 1, private: bool = True):
         self._requests = 0
         self._link, link = processes.pipe(duplex=True)
         self.deaths, deaths = processes.pipe()  # receives (rank, exit code), and ends when the host does
         try:
-            self._process = processes.start(_run, directory, environments, private, link, deaths)
+            self._process = processes.start(_run, directory, environments, hosts, private, link, deaths)
             link.close()
             deaths.close()
-            self.private, self.port, self.cuda_devices, self.pids = self._link.recv()
+            self.private, self.why_no_cables, self.port, self.cuda_devices, self.pids = self._link.recv()
         except EOFError:
             self._link.close()
             raise WorldError("The ranks did not start. Does `import torch` work in this notebook?") from None
@@ -55,12 +58,35 @@ class Host:
 
     def new_store(self) -> int:
         """Start a fresh store in place of the old one, and return its port."""
+        return self._ask("new_store")
+
+    def set_cable(self, host: str, plugged: bool) -> None:
+        """Put the cable of a host into the switch, or take it out."""
+        self._ask("set_cable", host, plugged)
+
+    def pace(self, bits_per_second: float, delay: float, loss: float) -> None:
+        """Give every cable this rate, delay and loss; raise OSError when the kernel cannot do it."""
+        self._ask("pace", bits_per_second, delay, loss)
+
+    def carried(self) -> dict[str, tuple[int, int, int]]:
+        """Return for each host the bytes that its loopback has carried, and its cable out of the host and into it."""
+        return self._ask("carried")
+
+    def _ask(self, request, *arguments):
+        """Have the host do something; return what it answers, or raise the OSError that it answers."""
         self._requests += 1
-        self._link.send(self._requests)
-        number, port = self._link.recv()
-        while number != self._requests:  # the answer to a request that was interrupted
-            number, port = self._link.recv()
-        return port
+        try:
+            self._link.send((self._requests, request, arguments))
+            number, answer = self._link.recv()
+            while number != self._requests:  # the answer to a request that was interrupted
+                number, answer = self._link.recv()
+        except (EOFError, ConnectionError):
+            raise WorldError(
+                "The process that the ranks descend from has ended. Call world.restart() for working ranks."
+            ) from None
+        if isinstance(answer, OSError):
+            raise answer
+        return answer
 
     def stop(self) -> None:
         """End the ranks and everything that they have started; once stopped, it does nothing."""
@@ -86,10 +112,10 @@ def run_command(command: list[str], environment: dict[str, str], log: Path, seco
     return code
 
 
-def _run(directory, environments, private, link, deaths):
+def _run(directory, environments, hosts, private, link, deaths):
     _begin()
     try:
-        _serve(directory, environments, private, link, deaths)
+        _serve(directory, environments, hosts, private, link, deaths)
     except (EOFError, BrokenPipeError):  # nobody is at the other end of the link, at whichever moment that was noticed
         _end_descendants()
         shutil.rmtree(directory, ignore_errors=True)
@@ -97,16 +123,22 @@ def _run(directory, environments, private, link, deaths):
         _end_descendants()
 
 
-def _serve(directory, environments, private, link, deaths):
+def _serve(directory, environments, count, private, link, deaths):
     private = private and namespaces.enter_private_network()
-    children = processes.children()
-    port, store_process, devices = _start_store(children)
+    hosts = _hosts(len(environments), count, private)
+    store_process = _Store(hosts)
     ranks = []
     for rank, environment in enumerate(environments):
-        environment = {**environment, **store.environment(rank, len(environments), port)}
-        ranks.append(children.Process(target=_rank, args=[rank, environment, directory, [link, deaths]]))
+        place = hosts.place(rank)
+        environment = {**environment, **store.environment(rank, len(environments), store_process.port, place)}
+        arguments = [rank, environment, directory, hosts, place.host, [link, deaths]]
+        ranks.append(processes.children().Process(target=_rank, args=arguments))
         ranks[-1].start()
-    link.send((private, port, devices.recv(), [rank.pid for rank in ranks]))
+    pids = [rank.pid for rank in ranks]
+    link.send((private, hosts.why, store_process.port, store_process.cuda_devices(), pids))
+    answers = {"new_store": store_process.replace}
+    if hosts.why is None and count > 1:
+        answers |= {"set_cable": hosts.set_cable, "pace": hosts.pace, "carried": hosts.carried}
     alive = {processes.end_of(process): rank for rank, process in enumerate(ranks)}
     while True:
         for ready in wait([link, *alive]):
@@ -115,35 +147,76 @@ def _serve(directory, environments, private, link, deaths):
                 ranks[rank].join()
                 deaths.send((rank, ranks[rank].exitcode))
                 continue
-            request = link.recv()
-            if request == _STOP:
+            message = link.recv()
+            if message == _STOP:
                 return
-            store_process.kill()
-            store_process.join()
-            port, store_process, devices = _start_store(children)
-            devices.recv()
-            link.send((request, port))
+            number, request, arguments = message
+            link.send((number, _answer(answers[request], arguments)))
 
 
-def _rank(rank, environment, directory, ends):
+def _hosts(size, count, private):
+    """Return the hosts: with cables where that is possible."""
+    if count < 2:
+        return OneNetwork(size, 1)
+    if not private:
+        return OneNetwork(size, count, f"they need network namespaces, and {namespaces.why_none()}")
+    try:
+        from helpers.ranks.cables import CabledHosts
+
+        return CabledHosts(size, count)
+    except (ImportError, OSError) as error:
+        return OneNetwork(size, count, str(error))
+
+
+def _answer(function, arguments):
+    try:
+        return function(*arguments)
+    except OSError as error:
+        return error
+
+
+def _rank(rank, environment, directory, hosts, host, ends):
     for end in ends:
         end.close()  # the notebook shall see their end when the host ends
     namespaces.end_with_parent(multiprocessing.parent_process().pid)
+    hosts.enter(host)
     run_rank(rank, environment, directory)
 
 
-def _start_store(children):
-    listener = socket.create_server(("127.0.0.1", 0))
-    receiver, sender = children.Pipe(duplex=False)
-    process = children.Process(target=_store, args=[listener, sender])
-    process.start()
-    sender.close()
-    with listener:
-        return listener.getsockname()[1], process, receiver
+class _Store:
+    """A process with a TCPStore on the first host, where all ranks reach it at `port`."""
+
+    def __init__(self, hosts):
+        self._hosts = hosts
+        self._start()
+
+    def cuda_devices(self) -> int:
+        """Wait until the store is there, and return how many CUDA devices it sees."""
+        return self._ready.recv()
+
+    def replace(self) -> int:
+        """Start a fresh store in place of the old one, and return its port."""
+        self._process.kill()
+        self._process.join()
+        self._start()
+        self._ready.recv()
+        return self.port
+
+    def _start(self):
+        children = processes.children()
+        with self._hosts.inside(0):
+            listener = socket.create_server((self._hosts.master, 0))
+        self._ready, sender = children.Pipe(duplex=False)
+        self._process = children.Process(target=_store, args=[self._hosts, listener, sender])
+        self._process.start()
+        sender.close()
+        with listener:
+            self.port = listener.getsockname()[1]
 
 
-def _store(listener, ready):
+def _store(hosts, listener, ready):
     namespaces.end_with_parent(multiprocessing.parent_process().pid)
+    hosts.enter(0)
     store.serve(listener, ready)
 
 

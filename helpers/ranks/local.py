@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import sys
 import threading
 import time
@@ -15,6 +16,7 @@ from tqdm import tqdm
 from helpers.errors import WorldError
 from helpers.ranks.controller import Controller
 from helpers.ranks.host import Host
+from helpers.ranks.places import host_names
 from helpers.ranks.rank import log_path
 
 _SECONDS_TO_START = 120
@@ -27,11 +29,14 @@ _CRASHES = {"SIGABRT", "SIGBUS", "SIGFPE", "SIGILL", "SIGSEGV"}
 class LocalRanks:
     """The processes of a world of `size` ranks on this machine, and the ipyparallel client that talks to them.
 
-    `directory` is a private folder for sockets, logs and stacks. Raises `WorldError` when the ranks do not start.
+    `hosts` is on how many hosts they are, `directory` a private folder for sockets, logs and stacks. Raises
+    `WorldError` when the ranks do not start.
     """
 
-    def __init__(self, size: int, directory: str):
+    def __init__(self, size: int, directory: str, hosts: int = 1):
         self.size = size
+        self.hosts = host_names(hosts) if hosts > 1 else [socket.gethostname()]
+        self.unplugged = set()
         self.directory = directory
         self.engine_ids = list(range(size))
         self.client = None
@@ -79,6 +84,24 @@ class LocalRanks:
         """The id of a process on the private network of the ranks; None when they are on that of the machine."""
         return self._host.pid if self._host and self._host.private else None
 
+    @property
+    def why_no_cables(self) -> str | None:
+        """Why the hosts have no cables; None when they have, and when there is only one host."""
+        return self._host.why_no_cables
+
+    def set_cable(self, host: str, plugged: bool) -> None:
+        """Put the cable of a host into the switch, or take it out."""
+        self._host.set_cable(host, plugged)
+        (self.unplugged.discard if plugged else self.unplugged.add)(host)
+
+    def pace(self, bits_per_second: float, delay: float, loss: float) -> None:
+        """Give every cable this rate, delay and loss; raise OSError when the kernel cannot do it."""
+        self._host.pace(bits_per_second, delay, loss)
+
+    def carried(self) -> dict[str, tuple[int, int, int]]:
+        """Return for each host the bytes that its loopback has carried, and its cable out of the host and into it."""
+        return self._host.carried()
+
     def is_connected(self) -> bool:
         """Return whether messages get through: whether the controller lives."""
         return self._controller is not None and self._controller.is_alive()
@@ -106,7 +129,8 @@ class LocalRanks:
             "IPP_CONNECTION_INFO": json.dumps(self._controller.for_engines),
         }
         self._deaths = {}
-        self._host = Host(self.directory, [engine] * self.size)
+        self.unplugged.clear()
+        self._host = Host(self.directory, [engine] * self.size, hosts=len(self.hosts))
         progress.update()
         watched = [self._host.deaths, self.pids, self._deaths, self._controller.for_engines]
         threading.Thread(target=_watch, args=watched, daemon=True).start()

@@ -11,11 +11,20 @@ import signal
 import socket
 import struct
 import sys
+from contextlib import suppress
 from pathlib import Path
 
-_CLONE_NEWUSER, _CLONE_NEWNET = 0x10000000, 0x40000000
+_CLONE_NEWUSER, _CLONE_NEWNET, _CLONE_NEWUTS = 0x10000000, 0x40000000, 0x04000000
 _SIOCSIFFLAGS, _IFF_UP = 0x8914, 0x1
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+
+_FOLDER_OF_SETTINGS = Path("/proc/sys")
+# The settings that can forbid user namespaces, the value that does, and one that does not.
+_SETTINGS = {
+    "kernel.apparmor_restrict_unprivileged_userns": ("1", "0"),
+    "kernel.unprivileged_userns_clone": ("0", "1"),
+    "user.max_user_namespaces": ("0", "10000"),
+}
 
 
 def enter_private_network() -> bool:
@@ -33,6 +42,67 @@ def enter_private_network() -> bool:
         _enter_as_a_user()
     _raise_loopback()
     return True
+
+
+def make_host(name: str) -> dict[str, int]:
+    """Make a host: user, network and host name of its own; return its namespaces as open files, which keep them.
+
+    In another user namespace no process reads the memory of one on another host, as RPC does within a machine. Call it
+    on a private network. Raises OSError where the system does not allow it.
+    """
+    here, there = socket.socketpair()
+    child = os.fork()
+    if child == 0:
+        with suppress(OSError):
+            _call("unshare", _CLONE_NEWUSER | _CLONE_NEWNET | _CLONE_NEWUTS)
+            socket.sethostname(name)
+            _raise_loopback()
+            there.send(b"made")
+            here.close()
+            there.recv(1)  # until it is held open
+        os._exit(0)
+    with here:
+        there.close()
+        made = here.recv(4)
+        if made:
+            for kind in ("uid", "gid"):  # everybody keeps the number that he has here
+                numbers = [line.split() for line in Path(f"/proc/self/{kind}_map").read_text().splitlines()]
+                known = "".join(f"{first} {first} {count}\n" for first, _, count in numbers)
+                Path(f"/proc/{child}/{kind}_map").write_text(known)
+        namespaces = _namespaces(child, "user", "net", "uts") if made else {}
+    os.waitpid(child, 0)
+    if not made:
+        raise PermissionError("this system allows no host name or no second network without root")
+    return namespaces
+
+
+def this_network() -> dict[str, int]:
+    """Return the network of this process as `make_host` returns that of a host, and nothing else."""
+    return _namespaces("self", "net")
+
+
+def enter(namespaces: dict[str, int], *kinds: str) -> None:
+    """Move this process, which has a single thread, into these namespaces of a host; without `kinds`, into all."""
+    for kind in kinds or namespaces:
+        _call("setns", namespaces[kind], 0)
+
+
+def _namespaces(process, *kinds):
+    return {kind: os.open(f"/proc/{process}/ns/{kind}", os.O_RDONLY) for kind in kinds}
+
+
+def why_none() -> str:
+    """Return why there are no network namespaces for this user, and how to allow them, as half a sentence."""
+    if sys.platform != "linux":
+        return f"this system ({sys.platform}) has none, Linux has"
+    for name, (forbids, allows) in _SETTINGS.items():
+        with suppress(OSError):  # not every system has each of them
+            if Path(_FOLDER_OF_SETTINGS, name.replace(".", "/")).read_text().strip() == forbids:
+                return f"this system forbids them; its administrator allows them with `sysctl -w {name}={allows}`"
+    return (
+        "this system forbids them; a container allows them with a seccomp profile that permits unshare, as in "
+        "`docker run --security-opt seccomp=unconfined`"
+    )
 
 
 def adopt_orphans() -> None:

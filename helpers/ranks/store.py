@@ -4,28 +4,28 @@ import socket
 from datetime import timedelta
 
 from helpers.ranks import processes
+from helpers.ranks.places import Place
 
-LOOPBACK = next(name for _, name in socket.if_nameindex() if name in ("lo", "lo0"))  # Linux, macOS
 
+def environment(rank: int, size: int, port: int, place: Place | None = None) -> dict[str, str]:
+    """Return what torchrun puts into the environment of a rank at a place, without one on a machine with all `size`.
 
-def environment(rank: int, size: int, port: int) -> dict[str, str]:
-    """Return what torchrun puts into the environment of a rank, for `size` ranks on this machine.
-
-    The last three lines are not torchrun's: what torch reads when it is imported, and that ranks listen on the loopback
-    only.
+    The last three lines are not torchrun's: what torch reads when it is imported, and that ranks listen on the network
+    of the world only.
     """
+    place = place or Place(host=0, local_rank=rank, local_size=size)
     return {
         "RANK": str(rank),
         "WORLD_SIZE": str(size),
-        "LOCAL_RANK": str(rank),
-        "LOCAL_WORLD_SIZE": str(size),
-        "GROUP_RANK": "0",
-        "MASTER_ADDR": "127.0.0.1",
+        "LOCAL_RANK": str(place.local_rank),
+        "LOCAL_WORLD_SIZE": str(place.local_size),
+        "GROUP_RANK": str(place.host),
+        "MASTER_ADDR": place.master,
         "MASTER_PORT": str(port),
         "TORCHELASTIC_USE_AGENT_STORE": "True",
         **processes.at_import(),
-        "GLOO_SOCKET_IFNAME": LOOPBACK,
-        "TP_SOCKET_IFNAME": LOOPBACK,
+        "GLOO_SOCKET_IFNAME": place.interface,
+        "TP_SOCKET_IFNAME": place.interface,
     }
 
 
@@ -38,9 +38,9 @@ def serve(listener: socket.socket, ready) -> None:
     import torch
     from torch.distributed import TCPStore
 
-    port = listener.getsockname()[1]
+    address, port = listener.getsockname()
     store = TCPStore(
-        "127.0.0.1",
+        address,
         port,
         is_master=True,
         timeout=timedelta(seconds=30),

@@ -1,0 +1,151 @@
+"""Hosts in namespaces of this machine: each with a name, a loopback, one address, and a cable to a switch.
+
+The private network of the process that makes them is the switch: a bridge, on which each host has one end of a veth
+pair. What a host sends and gets is real TCP over real interfaces, and nobody else is on them. All of it vanishes with
+the last process inside. See network_namespaces(7), veth(4) and tc-tbf(8). Only Linux has this.
+"""
+
+import ipaddress
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from pyroute2 import IPRoute, NetlinkError
+
+from helpers.ranks import namespaces
+from helpers.ranks.places import OneNetwork
+
+_SWITCH = "switch"
+_INTERFACE = "eth0"
+# Nobody outside sees them, so they cannot meet others.
+_FIRST_ADDRESS, _PREFIX = ipaddress.IPv4Address("10.77.0.11"), 16
+
+# Jumbo frames, as networks of clusters have: headers take 0.7 % of them, and 4.4 % of those of 1500 bytes.
+_BYTES_OF_A_PACKET = 9000
+# A token bucket lets its burst through at once: that has to make up for a processor that comes late, and to hold two
+# frames. Its queue is so long that the switch loses nothing: what is sent twice would be counted twice.
+_SECONDS_OF_BURST, _LEAST_BURST = 0.005, 2 * (_BYTES_OF_A_PACKET + 14)
+_SECONDS_OF_QUEUE, _LEAST_QUEUE = 0.5, 2**20
+_ROOT, _BEHIND_DELAY = "1:0", "1:1"
+
+
+class CabledHosts(OneNetwork):
+    """`count` hosts, in blocks of ranks, each in namespaces of its own with a cable to a switch.
+
+    The process that makes them is on the network of the switch, has a single thread, and is on a private network
+    already. Raises OSError, with the reason, when the kernel lacks something.
+    """
+
+    interface = _INTERFACE
+
+    def __init__(self, size: int, count: int):
+        super().__init__(size, count)
+        self.addresses = [str(_FIRST_ADDRESS + host) for host in range(count)]
+        self.master = self.addresses[0]
+        self._switch = namespaces.this_network()
+        self._hosts = [namespaces.make_host(name) for name in self.names]
+        try:
+            self._lay_cables()
+        except NetlinkError as error:
+            raise OSError(error.code, f"this kernel has no bridges or no veth pairs ({error.args[1]})") from None
+
+    def enter(self, host: int) -> None:
+        """Make this process one of the host."""
+        namespaces.enter(self._hosts[host])
+
+    @contextmanager
+    def inside(self, host: int) -> Iterator[None]:
+        """Put this process on the network of the host for as long as the block runs."""
+        namespaces.enter(self._hosts[host], "net")
+        try:
+            yield
+        finally:
+            namespaces.enter(self._switch)
+
+    def set_cable(self, name: str, plugged: bool) -> None:
+        """Put the cable of a host into the switch, or take it out."""
+        with IPRoute() as netlink:
+            netlink.link("set", index=socket.if_nametoindex(name), state="up" if plugged else "down")
+
+    def pace(self, bits_per_second: float, delay: float, loss: float) -> None:
+        """Let each cable carry this rate in each direction, and delay or lose a share of what its host sends.
+
+        An infinite rate is none. Raises OSError when the kernel cannot do it; then no cable is paced.
+        """
+        try:
+            for host, name in enumerate(self.names):
+                _shape(name, bits_per_second)
+                with self.inside(host):
+                    _shape(_INTERFACE, bits_per_second, delay, loss)
+        except NetlinkError as error:
+            if bits_per_second != float("inf") or delay or loss:
+                self.pace(float("inf"), 0, 0)
+            raise OSError(error.code, error.args[1]) from None
+
+    def carried(self) -> dict[str, tuple[int, int, int]]:
+        """Return for each host the bytes that its loopback has carried, and its interface has sent and received."""
+        counted = {}
+        for host, name in enumerate(self.names):
+            with self.inside(host):
+                loopback, cable = _counters("lo"), _counters(_INTERFACE)
+            counted[name] = loopback.sent, cable.sent, cable.received
+        return counted
+
+    def _lay_cables(self):
+        _speak_when_spoken_to()
+        for host in range(len(self.names)):
+            with self.inside(host):
+                _speak_when_spoken_to()
+        with IPRoute() as netlink:
+            netlink.link("add", ifname=_SWITCH, kind="bridge")
+            switch = socket.if_nametoindex(_SWITCH)
+            netlink.link("set", index=switch, state="up")
+            for name, host in zip(self.names, self._hosts, strict=True):
+                peer = {"ifname": _INTERFACE, "mtu": _BYTES_OF_A_PACKET, "net_ns_fd": host["net"]}
+                netlink.link("add", ifname=name, kind="veth", mtu=_BYTES_OF_A_PACKET, peer=peer)
+                netlink.link("set", index=socket.if_nametoindex(name), master=switch, state="up")
+        for host, address in enumerate(self.addresses):
+            with self.inside(host), IPRoute() as netlink:
+                interface = socket.if_nametoindex(_INTERFACE)
+                netlink.addr("add", index=interface, address=address, prefixlen=_PREFIX)
+                netlink.link("set", index=interface, state="up")
+
+
+class _Counters(NamedTuple):
+    sent: int
+    received: int
+
+
+def _counters(interface):
+    """Return the bytes that an interface of this process's network has carried; see proc_pid_net(5)."""
+    for line in Path("/proc/thread-self/net/dev").read_text().splitlines():
+        name, _, numbers = line.strip().partition(":")
+        if name == interface:
+            columns = numbers.split()
+            return _Counters(sent=int(columns[8]), received=int(columns[0]))
+    raise OSError(f"there is no interface {interface}")
+
+
+def _speak_when_spoken_to():
+    """Keep interfaces that come to this network from talking of themselves, as those of IPv6 do."""
+    with suppress(OSError):  # no IPv6, or a container that may not change this
+        Path("/proc/sys/net/ipv6/conf/default/disable_ipv6").write_text("1")
+
+
+def _shape(interface, bits_per_second, delay=0.0, loss=0.0):
+    """Set what an interface of this process's network does to the packets that it sends, in place of what it did."""
+    with IPRoute() as netlink:
+        index = socket.if_nametoindex(interface)
+        with suppress(NetlinkError):  # it did nothing
+            netlink.tc("del", index=index, root=True)
+        place = {"handle": _ROOT}
+        if delay or loss:
+            netlink.tc("add", "netem", index, _ROOT, delay=round(delay * 1e6), loss=loss * 100)
+            place = {"handle": "2:0", "parent": _BEHIND_DELAY}
+        if bits_per_second != float("inf"):
+            rate = int(bits_per_second / 8)
+            burst = max(_LEAST_BURST, int(rate * _SECONDS_OF_BURST))
+            queue = max(_LEAST_QUEUE, int(rate * _SECONDS_OF_QUEUE))
+            netlink.tc("add", "tbf", index, rate=rate, burst=burst, limit=queue, **place)

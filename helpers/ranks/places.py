@@ -1,0 +1,53 @@
+"""On which host each rank of a world runs, and on which network: the plain case, in which all share one network.
+
+With several hosts, `helpers.ranks.cables` has the same for hosts that are worth the name. Where the system does not
+allow them, ranks are told here which host they are on, and nothing else sets one host apart from another.
+"""
+
+import socket
+from contextlib import AbstractContextManager, nullcontext
+from typing import NamedTuple
+
+LOOPBACK = next(name for _, name in socket.if_nameindex() if name in ("lo", "lo0"))  # Linux, macOS
+LOOPBACK_ADDRESS = "127.0.0.1"
+
+
+class Place(NamedTuple):
+    """Where a rank runs: on which host, as which of its ranks; where rank 0 is, and which interface leads there."""
+
+    host: int
+    local_rank: int
+    local_size: int
+    master: str = LOOPBACK_ADDRESS
+    interface: str = LOOPBACK
+
+
+class OneNetwork:
+    """`count` hosts, in blocks of ranks, that are one machine with one network.
+
+    `why` says why the hosts have no cables: None when there is one host, which needs none.
+    """
+
+    master, interface = LOOPBACK_ADDRESS, LOOPBACK
+
+    def __init__(self, size: int, count: int, why: str | None = None):
+        self.names = host_names(count)
+        self.why = why
+        self._local_size = size // count
+
+    def place(self, rank: int) -> Place:
+        """Return where a rank runs."""
+        host, local_rank = divmod(rank, self._local_size)
+        return Place(host, local_rank, self._local_size, self.master, self.interface)
+
+    def enter(self, host: int) -> None:
+        """Make this process one of the host."""
+
+    def inside(self, host: int) -> AbstractContextManager:
+        """Put this process on the network of the host for as long as the block runs."""
+        return nullcontext()
+
+
+def host_names(count: int) -> list[str]:
+    """Return the names of so many hosts."""
+    return [f"host{host}" for host in range(count)]
