@@ -2,6 +2,7 @@
 
 import os
 import time
+from contextlib import suppress
 from datetime import timedelta
 
 from helpers.checks.judging import Verdict, Wrong, call_answer, judge
@@ -91,6 +92,7 @@ def _turn_round(name):
     address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
     timeout = timedelta(seconds=10)  # for ranks that come late, because they have waited in turn_round
     store = dist.TCPStore(address, port, is_master=False, timeout=timeout)
+    _wait_for_all(store, name)
     result = (None, None, False)
     if dist.is_initialized():
         met_under_name = any(key.startswith(name) for key in store.list_keys())
@@ -107,3 +109,14 @@ def _turn_round(name):
     except RuntimeError as error:
         return run._replace(error=run.error or f"{type(error).__name__}: {error}")
     return run._replace(result=result)
+
+
+def _wait_for_all(store, name):
+    """Wait until every rank has called its answer: a rank that leaves a group breaks it for those who are still coming.
+
+    Gloo connects each pair of ranks by itself, so one rank may be through while two others are not.
+    """
+    if store.add(f"through {name}", 1) == int(os.environ["WORLD_SIZE"]):
+        store.set(f"all through {name}", "")
+    with suppress(RuntimeError):  # one is stuck in its answer; the judge says where
+        store.wait([f"all through {name}"], timedelta(seconds=10))
