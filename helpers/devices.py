@@ -3,6 +3,9 @@
 import os
 from typing import NamedTuple
 
+# Tells a rank that the other hosts of its world are on the same machine, and have the same GPUs.
+HOSTS_SHARE_A_MACHINE = "HOSTS_SHARE_A_MACHINE"
+
 
 class Choice(NamedTuple):
     """The device and the backend of a rank, and why; shows as the sentence that a notebook prints."""
@@ -33,4 +36,7 @@ def of_this_rank() -> Choice:
     """Return what the rank that calls this takes, from the environment of torchrun and the GPUs that torch finds."""
     import torch
 
-    return choose(int(os.environ["LOCAL_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"]), torch.cuda.device_count())
+    local_rank, local_ranks = int(os.environ["LOCAL_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"])
+    if HOSTS_SHARE_A_MACHINE in os.environ:
+        local_rank, local_ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    return choose(local_rank, local_ranks, torch.cuda.device_count())

@@ -35,6 +35,15 @@ def test_nccl_never_has_two_ranks_on_one_gpu(ranks, gpus):
     assert all((choice.backend == "nccl") == alone for choice in choices)
 
 
+def test_hosts_on_one_machine_share_its_gpus(monkeypatch):
+    for name, value in {"RANK": 1, "WORLD_SIZE": 2, "LOCAL_RANK": 0, "LOCAL_WORLD_SIZE": 1}.items():
+        monkeypatch.setenv(name, str(value))
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    assert devices.of_this_rank().backend == "nccl"  # the other host has a GPU of its own
+    monkeypatch.setenv(devices.HOSTS_SHARE_A_MACHINE, "1")
+    assert devices.of_this_rank().backend == "gloo"
+
+
 def test_the_sentence():
     assert str(devices.choose(0, 4, 0)) == "gloo on cpu, because there is no GPU"
     assert str(devices.choose(3, 4, 2)) == "gloo on cuda:1, because ranks share a GPU, which NCCL refuses"

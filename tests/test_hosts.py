@@ -310,6 +310,9 @@ def test_the_cables_show_as_a_table(world):
 def test_ranks_and_shared_pace_connections_between_hosts(world):
     links = network.limit(world, 8e6, ranks=[3])
     assert links.rates == [{3: 8e6}, {3: 8e6}, {}, {0: 8e6, 1: 8e6}]
+    network.limit(world, 1e9)  # of the cables, and of nothing else any more
+    assert max(on_ranks(world, "seconds_of_all_reduce", 4 * MiB)) < 5
+    network.limit(world, 8e6, shared=[0])
     network.lift(world)
     assert max(on_ranks(world, "seconds_of_all_reduce", 4 * MiB)) < 5  # paced it would take 6.3 s
 

@@ -15,6 +15,7 @@ from lessons import NOTEBOOKS, PAUSE, SHARE, SOLUTIONS, has_its_turn, run
 from nbformat.v4 import new_code_cell
 
 SHARES = 7
+ON_TWO_HOSTS = ["point_to_point", "ring_all_reduce", "what_all_reduce_costs", "inside_ddp", "uneven_ranks"]
 CLEAR = new_code_cell("%reset_selective -f .")
 
 
@@ -54,6 +55,18 @@ def test_runs_as_stored_and_in_its_turn_as_readers_do(number, tmp_path, request)
     notebook.cells += [CLEAR, *nbformat.read(path.parent / "solutions" / path.name, as_version=4).cells]
     for cell in notebook.cells:
         cell.id = uuid.uuid4().hex  # both files count their cells
+    run(notebook, tmp_path / path.name, request)
+
+
+@pytest.mark.parametrize("topic", ON_TWO_HOSTS)
+def test_runs_with_its_ranks_on_two_hosts(topic, tmp_path, request):
+    (path,) = [path for path in NOTEBOOKS if path.stem.partition("_")[2] == topic]
+    notebook = nbformat.read(path, as_version=4)
+    (cell,) = [cell for cell in notebook.cells if "World(WORLD_SIZE)" in cell.source and cell.cell_type == "code"]
+    cell.source = cell.source.replace("World(WORLD_SIZE)", "World(WORLD_SIZE, hosts=2)")
+    for cell in notebook.cells:
+        # Addresses and times are others than those that are stored.
+        cell.metadata["tags"] = [*{*cell.metadata.get("tags", []), "nbval-ignore-output"}]
     run(notebook, tmp_path / path.name, request)
 
 

@@ -14,7 +14,7 @@ import os
 import socket
 import sys
 from collections.abc import Collection, Iterator, Sequence
-from weakref import WeakSet
+from weakref import WeakKeyDictionary
 
 import psutil
 
@@ -27,7 +27,7 @@ _NO_LIMIT = 2**64 - 1
 # A token bucket keeps its rate in 32 bits, as bytes per second; see tc-tbf(8).
 _LARGEST_RATE_OF_A_CABLE = 8 * (2**32 - 1)
 
-_worlds_with_paced_connections = WeakSet()  # of those whose cables can be paced, too
+_paced_connections = WeakKeyDictionary()  # worlds whose cables can be paced, too: the ranks that have some
 
 Address = tuple[str, int]
 
@@ -129,7 +129,7 @@ def limit(
         return bits_per_second / sharing
 
     if world.has_cables:
-        _worlds_with_paced_connections.add(world)
+        _paced_connections[world] = world.pids
     return _set_rates(world, rate)
 
 
@@ -138,15 +138,22 @@ def lift(world) -> Links:
 
     Raises `WorldError` as `limit` does.
     """
-    if not world.has_cables or world in _worlds_with_paced_connections:
-        links = _set_rates(world, lambda source, destination: float("inf"))
-        _worlds_with_paced_connections.discard(world)
-    return _pace_cables(world, float("inf"), 0.0, 0.0) if world.has_cables else links
+    if world.has_cables:
+        return _pace_cables(world, float("inf"), 0.0, 0.0)
+    return _lift_connections(world)
+
+
+def _lift_connections(world):
+    links = _set_rates(world, lambda source, destination: float("inf"))
+    _paced_connections.pop(world, None)
+    return links
 
 
 def _pace_cables(world, bits_per_second, delay, loss):
     if _LARGEST_RATE_OF_A_CABLE < bits_per_second < float("inf"):
         raise WorldError(f"limit({bits_per_second!r}): a cable can be paced up to {_rate(_LARGEST_RATE_OF_A_CABLE)}.")
+    if _paced_connections.get(world) == world.pids:
+        _lift_connections(world)
     try:
         world.cables.pace(bits_per_second, delay, loss)
     except OSError as error:

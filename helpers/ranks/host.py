@@ -16,6 +16,7 @@ from pathlib import Path
 
 import psutil
 
+from helpers.devices import HOSTS_SHARE_A_MACHINE
 from helpers.errors import WorldError
 from helpers.ranks import namespaces, processes, store
 from helpers.ranks.places import OneNetwork
@@ -127,10 +128,12 @@ def _serve(directory, environments, count, private, link, deaths):
     private = private and namespaces.enter_private_network()
     hosts = _hosts(len(environments), count, private)
     store_process = _Store(hosts)
+    shared = {HOSTS_SHARE_A_MACHINE: "1"} if count > 1 else {}
     ranks = []
     for rank, environment in enumerate(environments):
         place = hosts.place(rank)
-        environment = {**environment, **store.environment(rank, len(environments), store_process.port, place)}
+        told = store.environment(rank, len(environments), store_process.port, place)
+        environment = {**environment, **told, **shared}
         arguments = [rank, environment, directory, hosts, place.host, [link, deaths]]
         ranks.append(processes.children().Process(target=_rank, args=arguments))
         ranks[-1].start()
