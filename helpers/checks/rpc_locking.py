@@ -94,20 +94,28 @@ def _run():
         asked = [
             rpc.rpc_async("worker1", __main__.record, args=arguments, timeout=_SECONDS_FOR_ALL) for _ in range(_CALLERS)
         ]
-        unanswered = sum(_is_late(future) for future in asked)
-        return Run((unanswered, *rpc.rpc_sync("worker1", what_became)), [], "")
+        return Run((_unanswered(asked), *rpc.rpc_sync("worker1", what_became)), [], "")
     except Exception as error:
         return Run(None, [], in_one_line(f"{type(error).__name__}: {error}"))
 
 
-def _is_late(future):
-    try:
-        future.wait()
-    except RuntimeError as error:
-        if "more than set timeout" in str(error):
-            return True
-        raise
-    return False
+def _unanswered(asked):
+    """Wait for all requests, so that none is under way in the next check; return how many got no answer in time.
+
+    Raises the first other error.
+    """
+    unanswered, errors = 0, []
+    for future in asked:
+        try:
+            future.wait()
+        except Exception as error:
+            if "more than set timeout" in str(error):
+                unanswered += 1
+            else:
+                errors.append(error)
+    if errors:
+        raise errors[0]
+    return unanswered
 
 
 def _times(number):

@@ -41,9 +41,7 @@ def two_levels(world) -> Verdict:
         for rank, run in enumerate(runs):
             for cluster, found in zip(_HOSTS, run.result, strict=True):
                 h, m, size, alpha, inside, across = cluster
-                target = (
-                    2 * (m + h - 2) * alpha + 2 * (m - 1) / m * size / inside + 2 * (h - 1) / h * size / across
-                )
+                target = 2 * (m + h - 2) * alpha + 2 * (m - 1) / m * size / inside + 2 * (h - 1) / h * size / across
                 if not isinstance(found, int | float) or not abs(found - target) <= 0.01 * target:
                     shown = f"{1e3 * found:.3f} ms" if isinstance(found, int | float) else found
                     raise Wrong(
