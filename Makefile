@@ -36,7 +36,7 @@ lab: export JUPYTER_CONFIG_PATH := $(CURDIR)/.jupyter$(if $(JUPYTER_CONFIG_PATH)
 lab: $(INSTALLED)
 	@exec env $(RUN) jupyterlab --LabApp.default_url=/lab/tree/notebooks/00_meet_the_ranks.ipynb $(ARGS)
 
-# All three run, whatever the others say, and each counts. Most tests wait for ranks, so four share the machine. Their
+# All three run, whatever the others say, and each counts. Most tests wait for ranks, so three share the machine. Their
 # temporary folder is a new one with a short name, for sockets, and nothing may be left there but what pytest and torch
 # keep.
 test: $(INSTALLED)
@@ -49,7 +49,7 @@ test: $(INSTALLED)
 	test -z "$$left" || { echo "make: the tests have left this in the temporary folder:" $$left >&2; failed=1; }; \
 	exit $$failed
 
-SIDE_BY_SIDE := -n 4 --dist loadgroup --no-loadscope-reorder
+SIDE_BY_SIDE := -n 3 --dist loadgroup --no-loadscope-reorder
 NO_TESTS := 5  # what pytest says when none of a lesson's tests has to be alone
 SECONDS_TO_VANISH := 3
 # A lesson for which NOTEBOOKS asks runs whole: also what takes turns when all lessons run. See tests/lessons.py.
