@@ -1,15 +1,10 @@
 """The checks of notebook 18 accept the solutions, and refuse the skeletons and plausible wrong answers, saying why."""
 
-import textwrap
-from pathlib import Path
-
-import nbformat
 import pytest
+from answers import cell, says
 
 from helpers import checks
 from helpers.checks.collecting import collected
-
-NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
 
 SETUP = """
 import os, warnings
@@ -129,13 +124,6 @@ def test_without_rpc(broken_world):
     assert repr(checks.parameter_server(broken_world)) == said
 
 
-def cell(path, contains):
-    """Return the `%%px` cell of a notebook that contains a text, without its first line."""
-    cells = [cell.source for cell in nbformat.read(NOTEBOOKS / path, as_version=4).cells if cell.cell_type == "code"]
-    (found,) = [source for source in cells if source.startswith("%%px") and contains in source]
-    return found.partition("\n")[2]
-
-
 def skeleton(contains):
     return cell("18_cartpole_solved.ipynb", contains)
 
@@ -147,12 +135,6 @@ def solution(contains, *changes):
         assert old in answer
         answer = answer.replace(old, new)
     return answer
-
-
-def says(check, world, answer):
-    """Define an answer on every rank, and return what the check says."""
-    world.view.execute(textwrap.dedent(answer))
-    return repr(check(world))
 
 
 # ---------------------------------------------------------------- collected

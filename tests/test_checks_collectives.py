@@ -1,23 +1,11 @@
 """The checks of 03_collectives: each accepts the solution, and says what is wrong with other answers."""
 
-import textwrap
-from pathlib import Path
-
-import nbformat
 import pytest
+from answers import cell, says
 
 from helpers import World, checks
 from helpers.checks.collectives import in_two_halves
 from helpers.checks.judging import RESTART
-
-NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
-
-
-def cell(path, contains):
-    """Return the `%%px` cell of a notebook that contains a text, without its first line."""
-    cells = [cell.source for cell in nbformat.read(NOTEBOOKS / path, as_version=4).cells if cell.cell_type == "code"]
-    (found,) = [source for source in cells if source.startswith("%%px") and contains in source]
-    return found.partition("\n")[2]
 
 
 def skeleton(function):
@@ -30,12 +18,6 @@ def solution(function):
 
 # A shorter timeout than the learner's: a deadlock takes as long.
 SETUP = cell("03_collectives.ipynb", "init_process_group(").replace("timedelta(seconds=10)", "timedelta(seconds=4)")
-
-
-def says(check, world, answer):
-    """Define an answer on every rank, and return what the check says."""
-    world.view.execute(textwrap.dedent(answer))
-    return repr(check(world))
 
 
 # ---------------------------------------------------------------- mean_of_all

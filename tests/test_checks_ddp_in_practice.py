@@ -1,24 +1,13 @@
 """The checks of 12_ddp_in_practice: each accepts the solution, and says what is wrong with other answers."""
 
-import textwrap
-from pathlib import Path
-
 import ipyparallel as ipp
-import nbformat
 import pytest
+from answers import cell, says
 
 from helpers import World, checks
 from helpers.checks.ddp_in_practice import same_everywhere
 
-NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
 NAME = "12_ddp_in_practice.ipynb"
-
-
-def cell(path, contains):
-    """Return the `%%px` cell of a notebook that contains a text, without its first line."""
-    cells = [cell.source for cell in nbformat.read(NOTEBOOKS / path, as_version=4).cells if cell.cell_type == "code"]
-    (found,) = [source for source in cells if source.startswith("%%px") and contains in source]
-    return found.partition("\n")[2]
 
 
 def skeleton(function):
@@ -31,11 +20,6 @@ def solution(function):
 
 # A shorter timeout, so that a deadlock ends sooner.
 SETUP = cell(NAME, "init_process_group(").replace("seconds=10", "seconds=4") + "\n" + cell(NAME, "def in_step(")
-
-
-def says(check, world, answer):
-    world.view.execute(textwrap.dedent(answer))
-    return repr(check(world))
 
 
 # ---------------------------------------------------------------- same_everywhere

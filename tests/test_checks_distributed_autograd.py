@@ -1,22 +1,12 @@
 """The checks of 16_distributed_autograd: each accepts the solution, and says what is wrong with other answers."""
 
 import textwrap
-from pathlib import Path
 
-import nbformat
 import pytest
+from answers import cell, says
 
 from helpers import checks
 from helpers.checks.distributed_autograd import remote_step
-
-NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
-
-
-def cell(path, contains):
-    """Return the `%%px` cell of a notebook that contains a text, without its first line."""
-    cells = [cell.source for cell in nbformat.read(NOTEBOOKS / path, as_version=4).cells if cell.cell_type == "code"]
-    (found,) = [source for source in cells if source.startswith("%%px") and contains in source]
-    return found.partition("\n")[2]
 
 
 def skeleton(function):
@@ -32,12 +22,6 @@ IN_VAIN = (
     "Not yet. Rank 0 raised RuntimeError: a call has timed out. "
     "A backward that waits for a gradient in vain ends like this."
 )
-
-
-def says(check, world, answer):
-    """Define an answer on every rank, and return what the check says."""
-    world.view.execute(textwrap.dedent(answer))
-    return repr(check(world))
 
 
 # ---------------------------------------------------------------- backward_by_hand

@@ -1,23 +1,14 @@
 """The checks of 19_distributed_rnn, and the perplexity that its model reaches with other seeds."""
 
 import textwrap
-from pathlib import Path
 
-import nbformat
 import pytest
+from answers import cell, says
 
 import helpers.world
 from helpers import World, checks
 
-NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
 NAME = "19_distributed_rnn.ipynb"
-
-
-def cell(path, contains):
-    """Return the `%%px` cell of a notebook that contains a text, without its first line."""
-    cells = [cell.source for cell in nbformat.read(NOTEBOOKS / path, as_version=4).cells if cell.cell_type == "code"]
-    (found,) = [source for source in cells if source.startswith("%%px") and contains in source]
-    return found.partition("\n")[2]
 
 
 def skeleton(name):
@@ -38,11 +29,6 @@ def world(worlds):
         worlds.append(World(2))
         worlds[-1].view.execute(SETUP, silent=True)
     return worlds[-1]
-
-
-def says(check, world, answer):
-    world.view.execute(textwrap.dedent(answer))
-    return repr(check(world))
 
 
 # ---------------------------------------------------------------- the forward that the learner writes

@@ -1,23 +1,12 @@
 """The checks of 10_fewer_bytes: each accepts the solution, and says what is wrong with other answers."""
 
-import textwrap
-from pathlib import Path
-
-import nbformat
 import pytest
+from answers import cell, says
 
 from helpers import World, checks
 from helpers.checks.fewer_bytes import one_round
 
-NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
 NAME = "10_fewer_bytes.ipynb"
-
-
-def cell(path, contains):
-    """Return the `%%px` cell of a notebook that contains a text, without its first line."""
-    cells = [cell.source for cell in nbformat.read(NOTEBOOKS / path, as_version=4).cells if cell.cell_type == "code"]
-    (found,) = [source for source in cells if source.startswith("%%px") and contains in source]
-    return found.partition("\n")[2]
 
 
 def skeleton(function):
@@ -30,11 +19,6 @@ def solution(function):
 
 # With the skeleton comes round_to. The first DDP loads torch._dynamo, which takes seconds on a busy machine.
 SETUP = "\n".join([cell(NAME, "init_process_group("), "import torch._dynamo", skeleton("coarse")])
-
-
-def says(check, world, answer):
-    world.view.execute(textwrap.dedent(answer))
-    return repr(check(world))
 
 
 # ---------------------------------------------------------------- one_round

@@ -1,24 +1,12 @@
 """The checks of 04_groups_and_order: each accepts the solution, and says what is wrong with other answers."""
 
-import textwrap
-from pathlib import Path
-
-import nbformat
 import pytest
+from answers import cell, says
 
 from helpers import World, checks
 from helpers.checks import judging
 from helpers.checks.groups_and_order import host_groups
 from helpers.checks.judging import RESTART
-
-NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
-
-
-def cell(path, contains):
-    """Return the `%%px` cell of a notebook that contains a text, without its first line."""
-    cells = [cell.source for cell in nbformat.read(NOTEBOOKS / path, as_version=4).cells if cell.cell_type == "code"]
-    (found,) = [source for source in cells if source.startswith("%%px") and contains in source]
-    return found.partition("\n")[2]
 
 
 def skeleton(function):
@@ -32,12 +20,6 @@ def solution(function):
 # A shorter timeout than the learner's: a deadlock takes as long.
 SETUP = cell("04_groups_and_order.ipynb", "init_process_group(")
 SETUP = SETUP.replace("timedelta(seconds=10)", "timedelta(seconds=4)")
-
-
-def says(check, world, answer):
-    """Define an answer on every rank, and return what the check says."""
-    world.view.execute(textwrap.dedent(answer))
-    return repr(check(world))
 
 
 # ---------------------------------------------------------------- grid_sums

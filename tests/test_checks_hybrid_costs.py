@@ -1,22 +1,13 @@
 """The checks of 24_hybrid_costs: each accepts the solution, and says what is wrong with other answers."""
 
 import textwrap
-from pathlib import Path
 
-import nbformat
 import pytest
+from answers import NOTEBOOKS, cell
 
 from helpers import World, checks
 
-NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
 NAME = "24_hybrid_costs.ipynb"
-
-
-def cell(path, contains):
-    """Return the `%%px` cell of a notebook that contains a text, without its first line."""
-    cells = [cell.source for cell in nbformat.read(NOTEBOOKS / path, as_version=4).cells if cell.cell_type == "code"]
-    (found,) = [source for source in cells if source.startswith("%%px") and contains in source]
-    return found.partition("\n")[2]
 
 
 SKELETON = {"two_optimizers": cell(NAME, "def two_optimizers("), "split_table": cell(NAME, "class SplitTable(")}

@@ -1,24 +1,13 @@
 """The checks of 09_inside_ddp: each accepts the solution, and says what is wrong with other answers."""
 
-import textwrap
-from pathlib import Path
-
-import nbformat
 import pytest
+from answers import cell, says
 
 from helpers import World, checks
 from helpers.checks.inside_ddp import averaging
 from helpers.checks.judging import RESTART
 
-NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
 NAME = "09_inside_ddp.ipynb"
-
-
-def cell(path, contains):
-    """Return the `%%px` cell of a notebook that contains a text, without its first line."""
-    cells = [cell.source for cell in nbformat.read(NOTEBOOKS / path, as_version=4).cells if cell.cell_type == "code"]
-    (found,) = [source for source in cells if source.startswith("%%px") and contains in source]
-    return found.partition("\n")[2]
 
 
 def skeleton(function):
@@ -30,11 +19,6 @@ def solution(function):
 
 
 SETUP = "\n".join(cell(NAME, contains) for contains in ("init_process_group(", "def average("))
-
-
-def says(check, world, answer):
-    world.view.execute(textwrap.dedent(answer))
-    return repr(check(world))
 
 
 # ---------------------------------------------------------------- averaging

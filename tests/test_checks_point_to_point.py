@@ -2,24 +2,14 @@
 
 import re
 import textwrap
-from pathlib import Path
 
-import nbformat
 import pytest
+from answers import cell
 
 from helpers import World, checks
 from helpers.checks import judging
 from helpers.checks.judging import RESTART
 from helpers.checks.point_to_point import swapped
-
-NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
-
-
-def cell(path, contains):
-    """Return the `%%px` cell of a notebook that contains a text, without its first line."""
-    cells = [cell.source for cell in nbformat.read(NOTEBOOKS / path, as_version=4).cells if cell.cell_type == "code"]
-    (found,) = [source for source in cells if source.startswith("%%px") and contains in source]
-    return found.partition("\n")[2]
 
 
 def skeleton(function):

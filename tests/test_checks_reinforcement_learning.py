@@ -1,24 +1,15 @@
 """The checks of 17_reinforcement_learning: each accepts the solution, and says what is wrong with other answers."""
 
 import textwrap
-from pathlib import Path
 
-import nbformat
 import pytest
+from answers import cell, says
 
 from helpers import checks
 from helpers.checks.episode_weights import weights
 from helpers.checks.reinforcement_learning import observer_round
 
-NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
 SETUP = "pass"  # the checks start RPC themselves
-
-
-def cell(path, contains):
-    """Return the `%%px` cell of a notebook that contains a text, without its first line."""
-    cells = [cell.source for cell in nbformat.read(NOTEBOOKS / path, as_version=4).cells if cell.cell_type == "code"]
-    (found,) = [source for source in cells if source.startswith("%%px") and contains in source]
-    return found.partition("\n")[2]
 
 
 def skeleton(contains):
@@ -27,12 +18,6 @@ def skeleton(contains):
 
 def solution(contains):
     return cell("solutions/17_reinforcement_learning.ipynb", contains)
-
-
-def says(check, world, answer):
-    """Define an answer on every rank, and return what the check says."""
-    world.view.execute(textwrap.dedent(answer))
-    return repr(check(world))
 
 
 # ---------------------------------------------------------------- returns_of

@@ -1,22 +1,10 @@
 """The checks of 05_ring_all_reduce: each accepts the solution, and says what is wrong with other answers."""
 
-import textwrap
-from pathlib import Path
-
-import nbformat
 import pytest
+from answers import cell, says
 
 from helpers import World, checks
 from helpers.checks.ring_all_reduce import ring_indices
-
-NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
-
-
-def cell(path, contains):
-    """Return the `%%px` cell of a notebook that contains a text, without its first line."""
-    cells = [cell.source for cell in nbformat.read(NOTEBOOKS / path, as_version=4).cells if cell.cell_type == "code"]
-    (found,) = [source for source in cells if source.startswith("%%px") and contains in source]
-    return found.partition("\n")[2]
 
 
 def skeleton(function):
@@ -35,12 +23,6 @@ SETUP = "\n".join(
         cell("05_ring_all_reduce.ipynb", "def ring_all_reduce(").partition("\nmust_agree")[0],
     ]
 )
-
-
-def says(check, world, answer):
-    """Define an answer on every rank, and return what the check says."""
-    world.view.execute(textwrap.dedent(answer))
-    return repr(check(world))
 
 
 # ---------------------------------------------------------------- the ring's two indices

@@ -1,23 +1,11 @@
 """The checks of 14_rpc_and_rref: each accepts the solution, and says what is wrong with other answers."""
 
-import textwrap
-from pathlib import Path
-
-import nbformat
 import pytest
+from answers import cell, says
 
 from helpers import World, checks
 from helpers.checks.rpc_and_rref import fan_out
 from helpers.checks.rpc_judging import in_one_line
-
-NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
-
-
-def cell(path, contains):
-    """Return the `%%px` cell of a notebook that contains a text, without its first line."""
-    cells = [cell.source for cell in nbformat.read(NOTEBOOKS / path, as_version=4).cells if cell.cell_type == "code"]
-    (found,) = [source for source in cells if source.startswith("%%px") and contains in source]
-    return found.partition("\n")[2]
 
 
 def skeleton(function):
@@ -29,12 +17,6 @@ def solution(function):
 
 
 SETUP = cell("solutions/14_rpc_and_rref.ipynb", "init_rpc(")
-
-
-def says(check, world, answer):
-    """Define an answer on every rank, and return what the check says."""
-    world.view.execute(textwrap.dedent(answer))
-    return repr(check(world))
 
 
 # ---------------------------------------------------------------- fan_out

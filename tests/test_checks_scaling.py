@@ -1,24 +1,13 @@
 """The checks of 13_scaling: each accepts the solution, and says what is wrong with other answers."""
 
-import textwrap
-from pathlib import Path
-
-import nbformat
 import pytest
+from answers import cell, says
 
 from helpers import checks
 from helpers.checks.scaling import communicating, warm_up
 
-NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
 NAME = "13_scaling.ipynb"
 SETUP = ""
-
-
-def cell(path, contains):
-    """Return the `%%px` cell of a notebook that contains a text, without its first line."""
-    cells = [cell.source for cell in nbformat.read(NOTEBOOKS / path, as_version=4).cells if cell.cell_type == "code"]
-    (found,) = [source for source in cells if source.startswith("%%px") and contains in source]
-    return found.partition("\n")[2]
 
 
 def skeleton(function):
@@ -27,11 +16,6 @@ def skeleton(function):
 
 def solution(function):
     return cell(f"solutions/{NAME}", f"def {function}(")
-
-
-def says(check, world, answer):
-    world.view.execute(textwrap.dedent(answer))
-    return repr(check(world))
 
 
 # ---------------------------------------------------------------- communicating

@@ -1,24 +1,13 @@
 """The checks of 11_uneven_ranks: each accepts the solution, and says what is wrong with other answers."""
 
-import textwrap
-from pathlib import Path
-
-import nbformat
 import pytest
+from answers import cell, says
 
 from helpers import World, checks
 from helpers.checks.judging import RESTART
 from helpers.checks.uneven_ranks import mean_of_present
 
-NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
 NAME = "11_uneven_ranks.ipynb"
-
-
-def cell(path, contains):
-    """Return the `%%px` cell of a notebook that contains a text, without its first line."""
-    cells = [cell.source for cell in nbformat.read(NOTEBOOKS / path, as_version=4).cells if cell.cell_type == "code"]
-    (found,) = [source for source in cells if source.startswith("%%px") and contains in source]
-    return found.partition("\n")[2]
 
 
 def skeleton(function):
@@ -30,11 +19,6 @@ def solution(function):
 
 
 SETUP = cell(NAME, "init_process_group(")
-
-
-def says(check, world, answer):
-    world.view.execute(textwrap.dedent(answer))
-    return repr(check(world))
 
 
 # ---------------------------------------------------------------- mean_of_present
