@@ -25,7 +25,7 @@ help:
 	@echo 'make test-cuda  run every notebook and the CUDA tests on a machine with a GPU, with the torch that PYTHON has'
 	@echo 'make bench      measure start, restart, memory and stop (ARGS= passes arguments on)'
 	@echo 'make notebooks  run every notebook and store its outputs (NOTEBOOKS="notebooks/01*.ipynb" for a few)'
-	@echo 'make script     write the rank code of a notebook for torchrun (NOTEBOOK=07_data_parallel)'
+	@echo 'make script     write the rank code of a notebook for torchrun (NOTEBOOK=08_data_parallel)'
 	@echo 'make clean      remove .venv, .venv-cuda and all caches'
 	@echo 'The first of them installs the course into .venv; PYTHON=python3.12 says with which Python.'
 

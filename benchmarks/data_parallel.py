@@ -6,8 +6,8 @@ from benchmarks import lesson, side_by_side
 from helpers import World
 from helpers.measure import network
 
-NOTEBOOK = "08_overlap.ipynb"
-PREVIOUS = "07_data_parallel.ipynb"
+NOTEBOOK = "09_overlap.ipynb"
+PREVIOUS = "08_data_parallel.ipynb"
 REPEATS = 15
 VERSIONS = ["alone", "per_parameter", "one_bucket", "overlapped", "by_ddp"]
 HELPERS = ["sgd", "step", "Bucket", "buckets_by_layer", "when_full"]

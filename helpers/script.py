@@ -1,6 +1,6 @@
 """The code that a notebook runs on its ranks, as one script for torchrun.
 
-`python -m helpers.script 07_data_parallel` writes `07_data_parallel.py` and says how to run it.
+`python -m helpers.script 08_data_parallel` writes `08_data_parallel.py` and says how to run it.
 """
 
 import re
@@ -78,9 +78,9 @@ def _with_modules(code: str, folder: Path, known: set[str]) -> str:
 
 
 def main(names: list[str]) -> None:
-    """Write the script of each notebook, given as "07_data_parallel", into this folder; print how to run it."""
+    """Write the script of each notebook, given as "08_data_parallel", into this folder; print how to run it."""
     if not names:
-        sys.exit("Name a notebook, as in: make script NOTEBOOK=07_data_parallel")
+        sys.exit("Name a notebook, as in: make script NOTEBOOK=08_data_parallel")
     for name in names:
         path = Path("notebooks", name).with_suffix(".ipynb")
         if not path.exists():

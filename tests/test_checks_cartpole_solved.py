@@ -1,4 +1,4 @@
-"""The checks of notebook 18 accept the solutions, and refuse the skeletons and plausible wrong answers, saying why."""
+"""The checks of notebook 19 accept the solutions, and refuse the skeletons and plausible wrong answers, saying why."""
 
 import pytest
 from answers import cell, says
@@ -125,12 +125,12 @@ def test_without_rpc(broken_world):
 
 
 def skeleton(contains):
-    return cell("18_cartpole_solved.ipynb", contains)
+    return cell("19_cartpole_solved.ipynb", contains)
 
 
 def solution(contains, *changes):
     """Return the solution with some lines changed."""
-    answer = cell("solutions/18_cartpole_solved.ipynb", contains)
+    answer = cell("solutions/19_cartpole_solved.ipynb", contains)
     for old, new in changes:
         assert old in answer
         answer = answer.replace(old, new)

@@ -1,4 +1,4 @@
-"""The checks of 07_data_parallel: each accepts the solution, and says what is wrong with other answers."""
+"""The checks of 08_data_parallel: each accepts the solution, and says what is wrong with other answers."""
 
 import pytest
 from answers import cell, says
@@ -7,7 +7,7 @@ from helpers import World, checks
 from helpers.checks.data_parallel import mean_gradients
 from helpers.checks.judging import RESTART
 
-NAME = "07_data_parallel.ipynb"
+NAME = "08_data_parallel.ipynb"
 
 
 def skeleton(function):

@@ -1,4 +1,4 @@
-"""The checks of 12_ddp_in_practice: each accepts the solution, and says what is wrong with other answers."""
+"""The checks of 13_ddp_in_practice: each accepts the solution, and says what is wrong with other answers."""
 
 import ipyparallel as ipp
 import pytest
@@ -7,7 +7,7 @@ from answers import cell, says
 from helpers import World, checks
 from helpers.checks.ddp_in_practice import same_everywhere
 
-NAME = "12_ddp_in_practice.ipynb"
+NAME = "13_ddp_in_practice.ipynb"
 
 
 def skeleton(function):

@@ -1,4 +1,4 @@
-"""The checks of 16_distributed_autograd: each accepts the solution, and says what is wrong with other answers."""
+"""The checks of 17_distributed_autograd: each accepts the solution, and says what is wrong with other answers."""
 
 import textwrap
 
@@ -10,14 +10,14 @@ from helpers.checks.distributed_autograd import remote_step
 
 
 def skeleton(function):
-    return cell("16_distributed_autograd.ipynb", f"def {function}(")
+    return cell("17_distributed_autograd.ipynb", f"def {function}(")
 
 
 def solution(function):
-    return cell("solutions/16_distributed_autograd.ipynb", f"def {function}(")
+    return cell("solutions/17_distributed_autograd.ipynb", f"def {function}(")
 
 
-SETUP = cell("16_distributed_autograd.ipynb", "init_rpc(")
+SETUP = cell("17_distributed_autograd.ipynb", "init_rpc(")
 IN_VAIN = (
     "Not yet. Rank 0 raised RuntimeError: a call has timed out. "
     "A backward that waits for a gradient in vain ends like this."

@@ -1,4 +1,4 @@
-"""The checks of 19_distributed_rnn, and the perplexity that its model reaches with other seeds."""
+"""The checks of 20_distributed_rnn, and the perplexity that its model reaches with other seeds."""
 
 import textwrap
 
@@ -8,7 +8,7 @@ from answers import cell, says
 import helpers.world
 from helpers import World, checks
 
-NAME = "19_distributed_rnn.ipynb"
+NAME = "20_distributed_rnn.ipynb"
 
 
 def skeleton(name):

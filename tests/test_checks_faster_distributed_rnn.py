@@ -1,4 +1,4 @@
-"""The checks of 20_faster_distributed_rnn: each accepts the solution, and says what is wrong with other answers."""
+"""The checks of 21_faster_distributed_rnn: each accepts the solution, and says what is wrong with other answers."""
 
 import pytest
 from answers import cell, says
@@ -6,7 +6,7 @@ from answers import cell, says
 import helpers.world
 from helpers import World, checks
 
-NAME = "20_faster_distributed_rnn.ipynb"
+NAME = "21_faster_distributed_rnn.ipynb"
 
 
 def skeleton(function):

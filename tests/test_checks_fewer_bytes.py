@@ -1,4 +1,4 @@
-"""The checks of 10_fewer_bytes: each accepts the solution, and says what is wrong with other answers."""
+"""The checks of 11_fewer_bytes: each accepts the solution, and says what is wrong with other answers."""
 
 import pytest
 from answers import cell, says
@@ -6,7 +6,7 @@ from answers import cell, says
 from helpers import World, checks
 from helpers.checks.fewer_bytes import one_round
 
-NAME = "10_fewer_bytes.ipynb"
+NAME = "11_fewer_bytes.ipynb"
 
 
 def skeleton(function):

@@ -1,4 +1,4 @@
-"""The checks of 24_hybrid_costs: each accepts the solution, and says what is wrong with other answers."""
+"""The checks of 25_hybrid_costs: each accepts the solution, and says what is wrong with other answers."""
 
 import textwrap
 
@@ -7,7 +7,7 @@ from answers import NOTEBOOKS, cell
 
 from helpers import World, checks
 
-NAME = "24_hybrid_costs.ipynb"
+NAME = "25_hybrid_costs.ipynb"
 
 
 SKELETON = {"two_optimizers": cell(NAME, "def two_optimizers("), "split_table": cell(NAME, "class SplitTable(")}

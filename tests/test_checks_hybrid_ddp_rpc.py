@@ -1,4 +1,4 @@
-"""The checks of 22_hybrid_ddp_rpc and 23_hybrid_proof: each accepts the solution, and says what else is wrong."""
+"""The checks of 23_hybrid_ddp_rpc and 24_hybrid_proof: each accepts the solution, and says what else is wrong."""
 
 import textwrap
 from pathlib import Path
@@ -63,11 +63,11 @@ def cell(path, contains):
 
 @pytest.fixture
 def world(worlds):
-    """Four ranks that have run the solutions of notebook 23, the same for all tests of this module."""
+    """Four ranks that have run the solutions of notebook 24, the same for all tests of this module."""
     if not worlds or helpers.world._current is not worlds[-1]:
         worlds.append(World(4))
         worlds[-1].view.execute(f"import sys; sys.path.append({str(NOTEBOOKS)!r})", silent=True)
-        for source in sources("solutions/23_hybrid_proof.ipynb"):
+        for source in sources("solutions/24_hybrid_proof.ipynb"):
             worlds[-1].view.execute(source, silent=True)
         worlds[-1].view.execute(NAMES, silent=True)
     return worlds[-1]
@@ -79,14 +79,14 @@ def says(check, world, answer):
 
 
 def test_frozen_step_solution(world):
-    answer = cell("solutions/22_hybrid_ddp_rpc.ipynb", "def frozen_step(")
+    answer = cell("solutions/23_hybrid_ddp_rpc.ipynb", "def frozen_step(")
     assert says(checks.frozen_step, world, answer) == (
         "Solved. The dense layer learns, the table keeps every bit, and no gradient travels to the server."
     )
 
 
 def test_frozen_step_skeleton(world):
-    answer = cell("22_hybrid_ddp_rpc.ipynb", "def frozen_step(")
+    answer = cell("23_hybrid_ddp_rpc.ipynb", "def frozen_step(")
     assert says(checks.frozen_step, world, answer).startswith("Not yet. After a step of trainer 0 the table is not")
 
 
@@ -131,7 +131,7 @@ IN_PARTS = "Solved. Both parts of the model are where one step with the whole ba
 
 
 def test_step_in_parts_solution(world):
-    answer = cell("solutions/22_hybrid_ddp_rpc.ipynb", "def step_in_parts(")
+    answer = cell("solutions/23_hybrid_ddp_rpc.ipynb", "def step_in_parts(")
     assert says(checks.step_in_parts, world, answer) == IN_PARTS
 
 
@@ -155,7 +155,7 @@ def test_step_in_parts_that_is_written_otherwise(world, answer):
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
-        (cell("22_hybrid_ddp_rpc.ipynb", "def step_in_parts("), "The dense layer of trainer 0 is not where one step "),
+        (cell("23_hybrid_ddp_rpc.ipynb", "def step_in_parts("), "The dense layer of trainer 0 is not where one step "),
         (PARTS.format("loss / len(parts)"), "The dense layer of trainer 0 is not where one step with all parts brings"),
         (PARTS.format("loss"), "The dense layer of trainer 0 is not where one step with all parts brings it."),
         ("def step_in_parts(model, optimizer, parts):\n    pass", "The dense layer of trainer 0 has not moved."),
@@ -171,12 +171,12 @@ def test_step_in_parts_that_is_wrong(world, answer, message):
 
 
 def test_one_rate_solution(world):
-    answer = cell("solutions/23_hybrid_proof.ipynb", "def one_rate(")
+    answer = cell("solutions/24_hybrid_proof.ipynb", "def one_rate(")
     assert says(checks.one_rate, world, answer) == "Solved. Both parts move as in one process."
 
 
 def test_one_rate_skeleton(world):
-    answer = cell("23_hybrid_proof.ipynb", "def one_rate(")
+    answer = cell("24_hybrid_proof.ipynb", "def one_rate(")
     assert says(checks.one_rate, world, answer) == (
         "Not yet. On trainer 0 the table moves 2.00 times as far as in one process."
     )

@@ -1,4 +1,4 @@
-"""The check of 25_hybrid_failures: it accepts the solution, and says what is wrong with other answers."""
+"""The check of 26_hybrid_failures: it accepts the solution, and says what is wrong with other answers."""
 
 import textwrap
 
@@ -7,8 +7,8 @@ from answers import NOTEBOOKS, cell
 
 from helpers import World, checks
 
-SOLUTION = cell("solutions/25_hybrid_failures.ipynb", "def once(")
-SETUP = f"import sys; sys.path.append({str(NOTEBOOKS)!r})\n" + cell("solutions/25_hybrid_failures.ipynb", "start(")
+SOLUTION = cell("solutions/26_hybrid_failures.ipynb", "def once(")
+SETUP = f"import sys; sys.path.append({str(NOTEBOOKS)!r})\n" + cell("solutions/26_hybrid_failures.ipynb", "start(")
 RIGHT = "Solved. A request is executed once, also when it comes again at once, and every caller gets its result."
 
 
@@ -58,7 +58,7 @@ AGAIN = "For a request that came three times, one after the other, the function 
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
-        (cell("25_hybrid_failures.ipynb", "def once("), AGAIN),
+        (cell("26_hybrid_failures.ipynb", "def once("), AGAIN),
         (SOLUTION.replace("with guard:", "if True:"), "For a request that came three times, all at once, the function"),
         (
             SOLUTION.replace("request not in results", "results.get(request) is None"),

@@ -1,4 +1,4 @@
-"""The checks of 09_inside_ddp: each accepts the solution, and says what is wrong with other answers."""
+"""The checks of 10_inside_ddp: each accepts the solution, and says what is wrong with other answers."""
 
 import pytest
 from answers import cell, says
@@ -7,7 +7,7 @@ from helpers import World, checks
 from helpers.checks.inside_ddp import averaging
 from helpers.checks.judging import RESTART
 
-NAME = "09_inside_ddp.ipynb"
+NAME = "10_inside_ddp.ipynb"
 
 
 def skeleton(function):

@@ -1,4 +1,4 @@
-"""The checks of 08_overlap: each accepts the solution, and says what is wrong with other answers."""
+"""The checks of 09_overlap: each accepts the solution, and says what is wrong with other answers."""
 
 import pytest
 from answers import cell, says
@@ -6,7 +6,7 @@ from answers import cell, says
 from helpers import World, checks
 from helpers.checks.judging import RESTART
 
-NAME = "08_overlap.ipynb"
+NAME = "09_overlap.ipynb"
 
 
 def skeleton(function):

@@ -1,4 +1,4 @@
-"""The checks of 17_reinforcement_learning: each accepts the solution, and says what is wrong with other answers."""
+"""The checks of 18_reinforcement_learning: each accepts the solution, and says what is wrong with other answers."""
 
 import textwrap
 
@@ -13,11 +13,11 @@ SETUP = "pass"  # the checks start RPC themselves
 
 
 def skeleton(contains):
-    return cell("17_reinforcement_learning.ipynb", contains)
+    return cell("18_reinforcement_learning.ipynb", contains)
 
 
 def solution(contains):
-    return cell("solutions/17_reinforcement_learning.ipynb", contains)
+    return cell("solutions/18_reinforcement_learning.ipynb", contains)
 
 
 # ---------------------------------------------------------------- returns_of

@@ -1,4 +1,4 @@
-"""The checks of 14_rpc_and_rref: each accepts the solution, and says what is wrong with other answers."""
+"""The checks of 15_rpc_and_rref: each accepts the solution, and says what is wrong with other answers."""
 
 import pytest
 from answers import cell, says
@@ -9,14 +9,14 @@ from helpers.checks.rpc_judging import in_one_line
 
 
 def skeleton(function):
-    return cell("14_rpc_and_rref.ipynb", f"def {function}(")
+    return cell("15_rpc_and_rref.ipynb", f"def {function}(")
 
 
 def solution(function):
-    return cell("solutions/14_rpc_and_rref.ipynb", f"def {function}(")
+    return cell("solutions/15_rpc_and_rref.ipynb", f"def {function}(")
 
 
-SETUP = cell("solutions/14_rpc_and_rref.ipynb", "init_rpc(")
+SETUP = cell("solutions/15_rpc_and_rref.ipynb", "init_rpc(")
 
 
 # ---------------------------------------------------------------- fan_out

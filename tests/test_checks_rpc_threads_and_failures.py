@@ -1,4 +1,4 @@
-"""The checks of notebook 15 accept the solutions, and refuse the skeletons and plausible wrong answers, saying why."""
+"""The checks of notebook 16 accept the solutions, and refuse the skeletons and plausible wrong answers, saying why."""
 
 import textwrap
 from pathlib import Path
@@ -248,9 +248,9 @@ def record(*lines):
 
 
 def test_locked_the_skeleton_and_the_solution(world):
-    skeleton = locked_says(world, cell("15_rpc_threads_and_failures.ipynb"))
+    skeleton = locked_says(world, cell("16_rpc_threads_and_failures.ipynb"))
     assert skeleton == "Not yet. 4 requests at the same time counted to 1, and the target is 4."
-    assert locked_says(world, cell("solutions/15_rpc_threads_and_failures.ipynb")) == SOLVED
+    assert locked_says(world, cell("solutions/16_rpc_threads_and_failures.ipynb")) == SOLVED
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The checks of 13_scaling: each accepts the solution, and says what is wrong with other answers."""
+"""The checks of 14_scaling: each accepts the solution, and says what is wrong with other answers."""
 
 import pytest
 from answers import cell, says
@@ -6,7 +6,7 @@ from answers import cell, says
 from helpers import checks
 from helpers.checks.scaling import communicating, warm_up
 
-NAME = "13_scaling.ipynb"
+NAME = "14_scaling.ipynb"
 SETUP = ""
 
 

@@ -1,4 +1,4 @@
-"""The checks of 21_several_trainers: each accepts right answers of two styles, and says what is wrong with others."""
+"""The checks of 22_several_trainers: each accepts right answers of two styles, and says what is wrong with others."""
 
 import textwrap
 
@@ -8,7 +8,7 @@ from answers import cell, says
 import helpers.world
 from helpers import World, checks
 
-NAME = "21_several_trainers.ipynb"
+NAME = "22_several_trainers.ipynb"
 
 
 def skeleton(name):

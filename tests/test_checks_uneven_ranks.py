@@ -1,4 +1,4 @@
-"""The checks of 11_uneven_ranks: each accepts the solution, and says what is wrong with other answers."""
+"""The checks of 12_uneven_ranks: each accepts the solution, and says what is wrong with other answers."""
 
 import pytest
 from answers import cell, says
@@ -7,7 +7,7 @@ from helpers import World, checks
 from helpers.checks.judging import RESTART
 from helpers.checks.uneven_ranks import mean_of_present
 
-NAME = "11_uneven_ranks.ipynb"
+NAME = "12_uneven_ranks.ipynb"
 
 
 def skeleton(function):

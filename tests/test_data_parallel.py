@@ -1,4 +1,4 @@
-"""Every equality that 07_data_parallel asserts fails when the ranks are not synchronised as they should be."""
+"""Every equality that 08_data_parallel asserts fails when the ranks are not synchronised as they should be."""
 
 import re
 from pathlib import Path
@@ -10,7 +10,7 @@ import torch
 
 from helpers import World
 
-NOTEBOOK = Path(__file__).parent.parent / "notebooks" / "07_data_parallel.ipynb"
+NOTEBOOK = Path(__file__).parent.parent / "notebooks" / "08_data_parallel.ipynb"
 CELLS = [cell.source for cell in nbformat.read(NOTEBOOK, as_version=4).cells if cell.cell_type == "code"]
 
 ALL = (

@@ -1,13 +1,13 @@
-"""What 09_inside_ddp, 10_fewer_bytes and 11_uneven_ranks assert about gradients and bytes fails when it is not so."""
+"""What 10_inside_ddp, 11_fewer_bytes and 12_uneven_ranks assert about gradients and bytes fails when it is not so."""
 
 import pytest
 from live_lessons import lesson
 
-inside = lesson("09_inside_ddp.ipynb", "init_process_group(", "class Net", "def average(", "def watched(")
-fewer = lesson("10_fewer_bytes.ipynb", "init_process_group(", "def new_model(", "def compress(", "def gradients(")
-uneven = lesson("11_uneven_ranks.ipynb", "init_process_group(", "def steps(")
+inside = lesson("10_inside_ddp.ipynb", "init_process_group(", "class Net", "def average(", "def watched(")
+fewer = lesson("11_fewer_bytes.ipynb", "init_process_group(", "def new_model(", "def compress(", "def gradients(")
+uneven = lesson("12_uneven_ranks.ipynb", "init_process_group(", "def steps(")
 
-# ---------------------------------------------------------------- 09_inside_ddp
+# ---------------------------------------------------------------- 10_inside_ddp
 
 EACH = "assert_close(each, parameter.grad / n)"
 ONCE = "assert_close(once, parameter.grad / n)"
@@ -65,7 +65,7 @@ def test_gradients_that_are_no_views(inside):
     assert set(inside.failed(source).values()) == {"assert len(storages) == (len(sent) if view else 4)"}
 
 
-# ---------------------------------------------------------------- 10_fewer_bytes
+# ---------------------------------------------------------------- 11_fewer_bytes
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_a_hook_that_does_not_what_the_stock_one_does(fewer, whole, broken):
     assert line == "assert 0 < min(errors[:2]) and max(errors[:2]) < 1e-3 < errors[2] < 1e-2"
 
 
-# ---------------------------------------------------------------- 11_uneven_ranks
+# ---------------------------------------------------------------- 12_uneven_ranks
 
 
 def test_join_with_the_other_divisor(uneven):

@@ -1,10 +1,10 @@
-"""What 08_overlap asserts about gradients and hooks fails when it is not so."""
+"""What 09_overlap asserts about gradients and hooks fails when it is not so."""
 
 import pytest
 from live_lessons import lesson
 
 overlap = lesson(
-    "08_overlap.ipynb",
+    "09_overlap.ipynb",
     "init_process_group(",
     "def sgd(",
     "class Bucket",

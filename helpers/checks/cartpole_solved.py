@@ -1,4 +1,4 @@
-"""Check of the exercise of 18_cartpole_solved: observers with copies of the policy, and a server of its weights."""
+"""Check of the exercise of 19_cartpole_solved: observers with copies of the policy, and a server of its weights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A check of 18_cartpole_solved: the agent answers all observers that still play by one pass through its network."""
+"""A check of 19_cartpole_solved: the agent answers all observers that still play by one pass through its network."""
 
 import os
 

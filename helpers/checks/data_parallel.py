@@ -1,4 +1,4 @@
-"""Checks of what the learner writes in 07_data_parallel, and of its exercises."""
+"""Checks of what the learner writes in 08_data_parallel, and of its exercises."""
 
 from helpers.checks.judging import Run, Verdict, Wrong, call_answer, judge
 from helpers.checks.small_model import compare_gradients, loss, new_data, new_model

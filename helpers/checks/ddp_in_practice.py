@@ -1,4 +1,4 @@
-"""Checks of what the learner writes in 12_ddp_in_practice, and of its exercises."""
+"""Checks of what the learner writes in 13_ddp_in_practice, and of its exercises."""
 
 from contextlib import contextmanager
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""Checks of 16_distributed_autograd: a model on worker1, and one of two parts of which the second is there."""
+"""Checks of 17_distributed_autograd: a model on worker1, and one of two parts of which the second is there."""
 
 import os
 from functools import partial

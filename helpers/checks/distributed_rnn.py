@@ -1,4 +1,4 @@
-"""Checks of the exercises of 19_distributed_rnn."""
+"""Checks of the exercises of 20_distributed_rnn."""
 
 from helpers.checks.judging import Run, Verdict, Wrong, call_answer, judge
 from helpers.checks.rpc_judging import in_one_line, rpc_runs

@@ -1,4 +1,4 @@
-"""A check of 17_reinforcement_learning: the weights of the steps of several episodes, returns less their mean."""
+"""A check of 18_reinforcement_learning: the weights of the steps of several episodes, returns less their mean."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""Checks of the exercises of 20_faster_distributed_rnn: what is right, and with how many bytes."""
+"""Checks of the exercises of 21_faster_distributed_rnn: what is right, and with how many bytes."""
 
 from helpers.checks.distributed_rnn import NO_RPC
 from helpers.checks.judging import Run, Verdict, Wrong, judge

@@ -1,4 +1,4 @@
-"""Checks of what the learner writes in 10_fewer_bytes, and of its exercises."""
+"""Checks of what the learner writes in 11_fewer_bytes, and of its exercises."""
 
 from contextlib import contextmanager
 

@@ -1,4 +1,4 @@
-"""A check of 18_cartpole_solved: a training that was stopped goes on in another agent as if it had not been."""
+"""A check of 19_cartpole_solved: a training that was stopped goes on in another agent as if it had not been."""
 
 import os
 from types import SimpleNamespace

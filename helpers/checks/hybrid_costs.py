@@ -1,4 +1,4 @@
-"""Checks of the exercises of 24_hybrid_costs: an optimizer for each part, and a table on two owners."""
+"""Checks of the exercises of 25_hybrid_costs: an optimizer for each part, and a table on two owners."""
 
 from helpers.checks.distributed_rnn import NO_RPC
 from helpers.checks.judging import Run, Verdict, Wrong, judge

@@ -1,4 +1,4 @@
-"""The exercises of 22_hybrid_ddp_rpc and 23_hybrid_proof: a frozen table, and one rate for both parts of a model."""
+"""The exercises of 23_hybrid_ddp_rpc and 24_hybrid_proof: a frozen table, and one rate for both parts of a model."""
 
 from helpers.checks.judging import Run, Verdict, Wrong, call_answer, judge
 

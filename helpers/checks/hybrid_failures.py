@@ -1,4 +1,4 @@
-"""Check of the exercise of 25_hybrid_failures: a request that is repeated is executed once."""
+"""Check of the exercise of 26_hybrid_failures: a request that is repeated is executed once."""
 
 import threading
 import time

@@ -1,4 +1,4 @@
-"""Checks of what the learner writes in 09_inside_ddp, and of its exercises."""
+"""Checks of what the learner writes in 10_inside_ddp, and of its exercises."""
 
 from contextlib import contextmanager
 

@@ -1,4 +1,4 @@
-"""A check of 18_cartpole_solved: the first episode of each environment of a vector, by one message a step."""
+"""A check of 19_cartpole_solved: the first episode of each environment of a vector, by one message a step."""
 
 import os
 from typing import NamedTuple

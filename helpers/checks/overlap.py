@@ -1,4 +1,4 @@
-"""Checks of the exercises of 08_overlap."""
+"""Checks of the exercises of 09_overlap."""
 
 from contextlib import contextmanager
 

@@ -1,4 +1,4 @@
-"""Checks of 17_reinforcement_learning: an agent on rank 0, observers on the others."""
+"""Checks of 18_reinforcement_learning: an agent on rank 0, observers on the others."""
 
 import os
 import random

@@ -1,4 +1,4 @@
-"""A check of 15_rpc_threads_and_failures: what requests share is locked, and what they do not share is not."""
+"""A check of 16_rpc_threads_and_failures: what requests share is locked, and what they do not share is not."""
 
 import itertools
 import os

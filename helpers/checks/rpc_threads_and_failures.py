@@ -1,4 +1,4 @@
-"""Checks of the exercises of 15_rpc_threads_and_failures: functions on worker1, and a caller of a dead worker."""
+"""Checks of the exercises of 16_rpc_threads_and_failures: functions on worker1, and a caller of a dead worker."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Checks of what the learner writes in 13_scaling, and of its exercises."""
+"""Checks of what the learner writes in 14_scaling, and of its exercises."""
 
 from helpers.checks.judging import Run, Verdict, Wrong, call_answer, judge
 

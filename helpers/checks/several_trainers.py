@@ -1,4 +1,4 @@
-"""Checks of the exercises of 21_several_trainers: the learner's classes on the server, used by two threads at once."""
+"""Checks of the exercises of 22_several_trainers: the learner's classes on the server, used by two threads at once."""
 
 import os
 import threading

@@ -1,4 +1,4 @@
-"""Checks of what the learner writes in 11_uneven_ranks, and of its exercises."""
+"""Checks of what the learner writes in 12_uneven_ranks, and of its exercises."""
 
 import os
 from itertools import zip_longest

@@ -1,4 +1,4 @@
-"""Figures of 18_cartpole_solved: steps per second, a training as it goes on, and how far the pole leans."""
+"""Figures of 19_cartpole_solved: steps per second, a training as it goes on, and how far the pole leans."""
 
 import math
 from collections.abc import Mapping, Sequence

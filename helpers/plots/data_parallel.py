@@ -1,4 +1,4 @@
-"""The figure of 07_data_parallel: the loss of one process and that of the ranks."""
+"""The figure of 08_data_parallel: the loss of one process and that of the ranks."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Figures of 16_distributed_autograd: the graph of backward over several ranks, and a training of a remote model."""
+"""Figures of 17_distributed_autograd: the graph of backward over several ranks, and a training of a remote model."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence

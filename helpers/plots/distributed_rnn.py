@@ -1,4 +1,4 @@
-"""Figures of 19_distributed_rnn: where the model is cut, and how its perplexity falls while it trains."""
+"""Figures of 20_distributed_rnn: where the model is cut, and how its perplexity falls while it trains."""
 
 from collections.abc import Mapping, Sequence
 from itertools import cycle

@@ -1,4 +1,4 @@
-"""Figures of 20_faster_distributed_rnn: what trainer and server do during a step, and how long a step takes."""
+"""Figures of 21_faster_distributed_rnn: what trainer and server do during a step, and how long a step takes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The figure of 10_fewer_bytes: what compressed gradients gain, and what they cost."""
+"""The figure of 11_fewer_bytes: what compressed gradients gain, and what they cost."""
 
 from collections.abc import Mapping
 

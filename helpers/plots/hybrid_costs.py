@@ -1,4 +1,4 @@
-"""The figure of 24_hybrid_costs: the time of a step over the rows of a table."""
+"""The figure of 25_hybrid_costs: the time of a step over the rows of a table."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""Figures of 22_hybrid_ddp_rpc: who talks to whom, a training with several trainers, and one backward pass."""
+"""Figures of 23_hybrid_ddp_rpc: who talks to whom, a training with several trainers, and one backward pass."""
 
 import math
 from collections.abc import Mapping, Sequence

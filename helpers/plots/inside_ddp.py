@@ -1,4 +1,4 @@
-"""Figures of 09_inside_ddp: the buckets of DistributedDataParallel."""
+"""Figures of 10_inside_ddp: the buckets of DistributedDataParallel."""
 
 from collections.abc import Mapping, Sequence
 

@@ -1,4 +1,4 @@
-"""The figure of 08_overlap, the timeline of a step, which later notebooks draw, too."""
+"""The figure of 09_overlap, the timeline of a step, which later notebooks draw, too."""
 
 from __future__ import annotations
 

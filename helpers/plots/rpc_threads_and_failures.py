@@ -1,4 +1,4 @@
-"""Figures of 15_rpc_threads_and_failures: the requests that each server thread ran."""
+"""Figures of 16_rpc_threads_and_failures: the requests that each server thread ran."""
 
 from collections.abc import Mapping, Sequence
 

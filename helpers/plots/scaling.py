@@ -1,4 +1,4 @@
-"""Figures of 13_scaling: throughput here, efficiency on many machines by the model, and loss by batch size."""
+"""Figures of 14_scaling: throughput here, efficiency on many machines by the model, and loss by batch size."""
 
 from collections.abc import Mapping, Sequence
 

@@ -1,4 +1,4 @@
-"""Figure of 21_several_trainers: when each trainer was in a step, and which steps came to nothing or were stale."""
+"""Figure of 22_several_trainers: when each trainer was in a step, and which steps came to nothing or were stale."""
 
 from collections.abc import Mapping, Sequence
 
