@@ -335,3 +335,101 @@ def test_the_solutions_in_other_worlds(size):
                 assert says(check, world, skeleton(function)).startswith("Not yet. ")
     finally:
         world.stop()
+
+
+# ---------------------------------------------------------------- global_mean
+
+ALL_REDUCE = """
+    class AllReduce(torch.autograd.Function):
+        @staticmethod
+        def forward(context, summand):
+            total = summand.clone()
+            dist.all_reduce(total)
+            return total
+
+        @staticmethod
+        def backward(context, gradient):
+            {backward}
+
+    def global_mean(values):
+        return AllReduce.apply(values.mean(dim=0)) / {divisor}
+"""
+SUMMED = "total = gradient.clone(); dist.all_reduce(total); return total"
+
+
+def test_global_mean_solution(world):
+    assert says(checks.global_mean, world, solution("global_mean")) == (
+        "Solved. Every rank holds the mean over all ranks, and the gradients are those of one process."
+    )
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        ALL_REDUCE.format(backward=SUMMED, divisor="n"),
+        """
+        import warnings
+        import torch.distributed.nn.functional
+
+        def global_mean(values):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                return dist.nn.functional.all_reduce(values.mean(dim=0)) / n
+        """,
+        """
+        import warnings
+        import torch.distributed.nn.functional
+
+        def global_mean(values):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                return torch.cat(dist.nn.functional.all_gather(values)).mean(dim=0)
+        """,
+    ],
+)
+def test_global_mean_in_other_ways(world, answer):
+    assert says(checks.global_mean, world, answer).startswith("Solved. ")
+
+
+def test_global_mean_skeleton(world):
+    verdict = says(checks.global_mean, world, skeleton("global_mean"))
+    assert verdict.startswith("Not yet. Rank 0 returned [") and "and the mean over all ranks is [" in verdict
+
+
+@pytest.mark.parametrize(
+    ("answer", "verdict"),
+    [
+        (
+            "def global_mean(values):\n    mean = values.mean(dim=0)\n    dist.all_reduce(mean)\n    return mean / n",
+            "The gradient of the weights, averaged over the ranks, is 0.25 times that of one process. "
+            "What the other ranks find for the mean does not come back.",
+        ),
+        (
+            ALL_REDUCE.format(backward="return gradient", divisor="n"),
+            "The gradient of the weights, averaged over the ranks, is 0.25 times that of one process. "
+            "What the other ranks find for the mean does not come back.",
+        ),
+        (
+            ALL_REDUCE.format(backward=SUMMED.replace("return total", "return total * n"), divisor="n"),
+            "The gradient of the weights, averaged over the ranks, is 4 times that of one process.",
+        ),
+        (
+            ALL_REDUCE.format(backward="return gradient * n", divisor="n"),
+            "and so is the gradient when all ranks have the same loss. When each has one of its own it is not: the "
+            "gradients that the other ranks find for the mean do not come back.",
+        ),
+        (
+            "def global_mean(values):\n    mean = values.detach().mean(dim=0)\n    dist.all_reduce(mean)\n"
+            "    return mean / n",
+            "on rank 0 no gradient finds its way back through them.",
+        ),
+    ],
+)
+def test_global_mean_with_another_gradient(world, answer, verdict):
+    said = says(checks.global_mean, world, answer)
+    assert said.startswith("Not yet. The means are right") and said.endswith(verdict)
+
+
+def test_a_sum_for_a_global_mean(world):
+    verdict = says(checks.global_mean, world, ALL_REDUCE.format(backward=SUMMED, divisor="1"))
+    assert verdict.startswith("Not yet. Rank 0 returned [") and "and the mean over all ranks is [" in verdict

@@ -15,7 +15,7 @@ from helpers.checks.episode_weights import weights
 from helpers.checks.faster_distributed_rnn import looked_up, loss_there
 from helpers.checks.fewer_bytes import coarse, one_round, scaled
 from helpers.checks.going_on import went_on
-from helpers.checks.groups_and_order import across_hosts, grid_sums, host_groups, stop_together
+from helpers.checks.groups_and_order import across_hosts, global_mean, grid_sums, host_groups, stop_together
 from helpers.checks.hybrid_costs import split_table, two_optimizers
 from helpers.checks.hybrid_ddp_rpc import frozen_step, one_rate, step_in_parts
 from helpers.checks.hybrid_failures import once
@@ -62,6 +62,7 @@ __all__ = [
     "frozen_step",
     "gated",
     "gather_by_hand",
+    "global_mean",
     "grid_sums",
     "halving_doubling",
     "host_groups",

@@ -112,6 +112,35 @@ def across_hosts(world) -> Verdict:
     return judge(world, "hierarchical_sum", check, _run_hierarchical_sum)
 
 
+def global_mean(world) -> Verdict:
+    """Check `global_mean(values)`: a mean over all ranks whose gradients, averaged, are those of one process.
+
+    Gradients are compared for a loss that is the same on all ranks, and for one that each rank has for itself.
+    """
+
+    def check(runs):
+        for rank, run in enumerate(runs):
+            found, target, *_ = run.result
+            if not _close(found, target):
+                mean = [round(number, 4) for number in target]
+                shown = [round(number, 4) for number in found] if _is_flat(found) else show(found)
+                raise Wrong(f"Rank {rank} returned {shown}, and the mean over all ranks is {mean}.")
+        for rank, run in enumerate(runs):
+            if not run.result[2]:
+                raise Wrong(f"The means are right, but on rank {rank} no gradient finds its way back through them.")
+        alike, of_its_own = runs[0].result[3:]
+        if not _close(*alike):
+            raise Wrong(f"The means are right. {_share(*alike, world.size)}")
+        if not _close(*of_its_own):
+            raise Wrong(
+                "The means are right, and so is the gradient when all ranks have the same loss. When each has one of "
+                "its own it is not: the gradients that the other ranks find for the mean do not come back."
+            )
+        return "Every rank holds the mean over all ranks, and the gradients are those of one process."
+
+    return judge(world, "global_mean", check, _run_global_mean)
+
+
 class _Rehearsed:
     """Stands for a group that has been asked for and not been made."""
 
@@ -183,3 +212,52 @@ def _run_hierarchical_sum():
         run = call_answer("hierarchical_sum", [chunks, mesh])
     found = run.result.tolist() if hasattr(run.result, "tolist") else sendable(run.result)
     return run._replace(result=(found, across))
+
+
+def _run_global_mean():
+    import torch
+    import torch.distributed as dist
+
+    rank, size = dist.get_rank(), dist.get_world_size()
+    samples = torch.arange(12 * size, dtype=torch.float64).sin().reshape(size, 4, 3)
+    weights = torch.tensor([[1.0, 0], [0, 1], [1, 1]], dtype=torch.float64, requires_grad=True)
+    target = (samples.flatten(0, 1) @ weights).mean(dim=0)
+    runs, compared = [], []
+    for scales in ([1.0] * size, [float(other + 1) for other in range(size)]):
+        truth = torch.autograd.grad(sum(scales) / size * (target**3).sum(), weights, retain_graph=True)[0]
+        runs.append(call_answer("global_mean", [samples[rank] @ weights]))
+        found = runs[-1].result
+        right = isinstance(found, torch.Tensor) and found.shape == target.shape
+        passes = right and found.requires_grad
+        mean = torch.zeros_like(truth)
+        error = runs[-1].error
+        if passes:
+            try:
+                mean = torch.autograd.grad(scales[rank] * (found**3).sum(), weights)[0]
+            except Exception as failure:
+                error = f"{type(failure).__name__}: {failure}"
+        if error:
+            return runs[-1]._replace(error=error)
+        dist.all_reduce(mean)
+        compared.append(((mean / size).flatten().tolist(), truth.flatten().tolist()))
+    values = sendable(found.detach().tolist() if right else found)
+    return runs[-1]._replace(result=(values, target.tolist(), passes, *compared))
+
+
+def _is_flat(found):
+    return isinstance(found, list) and all(isinstance(number, float) for number in found)
+
+
+def _close(found, target):
+    if not _is_flat(found) or len(found) != len(target):
+        return False
+    return all(abs(one - other) < 1e-9 for one, other in zip(found, target, strict=True))
+
+
+def _share(found, truth, size):
+    """Return a sentence on the share of the true gradient that was found, if it is the same share of every number."""
+    share = sum(one * other for one, other in zip(found, truth, strict=True)) / sum(one * one for one in truth)
+    if not _close(found, [share * one for one in truth]):
+        return "The gradient of the weights, averaged over the ranks, is not that of one process."
+    why = " What the other ranks find for the mean does not come back." if abs(share * size - 1) < 1e-9 else ""
+    return f"The gradient of the weights, averaged over the ranks, is {share:.3g} times that of one process.{why}"

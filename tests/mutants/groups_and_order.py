@@ -43,4 +43,18 @@ MUTANTS = {
     ),
     "all ranks ask for SUM": ("op = dist.ReduceOp.MAX if rank == 0 else", "op = dist.ReduceOp.SUM if rank == 0 else"),
     "the groups come in one order": ("in (second, first) if rank == 1 else (first, second)", "in (first, second)"),
+    "rows that arrive bring their gradient": (
+        "averaged(lambda rows: torch.cat(all_gather(rows)))",
+        "averaged(lambda rows: rows)",
+    ),
+    "own rows put back find another share": ("    rows_of_all[rank] = rows\n", "    rows_of_all = [rows] * n\n"),
+    "what a rank finds for its own rows is enough": (
+        "        dist.reduce_scatter(mine, blocks)\n        return mine",
+        "        return blocks[rank]",
+    ),
+    "the way back of a broadcast is a broadcast": ("(broadcast, reduce), (reduce", "(broadcast, broadcast), (reduce"),
+    "the library's older function finds a share": (
+        "torch.cat(older.all_gather(rows))",
+        "own_rows_put_back(rows)",
+    ),
 }
