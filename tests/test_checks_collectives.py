@@ -43,6 +43,29 @@ def test_mean_as_a_number_of_numpy(world):
     assert says(checks.mean_of_all, world, answer) == "Solved. Every rank returned 3.0, after one all_reduce."
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [
+        """
+        def mean(numbers):
+            both = torch.stack([numbers.sum(), torch.tensor(float(numbers.numel()))])
+            dist.all_reduce(both, op=dist.ReduceOp.SUM)
+            total, count = both.tolist()
+            return total / count
+        """,
+        """
+        def mean(numbers):
+            both = torch.ones(2) * len(numbers)
+            both[0] = sum(numbers)
+            dist.all_reduce(both, async_op=True).wait()
+            return float(both[0]) / int(both[1])
+        """,
+    ],
+)
+def test_mean_in_other_styles(world, answer):
+    assert says(checks.mean_of_all, world, answer).startswith("Solved. ")
+
+
 def test_mean_of_the_means(world):
     answer = """
         def mean(numbers):
@@ -132,6 +155,34 @@ def test_transpose_skeleton(world):
     assert says(checks.transposed, world, skeleton("transpose")) == (
         "Not yet. Rank 0 holds 1.0 in row 0, column 1, and the target is 100.0."
     )
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        """
+        def transpose(rows):
+            sent = [block.contiguous() for block in rows.T.chunk(n)]
+            received = [torch.empty_like(block) for block in sent]
+            dist.all_to_all(received, sent)
+            return torch.cat(received, dim=1)
+        """,
+        """
+        def transpose(rows):
+            received = torch.empty(2 * n, 2)
+            dist.all_to_all_single(received, rows.T.contiguous())
+            return torch.hstack(received.split(2))
+        """,
+        """
+        def transpose(rows):
+            received = [torch.empty(2, 2) for _ in range(n)]
+            dist.all_to_all(received, [rows[:, 2 * r : 2 * r + 2].contiguous() for r in range(n)])
+            return torch.vstack(received).T
+        """,
+    ],
+)
+def test_transpose_in_other_styles(world, answer):
+    assert says(checks.transposed, world, answer).startswith("Solved. ")
 
 
 def test_transpose_within_the_blocks_only(world):

@@ -37,6 +37,34 @@ def test_returns_skeleton(world):
     )
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [
+        """
+        def returns_of(arrived):
+            returns = []
+            for place, (observer, _) in enumerate(arrived):
+                own = [reward for other, reward in arrived[place:] if other == observer]
+                returns.append(sum(0.99**k * reward for k, reward in enumerate(own)))
+            return returns
+        """,
+        """
+        def returns_of(arrived):
+            returns = [0.0] * len(arrived)
+            for observer in {observer for observer, _ in arrived}:
+                following = 0.0
+                for place in reversed(range(len(arrived))):
+                    if arrived[place][0] == observer:
+                        following = returns[place] = arrived[place][1] + 0.99 * following
+            return tuple(returns)
+        """,
+    ],
+    ids=["by the definition", "one observer after the other"],
+)
+def test_returns_in_other_styles(world, answer):
+    assert says(checks.returns_of, world, answer).startswith("Solved. ")
+
+
 def test_returns_in_the_order_of_the_observers(world):
     answer = """
         def returns_of(arrived):
