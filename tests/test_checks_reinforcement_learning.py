@@ -56,7 +56,7 @@ def test_returns_skeleton(world):
                 for place in reversed(range(len(arrived))):
                     if arrived[place][0] == observer:
                         following = returns[place] = arrived[place][1] + 0.99 * following
-            return tuple(returns)
+            return returns
         """,
     ],
     ids=["by the definition", "one observer after the other"],
@@ -300,6 +300,7 @@ def test_my_episode_in_other_styles(world, change):
         ([("while not (terminated or truncated)", "while not terminated")], "asked for a step after its episode had"),
         ([('return "terminated" if terminated else "truncated"', "return None")], "observer1 returned None, and its"),
         ([("rpc_sync().report_reward", "to_here().report_reward")], "the agent knew 0 of its rewards, and not 1."),
+        ([("rpc_sync().report_reward", "rpc_async().report_reward")], "the agent knew 0 of its rewards, and not 1."),
     ],
 )
 def test_wrong_my_episode(world, changes, why):
