@@ -86,11 +86,7 @@ def test_my_forward_skeleton(world):
         (("output.cpu()), hidden", "output.cpu()), None"), "no: the hidden state after window 0 is not that of one"),
         (("output.cpu()),", "output.cpu()).detach(),"), "no: the logits have no graph, so nothing can be learnt"),
         (
-            ("output.cpu()", "output.detach().cpu()"),
-            "no: backward reaches 0 of 4 parameters here, and 2 of 3 on the server",
-        ),
-        (
-            ("vectors.to(self.here)", "vectors.detach()"),
+            ("vectors = self", "with torch.no_grad():\n    vectors = self"),
             "no: backward reaches 4 of 4 parameters here, and 2 of 3 on the server",
         ),
     ],
@@ -98,6 +94,15 @@ def test_my_forward_skeleton(world):
 def test_my_forward_that_is_wrong(world, change, message):
     assert FORWARD.replace(*change) != FORWARD
     assert judged(world, FORWARD.replace(*change)).startswith(message)
+
+
+@pytest.mark.parametrize("change", [("output.cpu()", "output.detach().cpu()"), ("vectors.to(", "vectors.detach().to(")])
+def test_my_forward_that_detaches(world, change):
+    world.view.execute("rpc._set_rpc_timeout(3)")
+    verdict = judged(world, FORWARD.replace(*change))
+    world.view.execute("rpc._set_rpc_timeout(20)")
+    assert verdict == "no: backward waited in vain for the gradient of something that is detached"
+    assert judged(world, FORWARD).startswith("right")
 
 
 # ---------------------------------------------------------------- clip
@@ -252,8 +257,13 @@ TWO_LAYERS_BY_AN_RREF = """
     [
         TWO_LAYERS_BY_AN_RREF,
         TWO_LAYERS_BY_AN_RREF.replace(
-            "rpc_sync().forward(output, hidden[1])", "rpc_async().forward(output, hidden[1]).wait()"
-        ),
+            "self.there.rpc_sync().forward(output, hidden[1])",
+            "rpc.rpc_async(self.there.owner(), call, (self.there, output, hidden[1])).wait()",
+        )
+        + """
+    def call(module, *arguments):
+        return module.local_value()(*arguments)
+""",
         solution("class TwoLayers")
         .replace("nn.LSTM(width, width)", 'RemoteModule("trainer", nn.LSTM, (width, width))')
         .replace("[rpc.RRef(parameter) for parameter in self.first.parameters()]", "self.first.remote_parameters()"),
