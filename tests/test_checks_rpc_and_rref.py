@@ -158,9 +158,9 @@ def test_stays_there_skeleton(world):
         """
         def scaled_total(owner, load, scale):
             there = rpc.remote(owner, load)
-            return rpc.rpc_async(owner, lambda_free, (there, scale)).wait()
+            return rpc.rpc_async(owner, total_there, (there, scale)).wait()
 
-        def lambda_free(there, scale):
+        def total_there(there, scale):
             return scale(there.to_here()).sum().item()
         """,
     ],
