@@ -1,5 +1,7 @@
 """The checks of 03_collectives: each accepts the solution, and says what is wrong with other answers."""
 
+import textwrap
+
 import pytest
 from answers import cell, says
 
@@ -248,6 +250,20 @@ def test_sharded_step_with_the_mean_by_the_operator(world):
     assert says(checks.sharded, world, answer).startswith("Solved. ")
 
 
+def test_sharded_step_with_one_tensor(world):
+    answer = """
+        def sharded_step(weights, gradient, rate):
+            size = len(weights) // n
+            mine = gradient.new_empty(size)
+            dist.reduce_scatter_tensor(mine, gradient)
+            share = weights[rank * size : (rank + 1) * size] - rate / n * mine
+            result = torch.empty_like(weights)
+            dist.all_gather_into_tensor(result, share)
+            return result
+    """
+    assert says(checks.sharded, world, answer).startswith("Solved. ")
+
+
 def test_sharded_step_in_place(world):
     answer = """
         def sharded_step(weights, gradient, rate):
@@ -314,6 +330,21 @@ def test_two_halves_of_one_tensor(world):
             dist.all_gather_into_tensor(result, mine)
             return result
     """
+    assert says(in_two_halves, world, answer).startswith("Solved. ")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "mine = torch.zeros(1)\ndist.reduce_scatter(mine, list(chunks.chunk(n)))\n"
+        "parts = [torch.zeros(1) for _ in range(n)]\ndist.all_gather(parts, mine)\nreturn torch.cat(parts)",
+        "mine = torch.empty_like(chunks[:1])\ndist.reduce_scatter(mine, [*chunks.split(1)], op=dist.ReduceOp.SUM)\n"
+        "dist.all_gather([*chunks.split(1)], mine)\nreturn chunks",
+    ],
+    ids=["a list of parts", "in place"],
+)
+def test_two_halves_in_other_styles(world, body):
+    answer = "def my_all_reduce(chunks):\n" + textwrap.indent(body, "    ")
     assert says(in_two_halves, world, answer).startswith("Solved. ")
 
 
