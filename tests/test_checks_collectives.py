@@ -336,8 +336,8 @@ def test_two_halves_of_one_tensor(world):
 @pytest.mark.parametrize(
     "body",
     [
-        "mine = torch.zeros(1)\ndist.reduce_scatter(mine, list(chunks.chunk(n)))\n"
-        "parts = [torch.zeros(1) for _ in range(n)]\ndist.all_gather(parts, mine)\nreturn torch.cat(parts)",
+        "mine = chunks.new_zeros(1)\ndist.reduce_scatter(mine, list(chunks.chunk(n)))\n"
+        "parts = [chunks.new_zeros(1) for _ in range(n)]\ndist.all_gather(parts, mine)\nreturn torch.cat(parts)",
         "mine = torch.empty_like(chunks[:1])\ndist.reduce_scatter(mine, [*chunks.split(1)], op=dist.ReduceOp.SUM)\n"
         "dist.all_gather([*chunks.split(1)], mine)\nreturn chunks",
     ],
