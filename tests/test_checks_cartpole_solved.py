@@ -51,6 +51,9 @@ def test_the_solution(world):
     assert verdict(world) == f"Solved. {solved}"
     fetched = "if episode % k == 0: policy.load_state_dict(server.remote().weights().to_here())"
     assert verdict(world, fetch=fetched) == f"Solved. {solved}"
+    fetched = "if not episode % k: weights = server.rpc_async().weights().wait(); policy.load_state_dict(weights)"
+    assert verdict(world, fetch=fetched) == f"Solved. {solved}"
+    assert verdict(world, before="due = 0", fetch=f"if episode == due: due += k; {FETCH}") == f"Solved. {solved}"
 
 
 def test_the_skeleton_fetches_before_every_step(world):

@@ -1,5 +1,7 @@
 """The checks of 03_collectives: each accepts the solution, and says what is wrong with other answers."""
 
+import textwrap
+
 import pytest
 from answers import cell, says
 
@@ -41,6 +43,29 @@ def test_mean_as_a_number_of_numpy(world):
             return parts[0].numpy() / parts[1].numpy()
     """
     assert says(checks.mean_of_all, world, answer) == "Solved. Every rank returned 3.0, after one all_reduce."
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        """
+        def mean(numbers):
+            both = torch.stack([numbers.sum(), torch.tensor(float(numbers.numel()))])
+            dist.all_reduce(both, op=dist.ReduceOp.SUM)
+            total, count = both.tolist()
+            return total / count
+        """,
+        """
+        def mean(numbers):
+            both = torch.ones(2) * len(numbers)
+            both[0] = sum(numbers)
+            dist.all_reduce(both, async_op=True).wait()
+            return float(both[0]) / int(both[1])
+        """,
+    ],
+)
+def test_mean_in_other_styles(world, answer):
+    assert says(checks.mean_of_all, world, answer).startswith("Solved. ")
 
 
 def test_mean_of_the_means(world):
@@ -134,6 +159,34 @@ def test_transpose_skeleton(world):
     )
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [
+        """
+        def transpose(rows):
+            sent = [block.contiguous() for block in rows.T.chunk(n)]
+            received = [torch.empty_like(block) for block in sent]
+            dist.all_to_all(received, sent)
+            return torch.cat(received, dim=1)
+        """,
+        """
+        def transpose(rows):
+            received = torch.empty(2 * n, 2)
+            dist.all_to_all_single(received, rows.T.contiguous())
+            return torch.hstack(received.split(2))
+        """,
+        """
+        def transpose(rows):
+            received = [torch.empty(2, 2) for _ in range(n)]
+            dist.all_to_all(received, [rows[:, 2 * r : 2 * r + 2].contiguous() for r in range(n)])
+            return torch.vstack(received).T
+        """,
+    ],
+)
+def test_transpose_in_other_styles(world, answer):
+    assert says(checks.transposed, world, answer).startswith("Solved. ")
+
+
 def test_transpose_within_the_blocks_only(world):
     answer = """
         def transpose(rows):
@@ -193,6 +246,20 @@ def test_sharded_step_with_the_mean_by_the_operator(world):
             weights[2 * rank : 2 * rank + 2] -= rate * share
             dist.all_gather_into_tensor(weights, weights[2 * rank : 2 * rank + 2].clone())
             return weights
+    """
+    assert says(checks.sharded, world, answer).startswith("Solved. ")
+
+
+def test_sharded_step_with_one_tensor(world):
+    answer = """
+        def sharded_step(weights, gradient, rate):
+            size = len(weights) // n
+            mine = gradient.new_empty(size)
+            dist.reduce_scatter_tensor(mine, gradient)
+            share = weights[rank * size : (rank + 1) * size] - rate / n * mine
+            result = torch.empty_like(weights)
+            dist.all_gather_into_tensor(result, share)
+            return result
     """
     assert says(checks.sharded, world, answer).startswith("Solved. ")
 
@@ -263,6 +330,21 @@ def test_two_halves_of_one_tensor(world):
             dist.all_gather_into_tensor(result, mine)
             return result
     """
+    assert says(in_two_halves, world, answer).startswith("Solved. ")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "mine = chunks.new_zeros(1)\ndist.reduce_scatter(mine, list(chunks.chunk(n)))\n"
+        "parts = [chunks.new_zeros(1) for _ in range(n)]\ndist.all_gather(parts, mine)\nreturn torch.cat(parts)",
+        "mine = torch.empty_like(chunks[:1])\ndist.reduce_scatter(mine, [*chunks.split(1)], op=dist.ReduceOp.SUM)\n"
+        "dist.all_gather([*chunks.split(1)], mine)\nreturn chunks",
+    ],
+    ids=["a list of parts", "in place"],
+)
+def test_two_halves_in_other_styles(world, body):
+    answer = "def my_all_reduce(chunks):\n" + textwrap.indent(body, "    ")
     assert says(in_two_halves, world, answer).startswith("Solved. ")
 
 

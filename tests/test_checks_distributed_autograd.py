@@ -39,6 +39,41 @@ def test_backward_by_hand_skeleton(world):
     )
 
 
+CUT_BY_DETACH = """
+    kept = []
+
+    def forward_there(second, hidden):
+        kept[:] = hidden.requires_grad_(), second.local_value()(hidden)
+        return kept[1].detach()
+
+    def backward_there(gradient):
+        torch.autograd.backward(kept[1], gradient)
+        return kept[0].grad
+
+    def backward_by_hand(first, second, inputs, labels):
+        hidden = first(inputs)
+        scores = rpc.rpc_sync("worker1", forward_there, (second, hidden.detach())).requires_grad_()
+        loss = torch.nn.functional.cross_entropy(scores, labels)
+        (gradient,) = torch.autograd.grad(loss, scores)
+        hidden.backward(rpc.rpc_async("worker1", backward_there, (gradient,)).wait())
+"""
+LOSS_ON_WORKER_1 = """
+    def gradient_of(second, hidden, labels):
+        hidden.requires_grad_()
+        torch.nn.functional.cross_entropy(second.local_value()(hidden), labels).backward()
+        return hidden.grad
+
+    def backward_by_hand(first, second, inputs, labels):
+        hidden = first(inputs)
+        hidden.backward(rpc.rpc_sync("worker1", gradient_of, (second, hidden.detach(), labels)))
+"""
+
+
+@pytest.mark.parametrize("answer", [CUT_BY_DETACH, LOSS_ON_WORKER_1], ids=["cut by detach", "loss on worker 1"])
+def test_backward_by_hand_in_other_styles(world, answer):
+    assert says(checks.backward_by_hand, world, answer).startswith("Solved. ")
+
+
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
@@ -92,6 +127,25 @@ def test_accumulate_skeleton(world):
     assert says(checks.accumulate, world, skeleton("accumulate")) == (
         "Not yet. On worker0 the gradient of 0.weight is None, unlike those of one process."
     )
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (', reduction="sum") / samples', ") * len(labels) / samples"),
+        (
+            "        parameter.grad = gradient if parameter.grad is None else parameter.grad + gradient",
+            "        if parameter.grad is None:\n            parameter.grad = torch.zeros_like(parameter)\n"
+            "        parameter.grad += gradient",
+        ),
+        ("            keep(context_id)\n", '            rpc.rpc_async("worker0", keep, args=(context_id,)).wait()\n'),
+    ],
+    ids=["means by their weight", "from zeros", "both by RPC"],
+)
+def test_accumulate_in_other_styles(world, old, new):
+    answer = solution("accumulate")
+    assert old in answer
+    assert says(checks.accumulate, world, answer.replace(old, new)).startswith("Solved. ")
 
 
 @pytest.mark.parametrize(
@@ -162,6 +216,24 @@ def test_frozen_solution(world):
 
 def test_frozen_skeleton(world):
     assert says(checks.frozen, world, skeleton("train_frozen")) == ("Not yet. The weights of `first` have not changed.")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (
+            "    module.local_value().requires_grad_(False)",
+            "    for parameter in module.local_value().parameters():\n        parameter.requires_grad = False",
+        ),
+        ('rpc.rpc_sync("worker1", freeze, args=(second,))', "second.rpc_sync().requires_grad_(False)"),
+        ('rpc.rpc_sync("worker1", freeze, args=(second,))', 'rpc.remote("worker1", freeze, (second,)).to_here()'),
+    ],
+    ids=["each parameter", "by the RRef", "by remote"],
+)
+def test_frozen_in_other_styles(world, old, new):
+    answer = solution("train_frozen")
+    assert old in answer
+    assert says(checks.frozen, world, answer.replace(old, new)).startswith("Solved. ")
 
 
 @pytest.mark.parametrize(

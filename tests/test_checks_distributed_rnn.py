@@ -92,6 +92,15 @@ def test_my_forward_that_is_wrong(world, change, message):
     assert judged(world, FORWARD.replace(*change)).startswith(message)
 
 
+@pytest.mark.parametrize("change", [("output.cpu()", "output.detach().cpu()"), ("vectors.to(", "vectors.detach().to(")])
+def test_my_forward_that_detaches(world, change):
+    world.view.execute("rpc._set_rpc_timeout(3)")
+    verdict = judged(world, FORWARD.replace(*change))
+    world.view.execute("rpc._set_rpc_timeout(20)")
+    assert verdict == "no: backward waited in vain for the gradient of something that is detached"
+    assert judged(world, FORWARD).startswith("right")
+
+
 # ---------------------------------------------------------------- clip
 
 
@@ -105,6 +114,49 @@ def test_clip_skeleton(world):
     assert says(checks.clip, world, skeleton("def clip")) == (
         "Not yet. `clip` returned 0.0000, and the norm of all gradients was 0.7308."
     )
+
+
+CLIP_BY_THE_NORMS_OF_THE_OWNERS = """
+    def norm_here(context):
+        return torch.nn.utils.get_total_norm(list(dist_autograd.get_gradients(context).values())).item()
+
+    def shrink(context, factor):
+        for gradient in dist_autograd.get_gradients(context).values():
+            gradient *= factor
+
+    def clip(context, references, limit):
+        owners = sorted({reference.owner_name() for reference in references})
+        norm = math.hypot(*[rpc.rpc_sync(owner, norm_here, (context,)) for owner in owners])
+        for owner in owners:
+            rpc.rpc_sync(owner, shrink, (context, min(1.0, limit / norm)))
+        return norm
+"""
+CLIP_BY_EACH_PARAMETER = """
+    def square(context, reference):
+        return dist_autograd.get_gradients(context)[reference.local_value()].square().sum()
+
+    def scale(context, reference, factor):
+        dist_autograd.get_gradients(context)[reference.local_value()].mul_(factor)
+
+    def clip(context, references, limit):
+        norm = sum(rpc.remote(r.owner(), square, (context, r)).to_here() for r in references).sqrt()
+        if norm > limit:
+            for r in references:
+                rpc.rpc_sync(r.owner(), scale, (context, r, limit / norm))
+        return norm
+"""
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        CLIP_BY_THE_NORMS_OF_THE_OWNERS,
+        CLIP_BY_THE_NORMS_OF_THE_OWNERS.replace("limit / norm", "limit / (norm + 1e-6)"),  # as PyTorch does
+        CLIP_BY_EACH_PARAMETER,
+    ],
+)
+def test_clip_in_other_styles(world, answer):
+    assert says(checks.clip, world, "import math\n" + textwrap.dedent(answer)).startswith("Solved. ")
 
 
 @pytest.mark.parametrize(
@@ -174,6 +226,48 @@ def test_two_layers_skeleton(world):
     assert says(checks.two_layers, world, skeleton("class TwoLayers")) == (
         "Not yet. Parameter 4 of 8 is owned by trainer, and the target is server."
     )
+
+
+TWO_LAYERS_BY_AN_RREF = """
+    def references_there(module):
+        return [rpc.RRef(parameter) for parameter in module.local_value().parameters()]
+
+    class TwoLayers:
+        def __init__(self, width, owner):
+            self.here = nn.LSTM(width, width)
+            self.there = rpc.remote(owner, nn.LSTM, (width, width))
+
+        def forward(self, vectors, hidden=(None, None)):
+            output, first = self.here(vectors, hidden[0])
+            output, second = self.there.rpc_sync().forward(output, hidden[1])
+            return output, [first, second]
+
+        def parameter_rrefs(self):
+            there = rpc.rpc_sync(self.there.owner(), references_there, (self.there,))
+            return [rpc.RRef(parameter) for parameter in self.here.parameters()] + there
+"""
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        TWO_LAYERS_BY_AN_RREF,
+        TWO_LAYERS_BY_AN_RREF.replace(
+            "self.there.rpc_sync().forward(output, hidden[1])",
+            "rpc.rpc_async(self.there.owner(), call, (self.there, output, hidden[1])).wait()",
+        )
+        + """
+    def call(module, *arguments):
+        return module.local_value()(*arguments)
+""",
+        solution("class TwoLayers")
+        .replace("nn.LSTM(width, width)", 'RemoteModule("trainer", nn.LSTM, (width, width))')
+        .replace("[rpc.RRef(parameter) for parameter in self.first.parameters()]", "self.first.remote_parameters()"),
+    ],
+    ids=["an RRef", "a future", "both by RPC"],
+)
+def test_two_layers_in_other_styles(world, answer):
+    assert says(checks.two_layers, world, answer).startswith("Solved. ")
 
 
 @pytest.mark.parametrize(

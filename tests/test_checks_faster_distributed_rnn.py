@@ -99,6 +99,30 @@ def test_loss_there_skeleton(world):
 
 
 @pytest.mark.parametrize(
+    "change",
+    [
+        (
+            "rpc.rpc_sync(reference.owner(), loss_on_owner, (reference, output, targets))",
+            "rpc.rpc_async(reference.owner(), loss_on_owner, (reference, output, targets)).wait()",
+        ),
+        (
+            "rpc.rpc_sync(reference.owner(), loss_on_owner, (reference, output, targets))",
+            "rpc.remote(reference.owner(), loss_on_owner, (reference, output, targets)).to_here()",
+        ),
+        (
+            "cross_entropy(logits.flatten(0, 1), targets.flatten())",
+            "-logits.log_softmax(dim=2).gather(2, targets[..., None]).mean()",
+        ),
+    ],
+    ids=["a future", "an RRef", "by hand"],
+)
+def test_loss_there_in_other_styles(world, change):
+    answer = solution("loss_there").replace(*change)
+    assert answer != solution("loss_there")
+    assert says(checks.loss_there, world, answer).startswith("Solved. ")
+
+
+@pytest.mark.parametrize(
     ("change", "message"),
     [
         (("flatten(0, 1), targets.flatten())", "flatten(0, 1), targets.flatten()) * 2"), "The loss is 14."),
@@ -145,6 +169,25 @@ def test_looked_up_skeleton(world):
     assert says(checks.looked_up, world, skeleton("looked_up")) == (
         "Not yet. The trainer received 1280 bytes for 20 words, 8 of them different, and the target is 256."
     )
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        (".bfloat16()", ".half()"),
+        (".float()[places]", ".to(torch.float32).index_select(0, places.flatten()).view(*words.shape, -1)"),
+        (
+            "return rpc.rpc_sync(reference.owner(), rows_in_half, (reference, rows)).float()[places]",
+            "small = rpc.rpc_async(reference.owner(), rows_in_half, (reference, rows)).wait()\n"
+            "    return torch.nn.functional.embedding(places, small.float())",
+        ),
+    ],
+    ids=["fp16", "by index_select", "by embedding"],
+)
+def test_looked_up_in_other_styles(world, change):
+    answer = solution("looked_up").replace(*change)
+    assert answer != solution("looked_up")
+    assert says(checks.looked_up, world, f"import torch\n{answer}").startswith("Solved. ")
 
 
 @pytest.mark.parametrize(

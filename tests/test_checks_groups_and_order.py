@@ -51,6 +51,33 @@ def test_grid_sums_skeleton(world):
     )
 
 
+BY_ENUMERATION = """
+    def grid_sums(number):
+        rows = [[r for r in range(n) if r // 2 == row] for row in range(n // 2)]
+        columns = [[r for r in range(n) if r % 2 == column] for column in (0, 1)]
+        sums = []
+        for groups in (rows, columns):
+            mine, _ = dist.new_subgroups_by_enumeration(groups, timeout=timedelta(seconds=4))
+            total = number.clone()
+            dist.all_reduce(total, group=mine)
+            sums.append(total)
+        return sums
+"""
+BY_A_MESH = """
+    def grid_sums(number):
+        mesh = dist.device_mesh.init_device_mesh("cpu", (n // 2, 2))
+        row, column = number.clone(), number.clone()
+        dist.all_reduce(row, group=mesh.get_group(1))
+        dist.all_reduce(column, group=mesh.get_group(0))
+        return [row, column]
+"""
+
+
+@pytest.mark.parametrize("answer", [BY_ENUMERATION, BY_A_MESH, GRID_SUMS.format(groups="rows + columns", make=MAKE)])
+def test_grid_sums_in_other_styles(world, answer):
+    assert says(checks.grid_sums, world, answer).startswith("Solved. ")
+
+
 def test_grid_sums_in_the_wrong_order(world):
     assert says(checks.grid_sums, world, GRID_SUMS.format(groups="columns + rows", make=MAKE)) == (
         "Not yet. Rank 0 returned 101 for its row, and the target is 11."

@@ -259,6 +259,21 @@ def test_gather_skeleton(world):
     )
 
 
+def test_gather_by_irecv(world):
+    answer = """
+        def gather(tensor):
+            if rank > 0:
+                dist.isend(tensor, dst=0).wait()
+                return
+            tensors = [tensor.clone() for _ in range(n)]
+            works = [dist.irecv(tensors[source], src=source) for source in range(1, n)]
+            for work in works:
+                work.wait()
+            return tensors
+    """
+    assert says(checks.gather_by_hand, world, answer).startswith("Solved. ")
+
+
 def test_gather_in_the_order_of_arrival(world):
     answer = """
         def gather(tensor):
@@ -328,6 +343,24 @@ def test_tree_skeleton(world):
     assert says(checks.tree_broadcast, world, skeleton("tree_broadcast")) == (
         "Not yet. Rank 1 holds 2.0, and the target is 1.0."
     )
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "for k in range((n - 1).bit_length()):\n"
+        "    if rank < 2**k and rank + 2**k < n:\n        dist.isend(tensor, dst=rank + 2**k).wait()\n"
+        "    elif 2**k <= rank < 2 ** (k + 1):\n        dist.recv(tensor, src=rank - 2**k)\n"
+        "return tensor",
+        "mine = tensor.clone()\nif rank > 0:\n    dist.recv(mine, src=rank - 2 ** (rank.bit_length() - 1))\n"
+        "k = rank.bit_length()\nwhile rank + 2**k < n:\n    dist.send(mine, dst=rank + 2**k)\n    k += 1\n"
+        "return mine",
+    ],
+    ids=["by the power", "receive, then pass on"],
+)
+def test_tree_in_other_styles(world, body):
+    answer = "def tree_broadcast(tensor):\n" + textwrap.indent(body, "    ")
+    assert says(checks.tree_broadcast, world, answer).startswith("Solved. ")
 
 
 def test_tree_that_is_a_star(world):
@@ -421,6 +454,21 @@ OVERLAP = """
         {body}
         return result, received
 """
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "received = torch.empty_like(tensor)\nworks = [dist.irecv(received, left), dist.isend(tensor, right)]\n"
+        "result = compute()\n[work.wait() for work in works]\nreturn result, received",
+        "sent = dist.isend(tensor, right)\nreceived = torch.zeros_like(tensor)\narrived = dist.irecv(received, left)\n"
+        "result = compute()\narrived.wait()\nsent.wait()\nreturn (result, received)",
+    ],
+    ids=["receive first", "send first"],
+)
+def test_overlap_in_other_styles(world, body):
+    answer = "def overlap(tensor, compute):\n" + textwrap.indent(body, "    ")
+    assert says(checks.overlap, world, answer).startswith("Solved. ")
 
 
 def test_overlap_that_waits_first(world):

@@ -37,6 +37,34 @@ def test_returns_skeleton(world):
     )
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [
+        """
+        def returns_of(arrived):
+            returns = []
+            for place, (observer, _) in enumerate(arrived):
+                own = [reward for other, reward in arrived[place:] if other == observer]
+                returns.append(sum(0.99**k * reward for k, reward in enumerate(own)))
+            return returns
+        """,
+        """
+        def returns_of(arrived):
+            returns = [0.0] * len(arrived)
+            for observer in {observer for observer, _ in arrived}:
+                following = 0.0
+                for place in reversed(range(len(arrived))):
+                    if arrived[place][0] == observer:
+                        following = returns[place] = arrived[place][1] + 0.99 * following
+            return returns
+        """,
+    ],
+    ids=["by the definition", "one observer after the other"],
+)
+def test_returns_in_other_styles(world, answer):
+    assert says(checks.returns_of, world, answer).startswith("Solved. ")
+
+
 def test_returns_in_the_order_of_the_observers(world):
     answer = """
         def returns_of(arrived):
@@ -272,6 +300,7 @@ def test_my_episode_in_other_styles(world, change):
         ([("while not (terminated or truncated)", "while not terminated")], "asked for a step after its episode had"),
         ([('return "terminated" if terminated else "truncated"', "return None")], "observer1 returned None, and its"),
         ([("rpc_sync().report_reward", "to_here().report_reward")], "the agent knew 0 of its rewards, and not 1."),
+        ([("rpc_sync().report_reward", "rpc_async().report_reward")], "the agent knew 0 of its rewards, and not 1."),
     ],
 )
 def test_wrong_my_episode(world, changes, why):

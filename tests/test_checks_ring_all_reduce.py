@@ -84,6 +84,36 @@ def test_reduce_scatter_skeleton(world):
     )
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        [("dist.recv(received, left)", "dist.irecv(received, left).wait()")],
+        [
+            (
+                "work = dist.isend(chunks[(rank - step) % n], right)",
+                "send = dist.P2POp(dist.isend, chunks[(rank - step) % n], right)",
+            ),
+            (
+                "dist.recv(received, left)",
+                "works = dist.batch_isend_irecv([send, dist.P2POp(dist.irecv, received, left)])",
+            ),
+            ("work.wait()", "[work.wait() for work in works]"),
+        ],
+        [
+            ("tensor.tensor_split(n)", "list(tensor.clone().chunk(n))"),
+            ("mine += received", "mine = chunks[(rank - step - 1) % n] = mine + received"),
+        ],
+    ],
+    ids=["irecv", "a batch", "new tensors"],
+)
+def test_reduce_scatter_in_other_styles(world, changes):
+    answer = solution("reduce_scatter")
+    for old, new in changes:
+        assert old in answer
+        answer = answer.replace(old, new)
+    assert says(checks.reduce_scatter, world, answer).startswith("Solved. ")
+
+
 def test_reduce_scatter_in_a_ring_of_whole_tensors(world):
     answer = """
         def reduce_scatter(tensor):
@@ -194,6 +224,30 @@ def test_two_way_ring_skeleton(world):
     assert says(checks.two_way_ring, world, skeleton("two_way_ring")) == (
         "Not yet. Rank 0 sent 6 messages, and a ring in both directions sends 12: 6 too few."
     )
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        [
+            (
+                "works.append(dist.isend(chunks[(place - step) % n], target))",
+                "works.append(dist.P2POp(dist.isend, chunks[(place - step) % n], target))",
+            ),
+            ("works.append(dist.irecv(received, source))", "works.append(dist.P2POp(dist.irecv, received, source))"),
+            ("for work in works:", "for work in dist.batch_isend_irecv(works):"),
+        ],
+        [("tensor.tensor_split(2)", "(tensor[: len(tensor) // 2], tensor[len(tensor) // 2 :])")],
+        [("(rank, -rank), (right, left), (left, right)", "(rank, n - rank), (right, left), (left, right)")],
+    ],
+    ids=["a batch", "slices", "places from 1 to n"],
+)
+def test_two_way_ring_in_other_styles(world, changes):
+    answer = solution("two_way_ring")
+    for old, new in changes:
+        assert old in answer
+        answer = answer.replace(old, new)
+    assert says(checks.two_way_ring, world, answer).startswith("Solved. ")
 
 
 def test_two_way_ring_of_two_rings_to_the_right(world):

@@ -1,5 +1,7 @@
 """The checks of 15_rpc_and_rref: each accepts the solution, and says what is wrong with other answers."""
 
+import textwrap
+
 import pytest
 from answers import cell, says
 
@@ -135,6 +137,39 @@ def test_stays_there_skeleton(world):
     )
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [
+        """
+        def total(function, rref):
+            return function(rref.local_value()).sum()
+
+        def scaled_total(owner, load, scale):
+            return rpc.rpc_sync(owner, total, (scale, rpc.remote(owner, load))).item()
+        """,
+        """
+        def load_and_scale(load, scale):
+            return scale(load())
+
+        def scaled_total(owner, load, scale):
+            scaled = rpc.remote(owner, load_and_scale, (load, scale))
+            return scaled.remote().sum().to_here().item()
+        """,
+        """
+        def scaled_total(owner, load, scale):
+            there = rpc.remote(owner, load)
+            return rpc.rpc_async(owner, total_there, (there, scale)).wait()
+
+        def total_there(there, scale):
+            return scale(there.to_here()).sum().item()
+        """,
+    ],
+    ids=["the sum there", "one object", "to_here on the owner"],
+)
+def test_stays_there_in_other_styles(world, answer):
+    assert says(checks.stays_there, world, answer).startswith("Solved. ")
+
+
 def test_stays_there_by_to_here(world):
     answer = """
         def scaled_total(owner, load, scale):
@@ -189,6 +224,21 @@ def test_add_many_skeleton(world):
     assert says(checks.add_many, world, skeleton("add_many")) == (
         "Not yet. The object on worker1 was updated 0 times, and the target is 5 times."
     )
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "for _ in range(times):\n    counter.rpc_sync().add(1)\nreturn counter.rpc_sync().get()",
+        "for _ in range(times):\n    counter.remote().add(1).to_here()\nreturn counter.remote().get().to_here()",
+        "calls = [counter.rpc_async().add(1) for _ in range(times)]\n"
+        "torch.futures.collect_all(calls).wait()\nreturn counter.rpc_async().get().wait()",
+    ],
+    ids=["one by one", "by remote", "collected"],
+)
+def test_add_many_in_other_styles(world, body):
+    answer = "def add_many(counter, times):\n" + textwrap.indent(body, "    ")
+    assert says(checks.add_many, world, answer).startswith("Solved. ")
 
 
 def test_add_many_at_once(world):

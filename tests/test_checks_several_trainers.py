@@ -117,6 +117,30 @@ def test_shared_optimizer_with_a_lock_of_the_module(world):
 
 
 @pytest.mark.parametrize(
+    "changes",
+    [
+        [
+            (
+                "gradients = dist_autograd.get_gradients(context)\n        with self.turn:",
+                "with self.turn:\n            gradients = dist_autograd.get_gradients(context)",
+            )
+        ],
+        [
+            ("self.turn = threading.Lock()", "self.turn = threading.Semaphore(1)"),
+            ("gradients.get(parameter)", "gradients[parameter] if parameter in gradients else None"),
+        ],
+    ],
+    ids=["asks under the lock", "a semaphore"],
+)
+def test_shared_optimizer_in_other_styles(world, changes):
+    answer = solution("SharedOptimizer")
+    for change in changes:
+        assert change[0] in answer
+        answer = answer.replace(*change)
+    assert says(checks.shared_optimizer, world, answer) == SHARED
+
+
+@pytest.mark.parametrize(
     ("change", "message"),
     [
         (
@@ -184,6 +208,25 @@ def test_bounded_that_makes_new_values(world):
                         self.version += 1
                 return fresh
     """
+    assert says(checks.bounded, world, answer) == BOUNDED
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        [("self.values -= gradient", "self.values = self.values - gradient"), ("self.values.clone()", "self.values")],
+        [
+            ("threading.Lock()", "threading.RLock()"),
+            ("self.version - version > self.limit", "version < self.version - self.limit"),
+        ],
+    ],
+    ids=["a new tensor", "the oldest that is taken"],
+)
+def test_bounded_in_other_styles(world, changes):
+    answer = solution("Bounded")
+    for change in changes:
+        assert change[0] in answer
+        answer = answer.replace(*change)
     assert says(checks.bounded, world, answer) == BOUNDED
 
 

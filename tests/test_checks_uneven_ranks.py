@@ -1,5 +1,7 @@
 """The checks of 12_uneven_ranks: each accepts the solution, and says what is wrong with other answers."""
 
+import textwrap
+
 import pytest
 from answers import cell, says
 
@@ -92,6 +94,24 @@ def test_straggler_skeleton(world):
     assert says(checks.straggler, world, skeleton("straggler")) == (
         "Not yet. When the ranks communicate for 0.2, 1, 1, 1 s, rank 0 returned None, and the target is 0."
     )
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "every = [torch.zeros(1) for _ in range(n)]\ndist.all_gather(every, torch.tensor([float(seconds)]))\n"
+        "values, ranks = torch.cat(every).sort()\nreturn ranks[0].item() if 2 * values[0] <= values[1] else None",
+        "every = torch.zeros(n, dtype=torch.float64)\nevery[rank] = seconds\ndist.all_reduce(every)\n"
+        "least = int(every.argmin())\nothers = [s for r, s in enumerate(every.tolist()) if r != least]\n"
+        "if every[least] > min(others) / 2:\n    return None\nreturn least",
+        "pairs = [None] * n\ndist.all_gather_object(pairs, (seconds, rank))\n"
+        "(least, who), (following, _), *_ = sorted(pairs)\nreturn who if least / following <= 0.5 else None",
+    ],
+    ids=["sorted tensors", "a sum of places", "pairs"],
+)
+def test_straggler_in_other_styles(world, body):
+    answer = "def straggler(seconds):\n" + textwrap.indent(body, "    ")
+    assert says(checks.straggler, world, answer).startswith("Solved. ")
 
 
 def test_straggler_that_communicates_most(world):

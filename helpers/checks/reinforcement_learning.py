@@ -2,6 +2,7 @@
 
 import os
 import random
+import time
 from typing import NamedTuple
 
 from helpers.checks.judging import Run, Verdict, Wrong, call_answer, judge
@@ -122,7 +123,8 @@ class Notes:
         return _policy(observation)
 
     def report_reward(self, name, reward):
-        """Keep a reward."""
+        """Keep a reward, after a while: who does not wait for the answer asks for the next action before that."""
+        time.sleep(0.05)
         self.rewards.setdefault(name, []).append(reward)
 
 

@@ -26,9 +26,9 @@ MUTANTS = {
         "dist.barrier()\nif others_to_tell",
     ),
     "every operator adds up": ("dist.all_reduce(number, op)", "dist.all_reduce(number)"),
-    "rank 1 is not late": (
-        "if rank == 1:\n    dist.recv(word, src=0)\nworks",
-        "if rank == 1:\n    later = dist.irecv(word, src=0)\nworks",
+    "a call returns when rank 1 has come": (
+        "works = [dist.all_reduce(sums, async_op=True) for sums in (first, second)]",
+        "works = [dist.all_reduce(sums) for sums in (first, second)]",
     ),
     "one half is enough": (
         "    dist.all_gather(list(result.chunk(n)), mine)\n    return result",
