@@ -69,7 +69,8 @@ def kept_over_time(kept: Mapping[str, Sequence[int]]) -> None:
         axes.step(actions, [0, *numbers], where="post", linewidth=2, **look)
         most = max(numbers)
         place = numbers.index(most) + 1
-        axes.annotate(f"{name}: {most}", (place, most), (4, 4), textcoords="offset points", color=look["color"])
+        where = {"textcoords": "offset points", "ha": "right", "color": look["color"]}
+        axes.annotate(f"{name}: {most}", (place, most), (-4, 2), **where)
     axes.axhline(0, color=GUIDE["color"], linewidth=0.8)
     axes.set_ylim(0, 1.25 * max(map(max, kept.values())))
     axes.set_xlabel("forwards and backwards done")
