@@ -136,14 +136,14 @@ def test_order_that_is_right(world, answer):
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("stages - stage", "stage + 1", "With 4 stages and 8 micro-batches a step takes "),
-        ("stages - stage", "1", "With 4 stages and 8 micro-batches a step takes 87 ticks, and the target is 33."),
-        ("stages - stage", "stages", "For stage 1 of 4 and 8 micro-batches the order of rank 0 keeps 4 micro-batches"),
+        ("stages - stage", "stage + 1", "With 4 stages and 8 micro-batches stage 0 waits for ever before ('B', 0)."),
+        ("stages - stage", "1", "With 4 stages and 8 micro-batches a step takes 96 ticks, and the target is 33."),
+        ("stages - stage", "stages", "With 4 stages and 8 micro-batches a step takes 69 ticks, and the target is 33."),
         ("min(stages - stage, m)", "stages - stage", "For stage 0 of 4 and 2 micro-batches rank 0 returned the action"),
         ('order.append(("B", i))', "pass", "For stage 0 of 4 and 8 micro-batches rank 0 returned 0 times ('B', 0), "),
         ('("B", i)', '("B", m - 1 - i)', "With 4 stages and 8 micro-batches stage 0 waits for ever before ('B', 7)."),
         ("return order", "return None", "For stage 0 of 4 and 8 micro-batches rank 0 returned a NoneType, and the "),
-        ("return order", "return ['F0']", "For stage 0 of 4 and 8 micro-batches rank 0 returned a list with 'F0', "),
+        ("return order", "return ['F']", "For stage 0 of 4 and 8 micro-batches rank 0 returned a list with 'F', "),
     ],
 )
 def test_order_that_is_wrong(world, old, new, message):
@@ -168,7 +168,7 @@ def test_split_solution(world):
 
 def test_split_skeleton(world):
     assert says(checks.split_backward, world, skeleton("split_order")) == (
-        "Not yet. With 4 stages and 8 micro-batches a step takes 33 ticks, and the target is 27."
+        "Not yet. With 4 stages and 8 micro-batches a step takes 30 ticks, and the target is 27."
     )
 
 
@@ -231,7 +231,14 @@ def test_split_with_all_weights_at_the_end(world):
             return one_forward_one_backward(stage, stages, m) + [("W", i) for i in range(m)]
     """
     assert says(checks.split_backward, world, answer) == (
-        "Not yet. For stage 0 of 4 and 8 micro-batches the order of rank 0 keeps 8 micro-batches at once, "
+        "Not yet. With 4 stages and 8 micro-batches a step takes 30 ticks, and the target is 27."
+    )
+
+
+def test_split_that_runs_further_ahead(world):
+    answer = solution("split_order").replace("min(stages - stage, m)", "min(stages - stage + 1, m)")
+    assert says(checks.split_backward, world, answer) == (
+        "Not yet. For stage 0 of 4 and 8 micro-batches the order of rank 0 keeps 5 micro-batches at once, "
         "and the target is 4."
     )
 
@@ -296,7 +303,7 @@ def test_most_that_is_right(world, answer):
         ),
         ("return m - 1", "return m", "With GPipe's order, 4 stages, 100 bytes for a micro-batch and 650 in all rank 0"),
         ("range(stages)", "[stages - 1]", "With 1F1B, 4 stages, 100 bytes for a micro-batch and 399 in all rank 0 ret"),
-        ('kept += 1 if kind == "F" else -1', "kept += 1", "With 1F1B, 4 stages, 100 bytes for a micro-batch and 650"),
+        ('kept += 1 if kind == "F" else -1', "kept += 1", "With GPipe's order, 4 stages, 100 bytes for a micro-"),
         (
             "return 64",
             "return None",
