@@ -31,6 +31,7 @@ from helpers.checks.pipelines import (
 )
 from helpers.checks.point_to_point import gather_by_hand, overlap, ring_shift, swapped, tree_broadcast
 from helpers.checks.reinforcement_learning import observer_round, one_rpc, returns_of
+from helpers.checks.replicated_pipelines import best_cut, staleness
 from helpers.checks.ring_all_reduce import halving_doubling, reduce_scatter, ring_indices, two_way_ring
 from helpers.checks.rpc_and_rref import add_many, fan_out, stays_there
 from helpers.checks.rpc_locking import locked
@@ -55,6 +56,7 @@ __all__ = [
     "backward_by_hand",
     "backward_of_a_stage",
     "batches",
+    "best_cut",
     "bounded",
     "buckets_by_size",
     "clip",
@@ -104,6 +106,7 @@ __all__ = [
     "shares",
     "split_backward",
     "split_table",
+    "staleness",
     "stays_there",
     "step_in_parts",
     "stop_together",

@@ -15,7 +15,7 @@ from helpers.plots.hybrid_costs import table_sizes
 from helpers.plots.hybrid_ddp_rpc import backward_pass, distances, roles, trainers_learn
 from helpers.plots.inside_ddp import buckets
 from helpers.plots.overlap import step_timeline
-from helpers.plots.pipelines import bubbles, kept_over_time, pipeline_steps
+from helpers.plots.pipelines import bubbles, kept_over_time, pipeline_steps, stale_losses
 from helpers.plots.point_to_point import message_cost
 from helpers.plots.reinforcement_learning import episode_rewards, message_diagram
 from helpers.plots.ring_all_reduce import ring_of_chunks, ring_step, ring_storyboard
@@ -57,6 +57,7 @@ __all__ = [
     "rpc_steps",
     "server_threads",
     "shares_by_rank",
+    "stale_losses",
     "stays",
     "step_timeline",
     "step_times",

@@ -1,4 +1,4 @@
-"""Figures of 27_pipelines: what each stage did when, and how much of a step is bubble."""
+"""Figures of 27_pipelines and 28_replicated_pipelines: what stages did when, what is bubble, what staleness costs."""
 
 from collections.abc import Mapping, Sequence
 
@@ -75,6 +75,17 @@ def kept_over_time(kept: Mapping[str, Sequence[int]]) -> None:
     axes.set_ylim(0, 1.25 * max(map(max, kept.values())))
     axes.set_xlabel("forwards and backwards done")
     axes.set_ylabel("micro-batches kept")
+
+
+def stale_losses(fresh: Sequence[float], stale: Sequence[float]) -> None:
+    """Draw the loss of each batch: of one process, and of a pipeline whose weights are stale."""
+    axes = new_axes("The loss with fresh and with stale weights", height=3.2)
+    axes.plot(list(fresh), label="one process", **MODEL)
+    axes.plot(list(stale), label="PipeDream", **MEASURED)
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel("batch")
+    axes.set_ylabel("loss (mean squared error)")
+    axes.legend(frameon=False)
 
 
 def _box(axes, event, origin, top):

@@ -1,0 +1,140 @@
+"""The checks of 28_replicated_pipelines: each accepts the solution, and says what is wrong with other answers."""
+
+import pytest
+from answers import cell, says
+
+from helpers import checks
+
+NAME = "28_replicated_pipelines.ipynb"
+SETUP = ""
+
+
+def skeleton(function):
+    return cell(NAME, f"def {function}(")
+
+
+def solution(function):
+    return cell(f"solutions/{NAME}", f"def {function}(")
+
+
+# ---------------------------------------------------------------- staleness
+
+STALE = "Solved. Every batch has its number, also in orders that nobody uses."
+
+
+def test_staleness_solution(world):
+    assert says(checks.staleness, world, solution("staleness")) == STALE
+
+
+def test_staleness_skeleton(world):
+    assert says(checks.staleness, world, skeleton("staleness")) == (
+        "Not yet. For F0 F1 B0 F2 B1 B2 rank 0 returned [0, 0, 0], and the target is [0, 1, 1]."
+    )
+
+
+BY_PLACES = """
+    def staleness(order):
+        result = []
+        for batch in range(len(order) // 2):
+            between = order[order.index(("F", batch)) : order.index(("B", batch))]
+            result.append(sum(kind == "B" for kind, _ in between))
+        return result
+"""
+BY_COUNTS = """
+    def staleness(order):
+        stale = [0] * (len(order) // 2)
+        open_batches = set()
+        for kind, batch in order:
+            if kind == "F":
+                open_batches.add(batch)
+                continue
+            open_batches.remove(batch)
+            for other in open_batches:
+                stale[other] += 1
+        return tuple(stale)
+"""
+
+
+@pytest.mark.parametrize("answer", [BY_PLACES, BY_COUNTS])
+def test_staleness_that_is_right(world, answer):
+    assert says(checks.staleness, world, answer) == STALE
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (
+            "updates += 1",
+            "updates += 0",
+            "For F0 F1 B0 F2 B1 B2 rank 0 returned [0, 0, 0], and the target is [0, 1, 1].",
+        ),
+        ("updates - at_forward[batch]", "updates", "For F0 B0 F1 B1 rank 0 returned [0, 1], and the target is [0, 0]."),
+        ("sorted(stale)", "stale", "For F0 F1 F2 B2 B1 B0 rank 0 returned [0, 1, 2], and the target is [2, 1, 0]."),
+        ("return [stale[batch] for batch in sorted(stale)]", "return max(stale)", "For F0 B0 F1 B1 rank 0 returned a "),
+        ("at_forward[batch] = updates", "at_forward[batch] = batch", "For F0 F1 B0 F2 B1 B2 rank 0 returned [0, 0, 0]"),
+    ],
+)
+def test_staleness_that_is_wrong(world, old, new, message):
+    answer = solution("staleness")
+    assert old in answer
+    said = says(checks.staleness, world, answer.replace(old, new))
+    assert said.startswith(f"Not yet. {message}"), said
+
+
+# ---------------------------------------------------------------- best_cut
+
+BEST = "Solved. Every cut is the one in which the busiest rank sends the fewest bytes."
+
+
+def test_best_cut_solution(world):
+    assert says(checks.best_cut, world, solution("best_cut")) == BEST
+
+
+def test_best_cut_skeleton(world):
+    assert says(checks.best_cut, world, skeleton("best_cut")).startswith("Not yet. For ")
+
+
+IN_A_LOOP = """
+    def best_cut(ranks, weights, activations):
+        best, fewest = None, float("inf")
+        for replicas in range(ranks, 0, -1):
+            stages, rest = divmod(ranks, replicas)
+            if rest:
+                continue
+            sides = {1: 0, 2: 1}.get(stages, 2)
+            bytes_sent = sides * activations / replicas + 2 * weights * (replicas - 1) / ranks
+            if bytes_sent < fewest - 1e-6:
+                best, fewest = stages, bytes_sent
+        return best
+"""
+SORTED = """
+    def best_cut(ranks, weights, activations):
+        table = []
+        for stages in range(1, ranks + 1):
+            if ranks % stages == 0:
+                copies = ranks // stages
+                share = weights / stages
+                table.append((2 * share * (copies - 1) / copies + min(stages - 1, 2) * activations / copies, stages))
+        return sorted(table)[0][1]
+"""
+
+
+@pytest.mark.parametrize("answer", [IN_A_LOOP, SORTED])
+def test_best_cut_that_is_right(world, answer):
+    assert says(checks.best_cut, world, answer) == BEST
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("min(stages - 1, 2)", "2"),
+        ("activations / replicas", "activations"),
+        ("2 * (replicas - 1) / replicas * weights / stages", "2 * (replicas - 1) / replicas * weights"),
+        ("min(cuts, ", "max(cuts, "),
+        ("if ranks % stages == 0", "if True"),
+    ],
+)
+def test_best_cut_that_is_wrong(world, old, new):
+    answer = solution("best_cut")
+    assert old in answer
+    assert says(checks.best_cut, world, answer.replace(old, new)).startswith("Not yet. For ")
