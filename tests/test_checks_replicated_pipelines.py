@@ -1,12 +1,17 @@
 """The checks of 28_replicated_pipelines: each accepts the solution, and says what is wrong with other answers."""
 
+import textwrap
+
 import pytest
 from answers import cell, says
 
 from helpers import checks
 
 NAME = "28_replicated_pipelines.ipynb"
-SETUP = ""
+SETUP = "\n".join(
+    cell(NAME, contains)
+    for contains in ("import os, time", "init_rpc(", "class Layer(", "def new_stage(", "next_rank =", "def judged(")
+)
 
 
 def skeleton(function):
@@ -15,6 +20,70 @@ def skeleton(function):
 
 def solution(function):
     return cell(f"solutions/{NAME}", f"def {function}(")
+
+
+# ---------------------------------------------------------------- the step that the learner writes
+
+STEP = """
+    def my_step(context, m):
+        losses = []
+        for x, target in zip(my_inputs.chunk(m), my_targets.chunk(m)):
+            losses.append(rpc.rpc_async(next_rank, last_stage, (stage(x), target)))
+        loss = sum(future.wait() for future in losses) / m
+        dist_autograd.backward(context, [loss])
+"""
+ASK = """
+new_stage()
+dist.barrier()
+said = judged(my_step) if drives else ""
+dist.barrier()
+"""
+
+
+def judged(world, answer):
+    """Return what the notebook's own judge says of this step, on the rank that drives the first pipeline."""
+    world.view.execute(textwrap.dedent(answer), silent=True)
+    world.view.execute(ASK, silent=True)
+    return world.view.pull("said", targets=0)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("", ""),
+        ("sum(future.wait() for future in losses) / m", "torch.stack(torch.futures.wait_all(losses)).mean()"),
+        ("[loss]", "[future.wait() / m for future in losses]"),
+        (
+            "rpc.rpc_async(next_rank, last_stage, (stage(x), target))",
+            "rpc.rpc_async(rank + 1, last_stage, (stage(x), target))",
+        ),
+    ],
+)
+def test_my_step_that_is_right(world, old, new):
+    assert judged(world, STEP.replace(old, new)) == "right"
+
+
+def test_my_step_skeleton(world):
+    assert judged(world, cell(NAME, "def my_step(")) == "not yet: calls of last_stage: 1, and the target is 4"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (" / m", "", "no: the gradient is not that of one process"),
+        ("(stage(x), target)", "(stage(x).detach(), target)", "no: the gradient is not that of one process"),
+        ("my_targets.chunk(m)", "my_targets.flip(0).chunk(m)", "no: the gradient is not that of one process"),
+        ("chunk(m)", "chunk(2)", "not yet: calls of last_stage: 2, and the target is 4"),
+    ],
+)
+def test_my_step_that_is_wrong(world, old, new, message):
+    assert old in STEP
+    assert judged(world, STEP.replace(old, new)) == message
+
+
+def test_my_step_that_waits_for_each(world):
+    answer = STEP.replace("rpc_async", "rpc_sync").replace("future.wait()", "future")
+    assert judged(world, answer) == "not yet: it waits for each micro-batch before it begins the next one"
 
 
 # ---------------------------------------------------------------- staleness
