@@ -9,6 +9,7 @@ _CUTS = [
     (8, 8 * _MIB, 12 * _MIB),
     (6, 3 * _MIB, 4 * _MIB),
     (12, 10 * _MIB, 6 * _MIB),
+    (4, 10 * _MIB, 4 * _MIB),
     (4, _MIB, 0),
     (1, _MIB, _MIB),
 ]
