@@ -4,6 +4,7 @@ import atexit
 import os
 import shutil
 import signal
+from collections.abc import Sequence
 from contextlib import suppress
 
 from helpers import devices
@@ -33,15 +34,18 @@ class World:
     out and `plug` puts in again. Where the system does not allow that, the ranks are only told which host they are on;
     `world` says so, and how to allow it.
 
+    `preload` names modules that all ranks will import and that take seconds: the first world of a notebook imports them
+    once, in the process that the ranks are forked from. Elsewhere, and in later worlds, it changes nothing.
+
     Raises `WorldError` when `size` is not a whole number above 0, when the ranks cannot be divided evenly among the
     hosts, when that many ranks do not fit into the memory that is free (`force=True` starts them all the same), and
     when they do not start.
     """
 
-    def __init__(self, size: int, *, hosts: int = 1, force: bool = False):
+    def __init__(self, size: int, *, hosts: int = 1, force: bool = False, preload: Sequence[str] = ()):
         _require_room(size, force)
         _require_even_hosts(size, hosts)
-        processes.warm_up()  # torch is imported over there while ipyparallel is imported here
+        processes.warm_up(preload)  # torch is imported over there while ipyparallel is imported here
         from helpers.ranks.local import LocalRanks
 
         self._begin(lambda directory: LocalRanks(size, directory, hosts))

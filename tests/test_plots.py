@@ -76,6 +76,20 @@ def test_steps_of_trainers_and_lines_of_their_updates():
     assert [round(line.get_xdata()[0]) for line in axes.lines] == [100, 300]  # a step that fails makes no update
 
 
+def test_a_box_for_each_forward_and_backward():
+    stages = [[("F", 0, 1.0, 1.1), ("B", 0, 1.3, 1.5)], [("F", 0, 1.1, 1.2), ("B", 0, 1.2, 1.3)]]
+    plots.pipeline_steps("a step", {"two stages": stages})
+    (axes,) = plt.gcf().axes
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["stage 0", "stage 1"]
+    boxes = [patch for patch in axes.patches if patch.get_zorder() == 2]
+    assert [(round(box.get_x()), round(box.get_width())) for box in boxes] == [
+        (0, 100),
+        (300, 200),
+        (100, 100),
+        (200, 100),
+    ]
+
+
 def test_the_png_of_a_figure_has_few_colours():
     axes = new_axes("all colours")
     axes.imshow([[0, 1], [2, 3]], interpolation="bicubic")

@@ -266,6 +266,22 @@ def test_plain_engines_where_a_rank_is_not_forked():
     assert "[0, 1]" in result.stdout
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere each rank imports for itself")
+def test_modules_that_are_imported_once_for_all_ranks():
+    script = """
+        from helpers import World
+        if __name__ == "__main__":
+            world = World(2, preload=["mailbox"])
+            world.view.execute("import sys; there = [name in sys.modules for name in ('mailbox', 'tabnanny')]")
+            print(world.view["there"])
+            world.stop()
+    """
+    command = [sys.executable, "-c", textwrap.dedent(script)]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert result.returncode == 0, result.stderr
+    assert "[[True, False], [True, False]]" in result.stdout
+
+
 @pytest.mark.parametrize("size", [0, -1, "4", 2.0, True, None])
 def test_a_size_that_is_no_number_of_ranks(size):
     before = started_here()

@@ -23,8 +23,15 @@ from helpers.checks.inside_ddp import accumulate_all, averaging, weigh
 from helpers.checks.many_environments import first_episodes
 from helpers.checks.meet_the_ranks import numbers_collected, shares, world_turned_round
 from helpers.checks.overlap import buckets_by_size, two_buckets
+from helpers.checks.pipelines import (
+    backward_of_a_stage,
+    most_micro_batches,
+    one_forward_one_backward,
+    split_backward,
+)
 from helpers.checks.point_to_point import gather_by_hand, overlap, ring_shift, swapped, tree_broadcast
 from helpers.checks.reinforcement_learning import observer_round, one_rpc, returns_of
+from helpers.checks.replicated_pipelines import best_cut, staleness
 from helpers.checks.ring_all_reduce import halving_doubling, reduce_scatter, ring_indices, two_way_ring
 from helpers.checks.rpc_and_rref import add_many, fan_out, stays_there
 from helpers.checks.rpc_locking import locked
@@ -47,7 +54,9 @@ __all__ = [
     "averages",
     "averaging",
     "backward_by_hand",
+    "backward_of_a_stage",
     "batches",
+    "best_cut",
     "bounded",
     "buckets_by_size",
     "clip",
@@ -74,10 +83,12 @@ __all__ = [
     "mean_gradients",
     "mean_of_all",
     "mean_of_present",
+    "most_micro_batches",
     "next_replica",
     "numbers_collected",
     "observer_round",
     "once",
+    "one_forward_one_backward",
     "one_rate",
     "one_round",
     "one_rpc",
@@ -94,7 +105,9 @@ __all__ = [
     "sharded",
     "shared_optimizer",
     "shares",
+    "split_backward",
     "split_table",
+    "staleness",
     "stays_there",
     "step_in_parts",
     "stop_together",

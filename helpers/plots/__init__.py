@@ -15,6 +15,7 @@ from helpers.plots.hybrid_costs import table_sizes
 from helpers.plots.hybrid_ddp_rpc import backward_pass, distances, roles, trainers_learn
 from helpers.plots.inside_ddp import buckets
 from helpers.plots.overlap import step_timeline
+from helpers.plots.pipelines import bubbles, kept_over_time, pipeline_steps, stale_losses
 from helpers.plots.point_to_point import message_cost
 from helpers.plots.reinforcement_learning import episode_rewards, message_diagram
 from helpers.plots.ring_all_reduce import ring_of_chunks, ring_step, ring_storyboard
@@ -30,6 +31,7 @@ __all__ = [
     "backward_pass",
     "batch_sizes",
     "before_and_after",
+    "bubbles",
     "buckets",
     "bus_bandwidths",
     "chunk_grid",
@@ -38,6 +40,7 @@ __all__ = [
     "distances",
     "episode_rewards",
     "extrapolation",
+    "kept_over_time",
     "live",
     "loss_curves",
     "message_cost",
@@ -45,6 +48,7 @@ __all__ = [
     "modelled_times",
     "paces",
     "perplexity_curve",
+    "pipeline_steps",
     "remote_training",
     "ring_of_chunks",
     "ring_step",
@@ -53,6 +57,7 @@ __all__ = [
     "rpc_steps",
     "server_threads",
     "shares_by_rank",
+    "stale_losses",
     "stays",
     "step_timeline",
     "step_times",

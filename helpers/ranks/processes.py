@@ -11,6 +11,7 @@ import os
 import sys
 import tempfile
 import types
+from collections.abc import Sequence
 from contextlib import contextmanager
 from multiprocessing import forkserver
 from multiprocessing.util import get_temp_dir
@@ -25,14 +26,14 @@ FOLDER_TO_REMOVE = "FOLDER_TO_REMOVE"
 _BYTES_OF_A_SOCKET_NAME = 100
 
 
-def warm_up() -> None:
-    """Start the fork server, which goes on to import torch while the caller does something else.
+def warm_up(preload: Sequence[str] = ()) -> None:
+    """Start the fork server, which goes on to import torch, and these modules, while the caller does something else.
 
     It does nothing when the fork server is running already, or when this system starts fresh Pythons.
     """
     if START_METHOD != "forkserver":
         return
-    forkserver.set_forkserver_preload(PRELOADED)
+    forkserver.set_forkserver_preload([*PRELOADED, *preload])
     with _environment({**at_import(), FOLDER_TO_REMOVE: get_temp_dir()}), _without_main():
         forkserver.ensure_running()
 

@@ -1,0 +1,96 @@
+"""Figures of 27_pipelines and 28_replicated_pipelines: what stages did when, what is bubble, what staleness costs."""
+
+from collections.abc import Mapping, Sequence
+
+from helpers.plots.style import BLUE, GUIDE, MEASURED, MODEL, RED, new_axes
+
+# A forward is light and has a dark number, a backward dark with a light number.
+_LOOKS = {"F": ("#B5D6EC", "black"), "B": (BLUE, "white"), "W": ("#E5BCD3", "black")}
+_HEADING = 1.0  # the height of the line above the stages of a picture
+
+Event = tuple[str, int, float, float]
+
+
+def pipeline_steps(title: str, steps: Mapping[str, Sequence[Sequence[Event]]]) -> None:
+    """Draw what each stage did during a step: a box for each forward and backward, with the number of its micro-batch.
+
+    `steps` maps a heading to the events of each stage: kind ("F", "B"), micro-batch, begin and end in seconds. Each
+    step begins at 0 with the first event of any stage, and all share one axis.
+    """
+    rows = sum(len(stages) + _HEADING for stages in steps.values())
+    axes = new_axes(title, width=7.6, height=0.9 + 0.3 * rows)
+    axes.grid(False)
+    places, names, top = [], [], 0.0
+    for heading, stages in steps.items():
+        origin = min(event[2] for events in stages for event in events)
+        end = max(event[3] for events in stages for event in events)
+        top += _HEADING
+        axes.text(0, top - 0.25, heading, fontsize="small", fontweight="bold")
+        for stage, events in enumerate(stages):
+            axes.barh(top + 0.5, 1e3 * (end - origin), height=0.9, color="#F1F1F1", zorder=1)
+            for event in events:
+                _box(axes, event, origin, top)
+            places.append(top + 0.5)
+            names.append(f"stage {stage}")
+            top += 1
+    axes.set_ylim(top, 0)
+    axes.set_xlim(left=0)
+    axes.set_yticks(places, names, fontsize="small")
+    axes.tick_params(axis="y", length=0)
+    axes.spines["left"].set_visible(False)
+    axes.set_xlabel("time since the step began (ms): light = forward, dark = backward, grey = bubble")
+
+
+def bubbles(measured: Mapping[str, Mapping[int, float]], formula: Mapping[int, float]) -> None:
+    """Draw the share of a step that is bubble over the number of micro-batches, beside the formula.
+
+    `measured` maps the name of a schedule to its shares, 0 to 1, by the number of micro-batches.
+    """
+    axes = new_axes("How much of a step is bubble", height=3.6)
+    axes.plot(list(formula), list(formula.values()), label="formula", **MODEL)
+    looks = (MEASURED, {**MEASURED, "marker": "s", "color": "#404040", "markerfacecolor": "none", "markersize": 10})
+    for (name, shares), look in zip(measured.items(), looks, strict=False):
+        axes.plot(list(shares), list(shares.values()), label=name, **look)
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(list(formula), [str(number) for number in formula])
+    axes.set_ylim(0, 1)
+    axes.yaxis.set_major_formatter(lambda share, _: f"{share:.0%}")
+    axes.set_xlabel("micro-batches")
+    axes.set_ylabel("idle share of a step")
+    axes.legend(frameon=False)
+
+
+def kept_over_time(kept: Mapping[str, Sequence[int]]) -> None:
+    """Draw how many micro-batches a stage keeps after each of its actions, a line for each schedule."""
+    axes = new_axes("Micro-batches kept for backward, on stage 0", height=3.0)
+    looks = ({"color": RED, "linestyle": "--"}, {"color": BLUE, "linestyle": "-"})
+    for (name, numbers), look in zip(kept.items(), looks, strict=False):
+        actions = range(len(numbers) + 1)
+        axes.step(actions, [0, *numbers], where="post", linewidth=2, **look)
+        most = max(numbers)
+        place = numbers.index(most) + 1
+        where = {"textcoords": "offset points", "ha": "right", "color": look["color"]}
+        axes.annotate(f"{name}: {most}", (place, most), (-4, 2), **where)
+    axes.axhline(0, color=GUIDE["color"], linewidth=0.8)
+    axes.set_ylim(0, 1.25 * max(map(max, kept.values())))
+    axes.set_xlabel("forwards and backwards done")
+    axes.set_ylabel("micro-batches kept")
+
+
+def stale_losses(fresh: Sequence[float], stale: Sequence[float]) -> None:
+    """Draw the loss of each batch: of one process, and of a pipeline whose weights are stale."""
+    axes = new_axes("The loss with fresh and with stale weights", height=3.2)
+    axes.plot(list(fresh), label="one process", **MODEL)
+    axes.plot(list(stale), label="PipeDream", **MEASURED)
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel("batch")
+    axes.set_ylabel("loss (mean squared error)")
+    axes.legend(frameon=False)
+
+
+def _box(axes, event, origin, top):
+    kind, number, begin, end = event
+    fill, ink = _LOOKS[kind]
+    left, width = 1e3 * (begin - origin), 1e3 * (end - begin)
+    axes.barh(top + 0.5, width, left=left, height=0.9, color=fill, edgecolor="white", linewidth=0.6, zorder=2)
+    axes.text(left + width / 2, top + 0.5, str(number), color=ink, fontsize=7, ha="center", va="center", zorder=3)
