@@ -249,9 +249,7 @@ def test_compressions_that_are_right(world, answer):
     )
 
 
-UNROUNDED = ADDS_IN_FLOAT32.replace(
-    "        chunks[(rank + 1) % n].copy_(chunks[(rank + 1) % n].bfloat16())\n", ""
-)
+UNROUNDED = ADDS_IN_FLOAT32.replace("        chunks[(rank + 1) % n].copy_(chunks[(rank + 1) % n].bfloat16())\n", "")
 RETURNS_THE_SMALL_ONE = """
 class Compressing(Ring):
     def allreduce(self, tensors, opts):

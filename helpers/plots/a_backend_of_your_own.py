@@ -3,8 +3,9 @@
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from matplotlib.ticker import NullLocator
 
-from helpers.plots.style import BLUE, GREEN, LIMIT, RED, label_sizes, new_axes
+from helpers.plots.style import BLUE, LIMIT, RED, data_size, new_axes
 
 _LOOKS = (
     {"color": RED, "marker": "s", "linestyle": "--"},
@@ -20,13 +21,14 @@ def transports(sizes: Sequence[float], bandwidths: Mapping[str, Sequence[float]]
     line, moved a little where two would meet.
     """
     axes = new_axes("One machine: what sockets carry, and what memory carries", width=7.2)
-    looks = [*_LOOKS[: len(bandwidths) - 1], {**LIMIT, "color": GREEN, "marker": "", "linestyle": ":"}]
-    top = max(max(line) for line in bandwidths.values()) / 1e9
+    looks = [*_LOOKS[: len(bandwidths) - 1], {**LIMIT, "marker": "", "linestyle": ":"}]
+    ends = []
     for look, (name, line) in zip(looks, bandwidths.items(), strict=True):
         axes.semilogx(sizes, np.array(line) / 1e9, **look)
-    ends = sorted((line[-1] / 1e9, name, look["color"]) for (name, line), look in zip(bandwidths.items(), looks))
+        ends.append((line[-1] / 1e9, name, look["color"]))
+    top = max(max(line) for line in bandwidths.values()) / 1e9
     height = -np.inf
-    for end, name, color in ends:
+    for end, name, color in sorted(ends):
         height = max(end, height + 0.055 * top)
         axes.annotate(
             name, (sizes[-1], height), (8, 0), textcoords="offset points", va="center", color=color, fontweight="bold"
@@ -35,4 +37,5 @@ def transports(sizes: Sequence[float], bandwidths: Mapping[str, Sequence[float]]
     axes.set_ylabel("bus bandwidth (GB/s)")
     axes.set_ylim(bottom=0)
     axes.set_xlim(right=sizes[-1] * 1.1)
-    label_sizes(axes.xaxis)
+    axes.set_xticks(sizes, [data_size(size) for size in sizes])
+    axes.xaxis.set_minor_locator(NullLocator())
