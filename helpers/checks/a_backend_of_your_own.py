@@ -235,14 +235,14 @@ def _run_sharding(name):
 
 def _shard(group):
     import torch
-    import torch.distributed as dist
+    from torch.distributed.distributed_c10d import AllgatherOptions, ReduceScatterOptions
 
     rank, size = group.rank(), group.size()
     places = torch.arange(float(size * _NUMBERS))
 
     def reduce_scatter(gradient):
         output = torch.full((_NUMBERS,), -1.0)
-        group.reduce_scatter([output], [list(gradient.split(_NUMBERS))], dist.ReduceScatterOptions()).wait()
+        group.reduce_scatter([output], [list(gradient.split(_NUMBERS))], ReduceScatterOptions()).wait()
         return output
 
     numbers = places * (rank + 1)
@@ -253,7 +253,7 @@ def _shard(group):
     for step in range(_STEPS):
         momentum = momentum / 2 + reduce_scatter((places + step) * (rank + 1))
         mine = parameters.split(_NUMBERS)[rank] - momentum / 2
-        group.allgather([list(parameters.split(_NUMBERS))], [mine], dist.AllgatherOptions()).wait()
+        group.allgather([list(parameters.split(_NUMBERS))], [mine], AllgatherOptions()).wait()
     return {**result, "trained": parameters.tolist()}
 
 
