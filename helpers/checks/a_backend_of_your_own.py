@@ -172,8 +172,10 @@ def _run_exchange(name):
     with right, left:
         for stage, (outgoing, incoming) in stages.items():
             closed = stage.startswith("the left")
-            if closed:
+            if closed and rank == 0:
                 right.shutdown(socket.SHUT_WR)
+            if closed and rank != 1:
+                break
             received = bytearray(incoming)
             arguments = [right, left, memoryview(_pattern(rank, outgoing)), memoryview(received)]
             error = call_answer("my_exchange", arguments).error
