@@ -24,18 +24,19 @@ def transports(sizes: Sequence[float], bandwidths: Mapping[str, Sequence[float]]
     looks = [*_LOOKS[: len(bandwidths) - 1], {**LIMIT, "marker": "", "linestyle": ":"}]
     ends = []
     for look, (name, line) in zip(looks, bandwidths.items(), strict=True):
-        axes.semilogx(sizes, np.array(line) / 1e9, **look)
+        axes.loglog(sizes, np.array(line) / 1e9, **look)
         ends.append((line[-1] / 1e9, name, look["color"]))
-    top = max(max(line) for line in bandwidths.values()) / 1e9
-    height = -np.inf
+    bottom, top = axes.get_ylim()
+    apart = (top / bottom) ** 0.06  # a factor: the height of a line of text
+    height = 0.0
     for end, name, color in sorted(ends):
-        height = max(end, height + 0.055 * top)
-        axes.annotate(
-            name, (sizes[-1], height), (8, 0), textcoords="offset points", va="center", color=color, fontweight="bold"
-        )
+        height = max(end, height * apart)
+        place = (sizes[-1], height)
+        axes.annotate(name, place, (8, 0), textcoords="offset points", va="center", color=color, fontweight="bold")
     axes.set_xlabel("size of the tensor (bytes)")
     axes.set_ylabel("bus bandwidth (GB/s)")
-    axes.set_ylim(bottom=0)
     axes.set_xlim(right=sizes[-1] * 1.1)
     axes.set_xticks(sizes, [data_size(size) for size in sizes])
-    axes.xaxis.set_minor_locator(NullLocator())
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_minor_locator(NullLocator())
+    axes.yaxis.set_major_formatter("{x:g}")
