@@ -8,6 +8,7 @@ import os
 import sys
 
 from benchmarks import (
+    a_backend_of_your_own,
     data_parallel,
     distributed_rnn,
     hosts,
@@ -29,6 +30,7 @@ PARTS = {
         ranks,
         hosts,
         ring_all_reduce,
+        a_backend_of_your_own,
         data_parallel,
         round_trips,
         reinforcement_learning,

@@ -3,6 +3,7 @@
 Here belongs what draws: it takes lists, dicts and arrays, and asks no rank. `style` holds the colours and the axes.
 """
 
+from helpers.plots.a_backend_of_your_own import transports
 from helpers.plots.cartpole_solved import angles, paces, training_curve
 from helpers.plots.collectives import before_and_after, chunk_grid, stays
 from helpers.plots.controls import live
@@ -66,4 +67,5 @@ __all__ = [
     "trainer_steps",
     "trainers_learn",
     "training_curve",
+    "transports",
 ]
