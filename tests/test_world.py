@@ -138,7 +138,7 @@ def test_one_rank_is_replaced_whatever_it_does_and_dies_again_like_any_other(wor
     for code in ("import time; time.sleep(1000)", "sum(range(10**15))"):
         answer = world.view.client[2].execute(code, block=False)
         world.restart(rank=2)
-        with pytest.raises(ipp.CompositeError, match="EngineError"):
+        with pytest.raises(ipp.error.RemoteError, match="EngineError"):
             answer.get(10)
     os.kill(world.pids[2], signal.SIGSTOP)
     world.restart(rank=2)

@@ -24,6 +24,7 @@ from helpers.checks.many_environments import first_episodes
 from helpers.checks.meet_the_ranks import numbers_collected, shares, world_turned_round
 from helpers.checks.overlap import buckets_by_size, two_buckets
 from helpers.checks.point_to_point import gather_by_hand, overlap, ring_shift, swapped, tree_broadcast
+from helpers.checks.ranks_come_and_go import caught_up, majority, quorum, weighed
 from helpers.checks.reinforcement_learning import observer_round, one_rpc, returns_of
 from helpers.checks.ring_all_reduce import halving_doubling, reduce_scatter, ring_indices, two_way_ring
 from helpers.checks.rpc_and_rref import add_many, fan_out, stays_there
@@ -50,6 +51,7 @@ __all__ = [
     "batches",
     "bounded",
     "buckets_by_size",
+    "caught_up",
     "clip",
     "coarse",
     "collected",
@@ -70,6 +72,7 @@ __all__ = [
     "looked_up",
     "loss_there",
     "machines",
+    "majority",
     "mean_gradients",
     "mean_of_all",
     "mean_of_present",
@@ -83,6 +86,7 @@ __all__ = [
     "out_of_step",
     "overlap",
     "parameter_server",
+    "quorum",
     "reduce_scatter",
     "remote_step",
     "returns_of",
@@ -112,6 +116,7 @@ __all__ = [
     "warm_up",
     "way_up",
     "weigh",
+    "weighed",
     "weights",
     "went_on",
     "world_turned_round",
