@@ -43,7 +43,7 @@ def weighed(world) -> Verdict:
     """Check `my_loss(losses, batch, n)`: under DDP, its gradient is that of the mean over the batch."""
 
     def check(runs):
-        for case, (batch, parts, target) in enumerate(runs[0].result):
+        for case, (batch, parts, target, _) in enumerate(runs[0].result):
             results = [run.result[case][3] for run in runs]
             off = abs(sum(results) / len(runs) - target)
             if not off < 1e-9:
