@@ -1,7 +1,7 @@
 """Measure what the course claims about speed, and print one table for each part.
 
-Run as `python -m benchmarks`, or `make bench`; `python -m benchmarks ring_all_reduce` runs one part. `kernels`, which
-takes long and measures no speed, runs only by its name.
+Run as `python -m benchmarks`, or `make bench`; `python -m benchmarks ring_all_reduce` runs one part. `kernels`,
+`interrupts` and `ranks_come_and_go`, which take long and are drills, run only by their names.
 """
 
 import os
@@ -18,6 +18,7 @@ from benchmarks import (
     notebooks,
     pipelines,
     ranks,
+    ranks_come_and_go,
     reinforcement_learning,
     ring_all_reduce,
     round_trips,
@@ -40,9 +41,10 @@ PARTS = {
         notebooks,
         interrupts,
         kernels,
+        ranks_come_and_go,
     )
 }
-ONLY_BY_NAME = {"interrupts", "kernels"}
+ONLY_BY_NAME = {"interrupts", "kernels", "ranks_come_and_go"}
 
 
 def main(names: list[str]) -> None:

@@ -52,7 +52,7 @@ def _drill(name, call):
         world.view.execute("answer = 6 * 7")
         worked += world.view["answer"] == [42, 42]
         world.stop()
-    left = _what_is_left()
+    left = what_is_left()
     return [
         f"{name}, interrupted at {MOMENTS} random moments of {seconds:.2f} s",
         f"the next world worked {worked} times",
@@ -80,7 +80,7 @@ def _interrupt(call, moment):
     return in_time
 
 
-def _what_is_left():
+def what_is_left():
     """Return the processes and files that there should not be, once nothing is expected to vanish any more."""
     deadline = time.monotonic() + _SECONDS_TO_VANISH
     while left := [*_processes(), *(name for name in os.listdir(get_temp_dir()) if name.startswith("world-"))]:

@@ -21,6 +21,11 @@ def beginning(notebook: str) -> list[str]:
     return sources[: sources.index(setup(notebook)) + 1]
 
 
+def marked(notebook: str, mark: str) -> list[str]:
+    """Return the sources of the cells of a notebook that begin with this comment."""
+    return [source for source in _cells(notebook) if source.startswith(mark)]
+
+
 def definitions(notebook: str, *names: str) -> str:
     """Return the source of these functions and classes of a notebook, in the order in which the notebook has them.
 

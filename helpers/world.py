@@ -10,6 +10,7 @@ from contextlib import suppress
 from helpers import devices
 from helpers.errors import WorldError
 from helpers.ranks import memory, processes
+from helpers.ranks.places import require_even_hosts
 from helpers.table import table
 
 _current = None  # a notebook has one world at a time, the one that `%%px` speaks to
@@ -44,7 +45,7 @@ class World:
 
     def __init__(self, size: int, *, hosts: int = 1, force: bool = False, preload: Sequence[str] = ()):
         _require_room(size, force)
-        _require_even_hosts(size, hosts)
+        require_even_hosts(size, hosts)
         processes.warm_up(preload)  # torch is imported over there while ipyparallel is imported here
         from helpers.ranks.local import LocalRanks
 
@@ -181,13 +182,19 @@ class World:
             with suppress(ProcessLookupError):  # it has just died
                 os.kill(self.pids[rank], signal.SIGINT)
 
-    def restart(self) -> None:
+    def restart(self, *, rank: int | None = None) -> None:
         """Give working ranks again, whatever has happened: dead or stuck ranks, groups or RPC left half made.
 
-        Every rank is a new process, with the same number as before; its variables are gone. Raises `WorldError` for
-        attached ranks, which are not this world's to end.
+        Every rank is a new process, with the same number as before; its variables are gone. With `rank` only that one
+        is, whether it was dead, stuck or well, and the others keep what they have. It belongs to no group until it
+        makes one with them. Raises `WorldError` when there is no such rank, and for attached ranks, which are not this
+        world's to end.
         """
         self.require_running()
+        if rank is not None:
+            self._require_rank(rank)
+            self._ranks.restart_rank(rank)
+            return
         self._ranks.restart()
         self._open()
 
@@ -264,6 +271,10 @@ class World:
         if busy := [state for state in self.where() if state.state != "idle"]:
             raise WorldError(f"{what} needs every rank idle, and rank {busy[0].rank} is {busy[0].state}.")
 
+    def _require_rank(self, rank):
+        if not isinstance(rank, int) or isinstance(rank, bool) or not 0 <= rank < self.size:
+            raise WorldError(f"There is no rank {rank!r}: the ranks of this world are 0 to {self.size - 1}.")
+
     def _set_cable(self, host, plugged):
         cables = self.cables
         self.require_host(host)
@@ -282,17 +293,6 @@ def _require_room(size, force):
             f"World({size}): a rank takes about {per_rank / 2**20:.0f} MiB, so {size} of them take "
             f"{size * per_rank / 2**30:.1f} GiB, and {free / 2**30:.1f} GiB are free. The largest world that fits has "
             f"{free // per_rank} ranks. World({size}, force=True) starts this one all the same."
-        )
-
-
-def _require_even_hosts(size, hosts):
-    if not isinstance(hosts, int) or isinstance(hosts, bool) or hosts < 1:
-        raise WorldError(f"hosts={hosts!r}: give the number of hosts as a whole number from 1 up, as in hosts=2.")
-    if size % hosts:
-        numbers = [number for number in range(1, size + 1) if size % number == 0]
-        raise WorldError(
-            f"World({size}, hosts={hosts}): {size} ranks cannot be divided evenly among {hosts} hosts. "
-            f"Possible are {', '.join(map(str, numbers))}."
         )
 
 

@@ -259,6 +259,19 @@ def test_a_death_is_heard_of_at_once_on_the_other_host(broken_world):
     assert [state.state for state in world.where()] == ["idle"] * 3 + ["dead"]
 
 
+def test_one_rank_comes_back_on_its_host(broken_world):
+    world = broken_world
+    os.kill(world.pids[3], signal.SIGKILL)
+    world.restart(rank=3)
+    assert world.view.apply_sync(socket.gethostname) == ["host0", "host0", "host1", "host1"]
+    network = "network = __import__('os').readlink('/proc/self/ns/net')"
+    world.view.execute(network)
+    assert world.view["network"][3] == world.view["network"][2] != world.view["network"][0]
+    world.view.client[[0, 1, 2]].execute("dist.destroy_process_group()", block=True)
+    world.new_store()
+    world.view.execute(SETUP + SUM)
+
+
 def test_restart_and_new_store_with_a_cable_out(broken_world):
     world = broken_world
     network.limit(world, 8e6)

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import stat
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from pathlib import Path
 import ipyparallel as ipp
 import psutil
 import pytest
-from live import INIT, SUM, left_after
+from live import INIT, SUM, left_after, wait_until
 
 import helpers.ranks.local
 import helpers.world
@@ -110,6 +111,52 @@ def test_ranks_draw_numbers_of_their_own_as_under_torchrun(world):
     assert all_differ(draws + world.view["drawn"])
     under_torchrun = torchrun(DRAW + "; print(*drawn)", 2) + torchrun(DRAW + "; print(*drawn)", 2)
     assert all_differ([said.split() for said in under_torchrun])
+
+
+WHO = "import os, random; who = {'names': sorted(os.environ), 'rank': os.environ['RANK'], 'draw': random.random()}"
+
+
+def test_one_rank_is_replaced_and_the_others_keep_what_they_have(world):
+    run(world, INIT.format(timeout=10) + SUM + WHO + "; kept = rank")
+    before, pids = world.view["who"], world.pids
+    os.kill(pids[1], signal.SIGKILL)
+    world.restart(rank=1)
+    assert [new == old for new, old in zip(world.pids, pids, strict=True)] == [True, False, True, True]
+    assert [state.state for state in world.where()] == ["idle"] * 4
+    run(world, "here = globals().get('kept'), os.getpid() if 'os' in globals() else None")
+    assert world.view["here"] == [(0, pids[0]), (None, None), (2, pids[2]), (3, pids[3])]
+    world.view.client[1].execute(WHO, block=True)
+    assert {**world.view["who"][1], "draw": before[1]["draw"]} == before[1]
+    assert world.view["who"][1]["draw"] != before[1]["draw"]
+    world.view.client[[0, 2, 3]].execute("dist.destroy_process_group()", block=True)
+    world.new_store()
+    run(world, INIT.format(timeout=10) + SUM)
+
+
+def test_one_rank_is_replaced_whatever_it_does_and_dies_again_like_any_other(world):
+    run(world, "kept = 1")
+    for code in ("import time; time.sleep(1000)", "sum(range(10**15))"):
+        answer = world.view.client[2].execute(code, block=False)
+        world.restart(rank=2)
+        with pytest.raises(ipp.error.RemoteError, match="EngineError"):
+            answer.get(10)
+    os.kill(world.pids[2], signal.SIGSTOP)
+    world.restart(rank=2)
+    os.kill(world.pids[2], signal.SIGKILL)
+    assert wait_until(lambda: world.where()[2].line == "SIGKILL", 5)
+    world.restart(rank=2)
+    assert world.view.apply_sync(lambda: globals().get("kept")) == [1, 1, None, 1]
+    processes = started_here()
+    world.stop()
+    assert left_after(processes, 5) == []
+
+
+@pytest.mark.parametrize("rank", [4, -1, "1", 1.0, True])
+def test_a_rank_that_is_not_there_is_not_replaced(worlds, rank):
+    if not worlds or helpers.world.current() is not worlds[-1]:
+        worlds.append(World(4))
+    with pytest.raises(WorldError, match=r"^There is no rank .*: the ranks of this world are 0 to 3.$"):
+        worlds[-1].restart(rank=rank)
 
 
 def test_a_second_world_replaces_the_first_with_clean_ranks(world):
@@ -380,6 +427,8 @@ def test_attached_engines_are_ranks_in_the_order_of_their_ids_and_stay_when_the_
     run(world, INIT.format(timeout=10) + SUM)
     with pytest.raises(WorldError, match="^These ranks belong to a cluster that somebody else has started"):
         world.restart()
+    with pytest.raises(WorldError, match="^These ranks belong to a cluster that somebody else has started"):
+        world.restart(rank=1)
     world.stop()
     assert client[:].apply_sync(os.getpid) == pids
     client.close()

@@ -31,6 +31,7 @@ from helpers.checks.pipelines import (
     split_backward,
 )
 from helpers.checks.point_to_point import gather_by_hand, overlap, ring_shift, swapped, tree_broadcast
+from helpers.checks.ranks_come_and_go import caught_up, majority, quorum, weighed
 from helpers.checks.reinforcement_learning import observer_round, one_rpc, returns_of
 from helpers.checks.replicated_pipelines import best_cut, staleness
 from helpers.checks.ring_all_reduce import halving_doubling, reduce_scatter, ring_indices, two_way_ring
@@ -60,6 +61,7 @@ __all__ = [
     "best_cut",
     "bounded",
     "buckets_by_size",
+    "caught_up",
     "clip",
     "coarse",
     "collected",
@@ -82,6 +84,7 @@ __all__ = [
     "looked_up",
     "loss_there",
     "machines",
+    "majority",
     "mean_gradients",
     "mean_of_all",
     "mean_of_present",
@@ -98,6 +101,7 @@ __all__ = [
     "out_of_step",
     "overlap",
     "parameter_server",
+    "quorum",
     "reduce_scatter",
     "remote_step",
     "returns_of",
@@ -130,6 +134,7 @@ __all__ = [
     "warm_up",
     "way_up",
     "weigh",
+    "weighed",
     "weights",
     "went_on",
     "world_turned_round",

@@ -115,7 +115,7 @@ def _run_same_everywhere():
             tensor[:2] = torch.tensor([2.0, 1.0])
         elif how == "own":
             tensor += rank
-        with _handed_over() as sizes:
+        with handed_over() as sizes:
             run = call_answer("my_same", [tensor])
         if run.error:
             return run
@@ -230,7 +230,7 @@ def _run_out_of_step():
             weights[0, 0], weights[1, 1] = weights[1, 1].item(), weights[0, 0].item()
         elif rank == changed:
             (weights[0, 0] if how == "first" else model[2].bias.data[-1]).nextafter_(torch.tensor(2.0))
-        with _handed_over() as sizes, _hash_of_its_own() as hashed:
+        with handed_over() as sizes, _hash_of_its_own() as hashed:
             run = call_answer("out_of_step", [model])
         if run.error:
             return run
@@ -277,7 +277,7 @@ _SENDING = {
 
 
 @contextmanager
-def _handed_over():
+def handed_over():
     """List the bytes of every tensor that this process hands over to be sent to other ranks."""
     import torch
     import torch.distributed as dist

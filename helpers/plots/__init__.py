@@ -18,6 +18,7 @@ from helpers.plots.inside_ddp import buckets
 from helpers.plots.overlap import step_timeline
 from helpers.plots.pipelines import bubbles, kept_over_time, pipeline_steps, stale_losses
 from helpers.plots.point_to_point import message_cost
+from helpers.plots.ranks_come_and_go import comings_and_goings
 from helpers.plots.reinforcement_learning import episode_rewards, message_diagram
 from helpers.plots.ring_all_reduce import ring_of_chunks, ring_step, ring_storyboard
 from helpers.plots.rpc_threads_and_failures import server_threads
@@ -36,6 +37,7 @@ __all__ = [
     "buckets",
     "bus_bandwidths",
     "chunk_grid",
+    "comings_and_goings",
     "compression",
     "cut_model",
     "distances",

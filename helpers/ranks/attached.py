@@ -76,6 +76,10 @@ class AttachedRanks:
             "(`ipcluster stop`, `ipcluster start`), then attach again."
         )
 
+    def restart_rank(self, rank: int) -> None:
+        """Refuse, as `restart` does."""
+        self.restart()
+
     def new_store(self) -> int:
         """Start a fresh store in place of the old one, and return its port."""
         return self._host.new_store()

@@ -61,6 +61,14 @@ class Host:
         """Start a fresh store in place of the old one, and return its port."""
         return self._ask("new_store")
 
+    def end_rank(self, rank: int) -> None:
+        """Kill the process of a rank, if it has not ended."""
+        self._ask("end_rank", rank)
+
+    def start_rank(self, rank: int) -> None:
+        """Start a new process for a rank whose old one has ended."""
+        self.pids[rank] = self._ask("start_rank", rank)
+
     def set_cable(self, host: str, plugged: bool) -> None:
         """Put the cable of a host into the switch, or take it out."""
         self._ask("set_cable", host, plugged)
@@ -129,32 +137,62 @@ def _serve(directory, environments, count, private, link, deaths):
     hosts = _hosts(len(environments), count, private)
     store_process = _Store(hosts)
     shared = {HOSTS_SHARE_A_MACHINE: "1"} if count > 1 else {}
-    ranks = []
-    for rank, environment in enumerate(environments):
-        place = hosts.place(rank)
-        told = store.environment(rank, len(environments), store_process.port, place)
-        environment = {**environment, **told, **shared}
-        arguments = [rank, environment, directory, hosts, place.host, [link, deaths]]
-        ranks.append(processes.children().Process(target=_rank, args=arguments))
-        ranks[-1].start()
-    pids = [rank.pid for rank in ranks]
+    environments = [{**environment, **shared} for environment in environments]
+    ranks = _Ranks(directory, environments, hosts, store_process, [link, deaths])
+    pids = [ranks.start(rank) for rank in range(len(environments))]
     link.send((private, hosts.why, store_process.port, store_process.cuda_devices(), pids))
-    answers = {"new_store": store_process.replace}
+    answers = {"new_store": store_process.replace, "end_rank": ranks.end, "start_rank": ranks.start}
     if hosts.why is None and count > 1:
         answers |= {"set_cable": hosts.set_cable, "pace": hosts.pace, "carried": hosts.carried}
-    alive = {processes.end_of(process): rank for rank, process in enumerate(ranks)}
     while True:
-        for ready in wait([link, *alive]):
+        for ready in wait([link, *ranks.alive]):
             if ready is not link:
-                rank = alive.pop(ready)
-                ranks[rank].join()
-                deaths.send((rank, ranks[rank].exitcode))
+                deaths.send(ranks.join(ready))
                 continue
             message = link.recv()
             if message == _STOP:
                 return
             number, request, arguments = message
             link.send((number, _answer(answers[request], arguments)))
+
+
+class _Ranks:
+    """The processes of the ranks, children of this one; `ends` are connections of this process that they close.
+
+    `alive` has the rank for each end that can be waited for.
+    """
+
+    def __init__(self, directory, environments, hosts, store_process, ends):
+        self.alive = {}
+        self._directory = directory
+        self._environments = environments
+        self._hosts = hosts
+        self._store = store_process
+        self._ends = ends
+        self._processes = {}
+
+    def start(self, rank) -> int:
+        """Start the process of a rank, which finds the store of this moment; return its process id."""
+        place = self._hosts.place(rank)
+        told = store.environment(rank, len(self._environments), self._store.port, place)
+        environment = {**self._environments[rank], **told}
+        arguments = [rank, environment, self._directory, self._hosts, place.host, self._ends]
+        process = processes.children().Process(target=_rank, args=arguments)
+        process.start()
+        self._processes[rank] = process
+        self.alive[processes.end_of(process)] = rank
+        return process.pid
+
+    def end(self, rank) -> None:
+        """Kill the process of a rank; its end is told like any other."""
+        self._processes[rank].kill()
+
+    def join(self, end) -> tuple[int, int]:
+        """Return the rank that has ended, and its exit code."""
+        rank = self.alive.pop(end)
+        process = self._processes[rank]
+        process.join()
+        return rank, process.exitcode
 
 
 def _hosts(size, count, private):

@@ -7,6 +7,7 @@ import socket
 import sys
 import threading
 import time
+from contextlib import suppress
 
 import ipyparallel as ipp
 import zmq
@@ -59,6 +60,20 @@ class LocalRanks:
         else:
             self._stop_controller()
             self.start()
+
+    def restart_rank(self, rank: int) -> None:
+        """Replace one rank, dead or not, by a new process; the others hear no more of it than of a death."""
+        self._host.end_rank(rank)
+        self._wait_for(rank, _SECONDS_TO_UNREGISTER, lambda: rank in self._deaths and rank not in self.client.ids)
+        cause = self._deaths.pop(rank)
+        try:
+            self._host.start_rank(rank)
+            self._wait_for(rank, _SECONDS_TO_START, lambda: rank in self._deaths or rank in self.client.ids)
+            if rank in self._deaths:
+                raise WorldError(self._why_not_started())
+        except BaseException:
+            self._deaths.setdefault(rank, cause)  # an Interrupt, too: then the rank is restarted once more
+            raise
 
     def new_store(self) -> int:
         """Start a fresh store in place of the old one, and return its port."""
@@ -132,7 +147,7 @@ class LocalRanks:
         self.unplugged.clear()
         self._host = Host(self.directory, [engine] * self.size, hosts=len(self.hosts))
         progress.update()
-        watched = [self._host.deaths, self.pids, self._deaths, self._controller.for_engines]
+        watched = [self._host.deaths, self.size, self._deaths, self._controller.for_engines]
         threading.Thread(target=_watch, args=watched, daemon=True).start()
         connect = new = self.client is None
         deadline = time.monotonic() + _SECONDS_TO_START
@@ -166,6 +181,14 @@ class LocalRanks:
             time.sleep(0.01)
         return True
 
+    def _wait_for(self, rank, seconds, condition):
+        """Wait until the condition holds; raise `WorldError` when it does not within this many seconds."""
+        deadline = time.monotonic() + seconds
+        while not condition():
+            if not self.is_connected() or time.monotonic() > deadline:
+                raise WorldError(f"Rank {rank} could not be replaced. Call world.restart() for working ranks.")
+            time.sleep(0.01)
+
     def _why_not_started(self):
         if not self.is_connected():
             return "The process that carries messages between the notebook and its ranks died while it started."
@@ -191,28 +214,24 @@ class LocalRanks:
             self._controller.stop()
 
 
-def _watch(deaths_of_ranks, pids, deaths, connection_info):
-    """Note what ends each rank, and tell the controller, so that whoever waits for the rank stops waiting."""
+def _watch(deaths_of_ranks, size, deaths, connection_info):
+    """Note what ends each rank, and tell the controller, so that whoever waits for the rank stops waiting.
+
+    When the host ends, all ranks have, too.
+    """
     session = Session(
         key=connection_info["key"].encode(),
         signature_scheme=connection_info["signature_scheme"],
     )
-    for rank, cause in _causes(deaths_of_ranks, len(pids)):
-        deaths[rank] = cause
-        _report_death(session, connection_info, rank)
-
-
-def _causes(deaths_of_ranks, size):
-    """Yield each rank that ends, and what has ended it, until all have: when the host ends, the others have, too."""
-    alive = set(range(size))
-    while alive:
-        try:
+    with suppress(EOFError, OSError):
+        while True:
             rank, exitcode = deaths_of_ranks.recv()
-        except (EOFError, OSError):
-            yield from [(rank, "its host has ended") for rank in sorted(alive)]
-            return
-        alive.discard(rank)
-        yield rank, _cause(exitcode)
+            deaths[rank] = _cause(exitcode)
+            _report_death(session, connection_info, rank)
+    for rank in range(size):
+        if rank not in deaths:
+            deaths[rank] = "its host has ended"
+            _report_death(session, connection_info, rank)
 
 
 def _report_death(session, connection_info, engine_id):

@@ -8,6 +8,8 @@ import socket
 from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
 
+from helpers.errors import WorldError
+
 LOOPBACK = next(name for _, name in socket.if_nameindex() if name in ("lo", "lo0"))  # Linux, macOS
 LOOPBACK_ADDRESS = "127.0.0.1"
 
@@ -51,3 +53,15 @@ class OneNetwork:
 def host_names(count: int) -> list[str]:
     """Return the names of so many hosts."""
     return [f"host{host}" for host in range(count)]
+
+
+def require_even_hosts(size: int, hosts: int) -> None:
+    """Raise `WorldError` when so many ranks cannot be divided evenly among so many hosts."""
+    if not isinstance(hosts, int) or isinstance(hosts, bool) or hosts < 1:
+        raise WorldError(f"hosts={hosts!r}: give the number of hosts as a whole number from 1 up, as in hosts=2.")
+    if size % hosts:
+        numbers = [number for number in range(1, size + 1) if size % number == 0]
+        raise WorldError(
+            f"World({size}, hosts={hosts}): {size} ranks cannot be divided evenly among {hosts} hosts. "
+            f"Possible are {', '.join(map(str, numbers))}."
+        )

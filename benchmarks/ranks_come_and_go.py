@@ -1,0 +1,89 @@
+"""A drill rather than a measurement: a rank of a training is killed at a random moment, and the others go on.
+
+The code of the ranks is that of notebook 30. Each time the survivors have to end with the weights of one process, and
+at the end of it all no process and no file may be left but those that multiprocessing keeps for the next world.
+"""
+
+import os
+import random
+import signal
+import time
+from collections.abc import Iterable
+from statistics import median
+
+import ipyparallel as ipp
+from tqdm import tqdm
+
+from benchmarks import interrupts, lesson
+from helpers import World
+
+MOMENTS = 20
+STEPS = 300
+_NOTEBOOK = "30_ranks_come_and_go.ipynb"
+_MARK = "# of new ranks, too"
+_SECONDS = 2.5  # from the beginning of a training, within which the kill comes
+_SECONDS_TO_GO_ON = 90
+
+
+def rows() -> list[list]:
+    """Kill a rank so many times, and return a row of what became of it."""
+    cells = cells_of_ranks()
+    world = World(4)
+    run_cells(world, range(4), cells)
+    outcomes = []
+    for number in tqdm(range(MOMENTS), desc="kills"):
+        outcomes.append(kill_once(world, str(number), cells, random.uniform(0, _SECONDS)))
+    world.stop()
+    went_on = sum(went_on for went_on, _ in outcomes)
+    seconds = [seconds for _, seconds in outcomes if seconds is not None]
+    return [
+        [
+            f"a rank of 4 killed at {MOMENTS} random moments",
+            f"went on to the right weights {went_on} times",
+            f"left: {interrupts.what_is_left() or 'nothing'}",
+            "",
+        ],
+        [
+            f"from the kill to the next step, {len(seconds)} kills in the middle of a training",
+            f"{median(seconds):.2f} s",
+            f"at most {max(seconds):.2f} s",
+            "",
+        ],
+    ]
+
+
+def cells_of_ranks() -> list[str]:
+    """Return the cells of the lesson that every new rank runs."""
+    return lesson.marked(_NOTEBOOK, _MARK)
+
+
+def kill_once(world: World, run: str, cells: list[str], seconds: float) -> tuple[bool, float | None]:
+    """Have the ranks train, kill one after so many seconds, and bring it back when the others have ended.
+
+    Return whether all the others ended with the weights of one process, and the seconds from the kill to their first
+    step without it, None when the training had not begun or was over.
+    """
+    world.view.apply_sync(ipp.Reference("begin"), run)
+    victim = random.randrange(world.size)
+    others = [rank for rank in range(world.size) if rank != victim]
+    training = world.view.client[others].apply_async(ipp.Reference("train"), STEPS)
+    world.view.client[victim].apply_async(ipp.Reference("train"), STEPS)
+    time.sleep(seconds)
+    os.kill(world.pids[victim], signal.SIGKILL)
+    killed = time.monotonic()
+    histories = training.get(_SECONDS_TO_GO_ON)
+    world.view.client[others].execute("right = training.step, as_alone(training)", block=True)
+    went_on = world.view.client[others]["right"] == [(STEPS, True)] * len(others)
+    steps = [(when, members) for history in histories for _, when, members in history]
+    after = [when - killed for when, members in steps if when > killed and victim not in members]
+    world.restart(rank=victim)
+    run_cells(world, [victim], cells)
+    return went_on, min(after) if after and min(steps)[0] < killed else None
+
+
+def run_cells(world: World, ranks: Iterable[int], cells: list[str]) -> None:
+    """Run these cells on these ranks."""
+    view = world.view.client[list(ranks)]
+    view.push({"SEED": 0}, block=True)
+    for cell in cells:
+        view.execute(cell, block=True)
