@@ -31,6 +31,7 @@ from helpers.checks.rpc_locking import locked
 from helpers.checks.rpc_threads_and_failures import batches, next_replica, total_without_waiting
 from helpers.checks.scaling import communicating, fastest, machines, warm_up
 from helpers.checks.several_trainers import bounded, shared_optimizer
+from helpers.checks.two_hosts import best_order, sharded_all_reduce, two_levels_of_all_reduce, two_levels_pay
 from helpers.checks.uneven_ranks import averages, mean_of_present, straggler
 from helpers.checks.what_all_reduce_costs import crossover, timed, two_levels, way_up
 from helpers.checks.when_ranks_fail import absent_ranks_named, uneven_shares
@@ -48,6 +49,7 @@ __all__ = [
     "averaging",
     "backward_by_hand",
     "batches",
+    "best_order",
     "bounded",
     "buckets_by_size",
     "clip",
@@ -91,6 +93,7 @@ __all__ = [
     "same_everywhere",
     "scaled",
     "sharded",
+    "sharded_all_reduce",
     "shared_optimizer",
     "shares",
     "split_table",
@@ -106,6 +109,8 @@ __all__ = [
     "two_buckets",
     "two_layers",
     "two_levels",
+    "two_levels_of_all_reduce",
+    "two_levels_pay",
     "two_optimizers",
     "two_way_ring",
     "uneven_shares",
