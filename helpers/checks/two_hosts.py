@@ -144,7 +144,7 @@ def _run_over(function, arguments):
             return run
         found = run.result.tolist() if hasattr(run.result, "tolist") else run.result
         found = list(found) if isinstance(found, list | tuple | range) else found
-        results.append(found if isinstance(found, bool | int | list) else type(found).__name__)
+        results.append(found if isinstance(found, bool | int | list) else show(found))
     return Run(results, [], "")
 
 
