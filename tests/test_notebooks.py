@@ -25,8 +25,9 @@ def another_size(notebook, number):
     stored = int(re.search(r"\*\*Ranks\*\*: (\d)", opening)[1])
     if "No other `WORLD_SIZE` works." in opening:
         return stored
-    low, high = map(int, re.search(r"(?i)any `WORLD_SIZE` from (\d) to (\d) works", opening).groups())
-    others = [size for size in sorted({low, low + 1, (low + high) // 2, high}) if size != stored]
+    even, low, high = re.search(r"(?i)any (even )?`WORLD_SIZE` from (\d) to (\d) works", opening).groups()
+    sizes = range(int(low), int(high) + 1, 2 if even else 1)
+    others = [size for size in sorted({*sizes[:2], sizes[(len(sizes) - 1) // 2], sizes[-1]}) if size != stored]
     return others[number % len(others)]
 
 

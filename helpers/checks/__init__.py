@@ -40,6 +40,7 @@ from helpers.checks.rpc_locking import locked
 from helpers.checks.rpc_threads_and_failures import batches, next_replica, total_without_waiting
 from helpers.checks.scaling import communicating, fastest, machines, warm_up
 from helpers.checks.several_trainers import bounded, shared_optimizer
+from helpers.checks.two_hosts import best_order, sharded_all_reduce, two_levels_of_all_reduce, two_levels_pay
 from helpers.checks.uneven_ranks import averages, mean_of_present, straggler
 from helpers.checks.what_all_reduce_costs import crossover, timed, two_levels, way_up
 from helpers.checks.when_ranks_fail import absent_ranks_named, uneven_shares
@@ -59,6 +60,7 @@ __all__ = [
     "backward_of_a_stage",
     "batches",
     "best_cut",
+    "best_order",
     "bounded",
     "buckets_by_size",
     "caught_up",
@@ -110,6 +112,7 @@ __all__ = [
     "same_everywhere",
     "scaled",
     "sharded",
+    "sharded_all_reduce",
     "shared_optimizer",
     "sharding",
     "shares",
@@ -128,6 +131,8 @@ __all__ = [
     "two_buckets",
     "two_layers",
     "two_levels",
+    "two_levels_of_all_reduce",
+    "two_levels_pay",
     "two_optimizers",
     "two_way_ring",
     "uneven_shares",

@@ -37,7 +37,7 @@ _BYTES_RECEIVED, _BYTES_SENT, _BYTES_SENT_AGAIN = 128, 200, 208
 _COLUMN_OF_BYTES_SENT = 8
 
 # The methods by which torch hands a collective to the backend; versions of torch differ in some of them.
-_COLLECTIVES = {
+METHODS_OF_COLLECTIVES = {
     "all_gather": ["allgather", "allgather_coalesced", "_allgather_base", "all_gather_single"],
     "all_reduce": ["allreduce", "allreduce_coalesced"],
     "all_to_all": ["alltoall", "alltoall_base", "all_to_all_single"],
@@ -138,7 +138,7 @@ def collectives() -> Iterator[Counter]:
 
         return call
 
-    methods = {method: name for name, methods in _COLLECTIVES.items() for method in methods}
+    methods = {method: name for name, methods in METHODS_OF_COLLECTIVES.items() for method in methods}
     there = methods.keys() & vars(dist.ProcessGroup).keys()
     with replaced([(dist.ProcessGroup, m, counting(methods[m], vars(dist.ProcessGroup)[m])) for m in there]):
         yield calls

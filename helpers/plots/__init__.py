@@ -24,6 +24,7 @@ from helpers.plots.ring_all_reduce import ring_of_chunks, ring_step, ring_storyb
 from helpers.plots.rpc_threads_and_failures import server_threads
 from helpers.plots.scaling import batch_sizes, extrapolation, throughput
 from helpers.plots.several_trainers import trainer_steps
+from helpers.plots.two_hosts import training_and_cable, ways_over_cables
 from helpers.plots.what_all_reduce_costs import all_reduce_times, bus_bandwidths, modelled_times
 
 __all__ = [
@@ -68,6 +69,8 @@ __all__ = [
     "throughput",
     "trainer_steps",
     "trainers_learn",
+    "training_and_cable",
     "training_curve",
     "transports",
+    "ways_over_cables",
 ]

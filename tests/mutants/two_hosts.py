@@ -1,0 +1,72 @@
+"""The lesson two_hosts, broken on purpose."""
+
+MUTANTS = {
+    "a host's second rank is the first of the next": (
+        "assert rank == group_rank * m + local_rank\n",
+        "assert rank == group_rank + local_rank * m + (m == 1)\n",
+    ),
+    "the cable stays in while it is said to be out": (
+        "    world.unplug(cut_off)\n    out = time.monotonic()",
+        "    out = time.monotonic()",
+    ),
+    "the cable stays out longer than the group waits": (
+        "    start_training(timeout=10)\n    world.unplug(cut_off)",
+        "    start_training(timeout=1)\n    world.unplug(cut_off)",
+    ),
+    "a cable that is out for good ends after a moment": (
+        "    time.sleep(1)\n    where = world.where()",
+        "    time.sleep(1)\n    world.plug(cut_off)\n    where = world.where()",
+    ),
+    "a death is as silent as a cable": (
+        "    os.kill(world.pids[-1], signal.SIGKILL)",
+        "    os.kill(world.pids[-1], signal.SIGSTOP)",
+    ),
+    "those who hear of a death keep their connections": (
+        "            dist.destroy_process_group(group)\n",
+        "",
+    ),
+    "both terminals are those of the first host": (
+        "--nproc-per-node={m} --node-rank={group_rank} ",
+        "--nproc-per-node={m // 2} --node-rank={group_rank} ",
+    ),
+    "the second host is given the right address": (
+        '"wrong address": ({}, {"address": "10.77.0.99"}),',
+        '"wrong address": ({}, {"address": "10.77.0.11"}),',
+    ),
+    "the loopback leads to the other host": (
+        '({"interface": "lo"}, {"interface": "lo", "seconds": 5})',
+        '({"interface": "eth0"}, {"interface": "eth0", "seconds": 5})',
+    ),
+    "there are as many hosts as each was told": (
+        '"wrong number of hosts": ({"nodes": 3}, {}),',
+        '"wrong number of hosts": ({"nodes": 2}, {}),',
+    ),
+    "somebody listens at the closed port": (
+        'answers = [knock(here, store), knock(here, 29499), knock("10.77.0.99", store)]',
+        'answers = [knock(here, store), knock(here, store), knock("10.77.0.99", store)]',
+    ),
+    "the links between hosts are as fast as those inside": (
+        "cables = network.limit(world, 8 * R) if world.has_cables else NOT_SHOWN",
+        "cables = network.limit(world, 800 * R) if world.has_cables else NOT_SHOWN",
+    ),
+    "the ring in turns goes host by host": (
+        "[rank for local in range(m) for rank in (local, m + local)]",
+        "[rank for first in (0, m) for rank in range(first, first + m)]",
+    ),
+    "in the worst order as much leaves a host as in the best": (
+        'formula = {"in_order": once, "in_turns": m * once, ',
+        'formula = {"in_order": once, "in_turns": once, ',
+    ),
+    "all ranks of a host take part across": (
+        "    if rank == first:\n        dist.all_reduce(tensor, group=across)\n    dist.broadcast",
+        "    dist.all_reduce(tensor, group=across)\n    dist.broadcast",
+    ),
+    "the second level is inside, too": (
+        'across = mesh.get_group("host")',
+        'across = mesh.get_group("rank")',
+    ),
+    "two levels always send half of what a ring does": (
+        '"levels": 2 * (h - 1) / h}',
+        '"levels": (h * m - 1) / (h * m)}',
+    ),
+}
