@@ -1,13 +1,16 @@
 """Worlds of engines on several hosts: plain engines, those that SSH starts, and those that Slurm does."""
 
 import os
+import shutil
 import signal
 import socket
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from live import INIT, SUM, wait_until
-from virtual_hosts import ADDRESS, VirtualHosts, play, why_not
+from virtual_hosts import ADDRESS, VirtualHosts, play, profile, why_not
 
 import helpers.world
 from helpers import World, WorldError, traffic
@@ -16,8 +19,26 @@ pytestmark = pytest.mark.skipif(why_not() is not None, reason=str(why_not()))
 
 
 @pytest.mark.parametrize("name", ["plain_engines_on_two_hosts_from_start_to_stop", "a_host_that_cannot_reach_another"])
-def test_of(name, tmp_path):
+def test_plain_engines(name, tmp_path):
     play(globals()[name], tmp_path)
+
+
+def test_engines_that_ssh_starts(tmp_path):
+    require("sshd", "openssh-server")
+    play(engines_that_ssh_starts, tmp_path)
+
+
+def test_engines_that_slurm_starts(tmp_path):
+    require("slurmctld", "slurmctld slurmd slurm-client munge")
+    play(engines_that_slurm_starts, tmp_path)
+
+
+def require(program, packages):
+    """Skip the test where root and a program are not there."""
+    if os.geteuid() != 0:
+        pytest.skip(f"only root can run {program} for a test")
+    if shutil.which(program, path="/usr/sbin") is None:
+        pytest.skip(f"there is no {program} here: apt-get install --no-install-recommends {packages}")
 
 
 def start_plain_engines(hosts, folder, places):
@@ -100,11 +121,12 @@ def plain_engines_on_two_hosts_from_start_to_stop(folder):
     else:
         raise AssertionError
 
-    # Another notebook has to wait until this one leaves; the engine stays, with nothing open and no log.
+    # Another notebook has to wait until this one leaves; the engine stays, with nothing open. Its host has no log left.
     helpers.world._current = None
     assert "Another notebook has made ranks" in refusal(connection_file)
     world.stop()
-    assert len(client.ids) == 1 and not list((folder / "profile/log").glob("rank-*"))
+    assert len(client.ids) == 1
+    assert [log.name for log in (folder / "profile/log").glob("rank-*")] == ["rank-2-host0.log"]
     client[:].execute(LISTENING, block=True)
     assert {ip for ip, _ in client[0]["addresses"]} <= {hosts.addresses[1], "127.0.0.1"}
 
@@ -153,3 +175,148 @@ def open_sockets():
     import psutil
 
     return sorted(tuple(c.laddr) for c in psutil.Process().net_connections("inet") if c.status == psutil.CONN_LISTEN)
+
+
+# ---------------------------------------------------------------- SSH
+
+SSHD = """
+ListenAddress {address}
+Port 2222
+HostKey {folder}/host_key
+AuthorizedKeysFile {folder}/key.pub
+StrictModes no
+UsePAM no
+PidFile none
+PermitRootLogin prohibit-password
+ForceCommand {folder}/log_in
+Subsystem sftp /usr/lib/openssh/sftp-server
+"""
+# Whatever the files of this machine's user say of PATH, `python3` is the one with the course.
+LOG_IN = """#!/bin/sh
+export PATH='{PATH}' PYTHONPATH='{PYTHONPATH}' IPYTHONDIR='{IPYTHONDIR}'
+exec sh -c "$SSH_ORIGINAL_COMMAND"
+"""
+SSH = """
+Host {name}
+HostName {address}
+Port 2222
+IdentityFile {folder}/key
+UserKnownHostsFile {folder}/known_hosts
+StrictHostKeyChecking accept-new
+BatchMode yes
+"""
+# A host has a disk of its own, as far as the profiles of ipyparallel are on it.
+SSHD_ON_A_DISK = (
+    "mount -t tmpfs none /run && mkdir /run/sshd && mount -t tmpfs none $IPYTHONDIR && exec {sshd} -D -f $0"
+)
+
+
+def start_sshd(hosts, folder):
+    """Start an sshd on each host, and put an `ssh` and a `scp` into PATH that know their names."""
+    for name in ("host_key", "key"):
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / name], check=True)
+    for host, (name, address) in enumerate(zip(hosts.names, hosts.addresses, strict=True)):
+        settings = SSHD.format(address=address, folder=folder)
+        (folder / f"sshd_{name}").write_text(settings)
+        (folder / "ssh_config").open("a").write(SSH.format(name=name, address=address, folder=folder))
+        command = SSHD_ON_A_DISK.format(sshd=shutil.which("sshd", path="/usr/sbin"))
+        hosts.start(host, ["unshare", "--mount", "sh", "-c", command, folder / f"sshd_{name}"])
+    write_program(folder / "log_in", LOG_IN.format_map(os.environ))
+    for command in ("ssh", "scp"):
+        settings = f'#!/bin/sh\nexec {shutil.which(command)} -F {folder}/ssh_config "$@"\n'
+        write_program(folder / "bin" / command, settings)
+    os.environ["PATH"] = f"{folder}/bin:{os.environ['PATH']}"
+    assert wait_until(lambda: all(can_log_in(name) for name in hosts.names), 20)
+
+
+def write_program(path, text):
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text)
+    path.chmod(0o700)
+
+
+def can_log_in(name):
+    return subprocess.run(["ssh", name, "true"], capture_output=True).returncode == 0
+
+
+def engines_that_ssh_starts(folder):
+    hosts = VirtualHosts(2)
+    ipython = Path(os.environ["IPYTHONDIR"])
+    profile("ssh", ipython)
+    start_sshd(hosts, folder)
+    subprocess.Popen(["ipcluster", "start", "--profile=ssh"])
+    attach_and_sum(ipython / "profile_ssh", hosts)
+
+
+def attach_and_sum(folder, hosts):
+    """Attach to the cluster of a profile once both its engines are there, and let them add."""
+    import ipyparallel as ipp
+
+    assert wait_until(lambda: (folder / "security/ipcontroller-client.json").exists(), 60)
+    with ipp.Client(profile_dir=str(folder)) as client:
+        client.wait_for_engines(2, timeout=60, interactive=False)
+    world = World.attach(profile=folder.name.removeprefix("profile_"))
+    assert sorted(world.hosts) == hosts.names
+    world.view.execute(INIT.format(timeout=20) + SUM)
+    assert [state.state for state in world.where()] == ["idle", "idle"]
+    world.stop()
+
+
+# ---------------------------------------------------------------- Slurm
+
+SLURM = """
+ClusterName=course
+SlurmctldHost={name}({address})
+SlurmUser=root
+AuthType=auth/munge
+AuthInfo=socket={folder}/munge.socket
+CredType=cred/munge
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SwitchType=switch/none
+MpiDefault=none
+ReturnToService=2
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/slurmd-%n.pid
+SlurmctldLogFile={folder}/slurmctld.log
+SlurmdLogFile={folder}/slurmd-%n.log
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool-%n
+SlurmdParameters=config_overrides
+MailProg=/bin/true
+PartitionName=course Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+"""
+
+
+def start_slurm(hosts, folder):
+    """Start a munged and a slurmctld here, and a slurmd on each host."""
+    for name in ("state", *[f"spool-{name}" for name in hosts.names]):
+        (folder / name).mkdir()
+    settings = SLURM.format(name=socket.gethostname(), address=ADDRESS, folder=folder)
+    for name, address in zip(hosts.names, hosts.addresses, strict=True):
+        settings += f"NodeName={name} NodeAddr={address} CPUs=1 State=UNKNOWN\n"
+    os.environ["SLURM_CONF"] = str(folder / "slurm.conf")
+    (folder / "slurm.conf").write_text(settings)
+    munge = [f"--{kind}-file={folder}/munge.{kind}" for kind in ("key", "pid", "log", "seed")]
+    subprocess.run(["/usr/sbin/mungekey", f"--keyfile={folder}/munge.key"], check=True)
+    subprocess.run(["/usr/sbin/munged", "--force", f"--socket={folder}/munge.socket", *munge], check=True)
+    subprocess.Popen(["/usr/sbin/slurmctld", "-D"])
+    for host, name in enumerate(hosts.names):
+        hosts.start(host, ["/usr/sbin/slurmd", "-D", "-N", name])
+    assert wait_until(lambda: nodes() == ["idle"] * len(hosts.names), 30), nodes()
+
+
+def nodes():
+    """Return the states of the nodes of Slurm."""
+    asked = subprocess.run(["sinfo", "--noheader", "--Node", "--format=%t"], capture_output=True, text=True)
+    return asked.stdout.split()
+
+
+def engines_that_slurm_starts(folder):
+    hosts = VirtualHosts(2)
+    ipython = Path(os.environ["IPYTHONDIR"])
+    profile("slurm", ipython)
+    start_slurm(hosts, folder)
+    os.chdir(folder)  # where the launcher leaves its batch script
+    subprocess.Popen(["ipcluster", "start", "--profile=slurm"])
+    attach_and_sum(ipython / "profile_slurm", hosts)

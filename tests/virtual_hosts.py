@@ -5,6 +5,7 @@ that a port of it could be open to, and all that it starts ends with it.
 """
 
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -72,3 +73,13 @@ class VirtualHosts:
     def _set_blackhole(self, command, host, to):
         with self._hosts.inside(host), IPRoute() as netlink:
             netlink.route(command, dst=f"{self.addresses[to]}/32", type="blackhole")
+
+
+def profile(name: str, folder: Path) -> None:
+    """Write the configuration that docs/clusters.md shows for a profile, as it stands there, into this IPYTHONDIR."""
+    text = Path(__file__).parent.parent.joinpath("docs", "clusters.md").read_text()
+    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    (code,) = [block for block in blocks if f'launcher_class = "{name}"' in block]
+    target = Path(folder, f"profile_{name}", "ipcluster_config.py")
+    target.parent.mkdir(parents=True)
+    target.write_text(code)
