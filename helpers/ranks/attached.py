@@ -191,9 +191,8 @@ class AttachedRanks:
             answer = self.client[self.engine_ids[neighbour]].apply_async(engine.read, self._joined[rank].log)
             with suppress(TimeoutError, ipp.RemoteError):
                 return last_lines(answer.get(_SECONDS_TO_LEAVE))
-        return (
-            f"(No rank of {self.host_of(rank)} is free to read it from here: it is in {self._joined[rank].log} there.)"
-        )
+        where = f"{self._joined[rank].log} on {self.host_of(rank)}"
+        return f"(What it may have written is in {where}, where no rank is free to read it.)"
 
     def _beside(self, rank):
         """Return the ranks of the host of a rank."""
@@ -253,7 +252,8 @@ class AttachedRanks:
             return answer.get(seconds)
         except TimeoutError:
             raise WorldError(
-                f"The engines have not answered for {seconds} s: somebody else's cell runs on them."
+                f"The engines have not answered for {seconds} s: somebody else's cell runs on them, or torch takes "
+                "longer than that to import."
             ) from None
         except ipp.RemoteError as error:
             if error.ename not in ("ImportError", "ModuleNotFoundError"):
