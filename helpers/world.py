@@ -1,13 +1,11 @@
 """A world of ranks: live processes that the notebook starts, talks to, finds when they are stuck, and brings back."""
 
 import atexit
-import os
 import shutil
 import signal
+import socket
 from collections.abc import Sequence
-from contextlib import suppress
 
-from helpers import devices
 from helpers.errors import WorldError
 from helpers.ranks import memory, processes
 from helpers.ranks.places import require_even_hosts
@@ -59,13 +57,14 @@ class World:
         cluster_id: str = "",
         connection_file: str | None = None,
     ) -> "World":
-        """Return a world of the engines of an ipyparallel cluster that runs on this machine already.
+        """Return a world of the engines of an ipyparallel cluster that runs already, on one host or on several.
 
         The cluster is found as ipyparallel finds one: by profile and cluster id, or by the path of its
-        `ipcontroller-client.json`. Its engines, in the order of their ids, become ranks 0, 1, 2 ... `stop` leaves them
-        running.
+        `ipcontroller-client.json`. Its engines become ranks 0, 1, 2 ... in blocks by host; the first host is that of
+        the engine with the lowest id. `stop` leaves them running. docs/clusters.md says how to start such clusters.
 
-        Raises `WorldError` when there is no such cluster, when it has no engines or has some on another machine.
+        Raises `WorldError` when there is no such cluster, when it has no engines or serves another notebook, and when
+        its hosts do not reach each other.
         """
         processes.warm_up()
         from helpers.ranks.attached import AttachedRanks
@@ -108,7 +107,7 @@ class World:
 
     @property
     def pids(self) -> list[int]:
-        """The process id of each rank."""
+        """The process id of each rank, on its host."""
         self.require_running()
         return list(self._ranks.pids)
 
@@ -118,19 +117,19 @@ class World:
 
         It is the temporary folder of the ranks, stays over a restart, and is removed with the world.
         """
-        self.require_running()
+        self.require_this_machine("A folder of the ranks and the notebook")
         return self._directory
 
     @property
     def hosts(self) -> list[str]:
-        """The names of the hosts: the first ranks are on the first one, as many on each."""
+        """The names of the hosts: the first ranks are on the first one, the next ones on the second."""
         self.require_running()
         return list(self._ranks.hosts)
 
     def host_of(self, rank: int) -> str:
         """Return the name of the host that a rank is on."""
-        hosts = self.hosts
-        return hosts[rank * len(hosts) // self.size]
+        self.require_running()
+        return self._ranks.host_of(rank)
 
     @property
     def has_cables(self) -> bool:
@@ -169,7 +168,7 @@ class World:
         from helpers.look.where import whereabouts
 
         self.require_running()
-        return whereabouts(self.pids, self._directory, self._ranks.deaths, self._cells)
+        return whereabouts(self._ranks, self._cells)
 
     def interrupt(self) -> None:
         """Raise KeyboardInterrupt in every busy rank.
@@ -179,8 +178,7 @@ class World:
         self.require_running()
         alive = self._cells.owed().keys() - self._ranks.deaths().keys()
         for rank in alive:
-            with suppress(ProcessLookupError):  # it has just died
-                os.kill(self.pids[rank], signal.SIGINT)
+            self._ranks.signal(rank, signal.SIGINT)
 
     def restart(self, *, rank: int | None = None) -> None:
         """Give working ranks again, whatever has happened: dead or stuck ranks, groups or RPC left half made.
@@ -230,19 +228,22 @@ class World:
             [
                 state.rank,
                 pid,
-                self._device(state.rank),
+                self._ranks.device(state.rank),
                 state.state,
-                _memory(pid, state.state),
+                "" if state.state == "dead" else f"{self._ranks.memory(state.rank) / 2**20:.0f} MiB",
             ]
             for state, pid in zip(self.where(), self.pids, strict=True)
         ]
-        where = "a network of their own" if self.network else "the loopback of this machine, open to its other users"
         if len(self.hosts) > 1:
             header.insert(1, "host")
             for row in rows:
                 row.insert(1, self.host_of(row[0]))
-            where = self._say_which_hosts(where)
+        where = self._ranks.where_they_are or self._say_where()
         return f"World of {self.size} ranks, on {where}\n" + table(header, rows)
+
+    def _say_where(self):
+        network = "a network of their own" if self.network else "the loopback of this machine, open to its other users"
+        return self._say_which_hosts(network) if len(self.hosts) > 1 else network
 
     def _say_which_hosts(self, network):
         if not self.has_cables:
@@ -259,6 +260,15 @@ class World:
         """Raise `WorldError` when the world has been stopped."""
         if self._stopped:
             raise WorldError("This world has been stopped. Make a new one: world = World(4).")
+
+    def require_this_machine(self, what: str) -> None:
+        """Raise `WorldError` when some rank is on another machine; `what` is what cannot be had then."""
+        self.require_running()
+        if elsewhere := self._ranks.hosts_elsewhere:
+            raise WorldError(
+                f"{what} cannot be had from here: there are ranks on {', '.join(elsewhere)}, and this notebook is on "
+                f"{socket.gethostname()}."
+            )
 
     def require_host(self, host: str) -> None:
         """Raise `WorldError` when there is no such host."""
@@ -280,9 +290,6 @@ class World:
         self.require_host(host)
         cables.set_cable(host, plugged)
 
-    def _device(self, rank):
-        return devices.choose(rank, self.size, self._ranks.cuda_devices).device
-
 
 def _require_room(size, force):
     if not isinstance(size, int) or isinstance(size, bool) or size < 1:
@@ -294,7 +301,3 @@ def _require_room(size, force):
             f"{size * per_rank / 2**30:.1f} GiB, and {free / 2**30:.1f} GiB are free. The largest world that fits has "
             f"{free // per_rank} ranks. World({size}, force=True) starts this one all the same."
         )
-
-
-def _memory(pid, state):
-    return "" if state == "dead" else f"{memory.share(pid) / 2**20:.0f} MiB"

@@ -24,7 +24,14 @@ for name in [name for name in os.environ if name.startswith(("PYTEST_VERSION", "
 processes.PRELOADED.append("torch._dynamo")
 
 # The modules whose tests take longest, in this order, before all others.
-LONG = ["test_browser.py", "test_notebooks.py", "test_mutants.py", "test_faults.py", "test_script.py"]
+LONG = [
+    "test_browser.py",
+    "test_notebooks.py",
+    "test_mutants.py",
+    "test_clusters.py",
+    "test_faults.py",
+    "test_script.py",
+]
 
 
 def pytest_configure(config):

@@ -20,6 +20,7 @@ import helpers.world
 from helpers import World, WorldError, network, traffic
 from helpers.ranks import namespaces
 from helpers.ranks.host import Host
+from helpers.script import script
 
 ROOT = Path(__file__).parent.parent
 SECONDS_TO_VANISH = 10
@@ -96,31 +97,45 @@ def on_ranks(world, function, *arguments):
 # ---------------------------------------------------------------- who is where
 
 NAMES = ["RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR"]
-UNDER_TORCHRUN = f"""
-def torchrun():
-    '''The environment of the ranks that torchrun starts here, as the one agent of this host.'''
-    given = {{name: value for name, value in os.environ.items() if not name.startswith("TORCHELASTIC")}}
-    script = "import json, os; os.write(1, (json.dumps([os.environ[name] for name in {NAMES}]) + chr(10)).encode())"
+UNDER_TORCHRUN = """
+def torchrun(*program):
+    '''Run a program as torchrun does, as the one agent of this host, with two ranks.'''
+    given = {name: value for name, value in os.environ.items() if not name.startswith("TORCHELASTIC")}
     options = ["--nnodes=2", "--nproc-per-node=2", "--node-rank=" + given.pop("GROUP_RANK")]
-    options += ["--master-addr=" + given.pop("MASTER_ADDR"), "--master-port=29500", "--no-python"]
-    command = [sys.executable, "-m", "torch.distributed.run", *options, sys.executable, "-c", script]
-    return subprocess.run(command, env=given, capture_output=True, text=True, timeout=60)
+    options += ["--master-addr=" + given.pop("MASTER_ADDR"), "--master-port=29500", *program]
+    command = [sys.executable, "-m", "torch.distributed.run", *options]
+    return subprocess.run(command, env=given, capture_output=True, text=True, timeout=90)
 """
 
 
-def test_ranks_wear_the_environment_of_torchrun_on_two_nodes(world):
+def torchrun(world, *program):
+    """Run a program by torchrun on both hosts of a world, with two ranks on each; return what those of each print."""
     world.view.execute(UNDER_TORCHRUN)
-    world.view.execute(f"worn = [os.environ[name] for name in {NAMES}]")
-    agents = world.view.client[[0, 2]].apply_async(ipp.Reference("torchrun")).get(90)
+    agents = world.view.client[[0, 2]].apply_async(ipp.Reference("torchrun"), *program).get(120)
     assert [agent.returncode for agent in agents] == [0, 0], agents[0].stderr + agents[1].stderr
-    given = [json.loads(line) for agent in agents for line in agent.stdout.splitlines()]
-    assert world.view["worn"] == sorted(given)
+    return [agent.stdout for agent in agents]
+
+
+def test_ranks_wear_the_environment_of_torchrun_on_two_nodes(world):
+    world.view.execute(f"worn = [os.environ[name] for name in {NAMES}]")
+    # Each line in one piece: two ranks of a host write to one pipe.
+    show = f"import json, os; os.write(1, (json.dumps([os.environ[name] for name in {NAMES}]) + chr(10)).encode())"
+    said = torchrun(world, "--no-python", sys.executable, "-c", show)
+    assert world.view["worn"] == sorted(json.loads(line) for line in "".join(said).splitlines())
     assert [worn[1:5] for worn in world.view["worn"]] == [
         ["4", "0", "2", "0"],
         ["4", "1", "2", "0"],
         ["4", "0", "2", "1"],
         ["4", "1", "2", "1"],
     ]
+
+
+def test_the_script_of_a_notebook_runs_over_two_hosts(world, tmp_path):
+    path = tmp_path / "script.py"
+    path.write_text(script(next((ROOT / "notebooks").glob("*_ring_all_reduce.ipynb"))))
+    with traffic.cable("host0") as cable:
+        assert any(torchrun(world, str(path)))
+    assert cable.sent > MiB  # it sends more than a torchrun that has nothing to run
 
 
 def test_each_host_has_a_name_and_an_address_of_its_own(world):

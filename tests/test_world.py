@@ -402,7 +402,13 @@ def test_engines_that_serve_another_notebook_are_refused_until_it_stops(cluster,
     with pytest.raises(WorldError, match="^Another notebook has made ranks of these engines"):
         World.attach(connection_file=connection_file(cluster))
     first.stop()
-    World.attach(connection_file=connection_file(cluster)).stop()
+    killed = World.attach(connection_file=connection_file(cluster))
+    monkeypatch.setattr(helpers.world, "_current", None)
+    shutil.rmtree(killed._directory)  # as it goes with a notebook that is killed
+    world = World.attach(connection_file=connection_file(cluster))
+    killed.stop()
+    run(world, INIT.format(timeout=10) + SUM)
+    world.stop()
 
 
 def test_attached_engines_are_ranks_in_the_order_of_their_ids_and_stay_when_the_world_stops(cluster):

@@ -1,25 +1,15 @@
 """Where every rank is, down to the line of the learner's own cell, also while it is blocked inside a C++ call.
 
-A thread of the rank writes the stacks of all its threads to a file when it is asked to. When that thread cannot,
-because another one keeps the lock of Python, a signal has faulthandler write the stack of the main thread.
+How the ranks are asked, and tell of their stacks, is in `helpers.ranks.stacks`.
 """
 
-import os
 import re
-import signal
-import time
-from collections.abc import Callable
-from contextlib import suppress
-from pathlib import Path
 from typing import NamedTuple
 
-import psutil
-
 from helpers.look.cells import Cells
-from helpers.ranks.rank import MAIN_THREAD, OTHER_THREAD, requests_path, stacks_path
+from helpers.ranks.stacks import MAIN_THREAD, OTHER_THREAD
 from helpers.table import table
 
-_SECONDS_TO_ANSWER = 1.0
 _FRAME = re.compile(r'^  File "(.*)", line (\d+) in (.*)$')
 _CELL = re.compile(r"ipykernel_\d+[/\\]\d+\.py$")
 # Decorators of torch that stand between a cell and the collective that it calls.
@@ -67,54 +57,26 @@ class _Frame(NamedTuple):
     function: str
 
 
-def whereabouts(
-    pids: list[int],
-    directory: str,
-    deaths: Callable[[], dict[int, str]],
-    cells: Cells,
-) -> Whereabouts:
+def whereabouts(ranks, cells: Cells) -> Whereabouts:
     """Ask every rank where it is.
 
-    `directory` holds the files of their stacks, `deaths` tells what ended the ranks that are dead, and `cells` are
-    those that the ranks were sent.
+    `ranks` are the world's `LocalRanks` or `AttachedRanks`, and `cells` are those that they were sent.
     """
     owed = cells.owed()
-    alive = set(range(len(pids))) - deaths().keys()
-    offsets = [stacks_path(directory, rank).stat().st_size for rank in range(len(pids))]
-    for rank in alive:
-        _request(requests_path(directory, rank))
+    answers = ranks.stacks(set(range(ranks.size)) - ranks.deaths().keys())
     states = Whereabouts()
-    for rank, pid in enumerate(pids):
-        path = stacks_path(directory, rank)
-        main_thread, others = _read(path, offsets[rank], pid)
-        if main_thread is None and rank in alive - deaths().keys():  # else the number may be somebody else's by now
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGUSR1)
-            main_thread, others = _read(path, offsets[rank], pid)
-        if rank in (dead := deaths()):
+    for rank in range(ranks.size):
+        if rank in (dead := ranks.deaths()):
             states.append(RankState(rank, "dead", line=dead[rank]))
         else:
-            states.append(_state(rank, main_thread, others, owed.get(rank), cells))
+            states.append(_state(rank, *_parse(answers.get(rank, "")), owed.get(rank), cells))
     return states
 
 
-def _request(path):
-    with suppress(OSError):  # nobody reads the requests of a rank that is dead
-        requests = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
-        with open(requests, "wb", buffering=0) as file:
-            file.write(b"?")
-
-
-def _read(path: Path, offset: int, pid: int) -> tuple[list[_Frame] | None, list[list[_Frame]]]:
+def _parse(stacks: str) -> tuple[list[_Frame] | None, list[list[_Frame]]]:
     """Return the stack of the main thread, None without an answer, and those of the others, innermost frame first."""
-    deadline = time.monotonic() + _SECONDS_TO_ANSWER
-    previous, size = None, offset
-    # Until there is something, and no more comes.
-    while not offset < size == previous and psutil.pid_exists(pid) and time.monotonic() < deadline:
-        time.sleep(0.01)
-        previous, size = size, path.stat().st_size
     main_thread, others, frames = None, [], []
-    for line in path.read_bytes()[offset:].decode(errors="replace").splitlines():
+    for line in stacks.splitlines():
         if line == MAIN_THREAD:
             frames = main_thread = []
         elif line == OTHER_THREAD:

@@ -1,32 +1,63 @@
-"""Ranks on an ipyparallel cluster that somebody else has started, such as the shared one of a classroom."""
+"""Ranks on an ipyparallel cluster that somebody else has started: that of a classroom, or one of several hosts.
+
+All that passes between the notebook and a rank passes over ipyparallel, wherever the rank is.
+"""
 
 import socket
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
 
 import ipyparallel as ipp
 
+from helpers import devices
 from helpers.errors import WorldError
-from helpers.ranks.host import Host
-from helpers.ranks.rank import join_world
-from helpers.ranks.store import environment
+from helpers.ranks import engine, store
+from helpers.ranks.engine import Owner
+from helpers.ranks.places import LOOPBACK, LOOPBACK_ADDRESS, Place
+from helpers.ranks.rank import last_lines
 
 _SECONDS_TO_CONNECT = 5
 _SECONDS_TO_ANSWER = 30
+_SECONDS_TO_JOIN = 120  # each imports torch, maybe from a slow disk that all share
+_SECONDS_TO_TELL_OF_STACKS = 2.0
+_SECONDS_TO_LEAVE = 1
+
+
+class ProcessElsewhere(NamedTuple):
+    """The id of a process on another host: it is shown, and cannot be mistaken for that of a process here."""
+
+    pid: int
+    host: str
+
+    def __repr__(self):
+        return str(self.pid)
+
+    def __index__(self):
+        raise WorldError(
+            f"Process {self.pid} is on {self.host}; from here its number is that of another process. Send it a signal "
+            "through ipyparallel: world.view.client.send_signal('SIGKILL', 1) for the engine with the id 1."
+        )
 
 
 class AttachedRanks:
-    """The engines of a running cluster, the one with the lowest id as rank 0, and a client that talks to them.
+    """The engines of a running cluster, in blocks by host, and a client that talks to them.
 
-    It is used like `LocalRanks`, but ends only what it has started itself. Raises `WorldError` when
-    there is no such cluster, and when `start` finds that it has no engines, has some on another machine, or
-    serves another notebook.
+    It is used like `LocalRanks`, but ends only what it has started itself. `hosts_elsewhere` are those of the hosts on
+    which the notebook is not. Raises `WorldError` when there is no such cluster, and when `start` finds that it has no
+    engines, serves another notebook, or has hosts that do not reach each other.
     """
 
+    network = None
+    why_no_cables = "they belong to a cluster that somebody else has started"
+
     def __init__(self, directory: str, profile: str, cluster_id: str, connection_file: str | None):
-        self.directory = directory
+        self.pids, self.hosts, self.hosts_elsewhere = [], [], []
+        self.engine_ids = []
         self.client = None
-        self.pids = []
-        self.hosts = [socket.gethostname()]
-        self._host = None
+        self._owner = Owner(socket.gethostname(), directory)
+        self._places, self._answers, self._joined = [], [], []
         try:
             self.client = ipp.Client(
                 connection_file,
@@ -39,35 +70,38 @@ class AttachedRanks:
                 "No running ipyparallel cluster was found there. Start one with `ipcluster start -n 4`, or give the "
                 "profile, or the path of the ipcontroller-client.json, of one that runs."
             ) from error
-        self.engine_ids = sorted(self.client.ids)
-        self.size = len(self.engine_ids)
+
+    @property
+    def size(self) -> int:
+        """How many ranks there are."""
+        return len(self.engine_ids)
 
     def start(self) -> None:
         """Give the engines torchrun's environment."""
-        if not self.size:
+        ids = sorted(self.client.ids)
+        if not ids:
             raise WorldError("The cluster runs, but has no engines. Start some with `ipcluster engines -n 4`.")
-        hosts = self._answer(self.client[self.engine_ids].apply_async(socket.gethostname))
-        if elsewhere := set(hosts) - {socket.gethostname()}:
-            raise WorldError(
-                f"Engines of this cluster run on {', '.join(sorted(elsewhere))}. A world has all its ranks on the "
-                "machine of the notebook; for several machines start a script with torchrun."
-            )
-        self._host = Host(self.directory, [], private=False)
-        answers = [
-            self.client[engine].apply_async(
-                join_world,
+        said = dict(zip(ids, self._ask_all(ids, engine.introduce), strict=True))
+        self._require_free([of_engine.owner for of_engine in said.values()])
+        self.hosts = list(dict.fromkeys(of_engine.host for of_engine in said.values()))
+        self.hosts_elsewhere = [host for host in self.hosts if host != socket.gethostname()]
+        self.engine_ids = [id for host in self.hosts for id in ids if said[id].host == host]
+        self.pids = [_pid(said[id]) for id in self.engine_ids]
+        self._places = self._make_places([said[id].host for id in self.engine_ids])
+        self._answers = [
+            self.client[id].apply_async(
+                engine.join,
                 rank,
-                environment(rank, self.size, self._host.port),
-                self.directory,
+                store.environment(rank, self.size, 0, self._places[rank]),
+                self._owner,
+                said[id].owner,
             )
-            for rank, engine in enumerate(self.engine_ids)
+            for rank, id in enumerate(self.engine_ids)
         ]
-        self.pids = [self._answer(answer) for answer in answers]
-        if None in self.pids:
-            raise WorldError(
-                "Another notebook has made ranks of these engines. Stop its world first (world.stop()), or start a "
-                "cluster of your own with `ipcluster start -n 4`."
-            )
+        self._joined = [self._wait(answer, _SECONDS_TO_JOIN) for answer in self._answers]
+        if None in self._joined:
+            raise _taken()
+        self._ask_all(self.engine_ids, engine.find_store, self.new_store())
 
     def restart(self) -> None:
         """Refuse: the engines are not this world's to end."""
@@ -81,30 +115,66 @@ class AttachedRanks:
         self.restart()
 
     def new_store(self) -> int:
-        """Start a fresh store in place of the old one, and return its port."""
-        return self._host.new_store()
+        """Start a fresh store in place of the old one, on the host of rank 0, and return its port."""
+        return self._wait(self.client[self.engine_ids[0]].apply_async(engine.open_store, self._places[0].master))
 
     def stop(self) -> None:
         """Let go of the engines, which keep running."""
-        if self._host is not None:
-            self._host.stop()
-        if self.client is not None:
-            self.client.close(linger=0)
+        if self.client is None:
+            return
+        alive = [rank for rank, id in enumerate(self.engine_ids) if id in self.client.ids]
+        answers = [
+            self.client[self.engine_ids[rank]].apply_async(engine.leave, self._owner, self._logs_beside(rank))
+            for rank in alive
+        ]
+        deadline = time.monotonic() + _SECONDS_TO_LEAVE  # one that is stuck leaves when it comes to it
+        for answer in answers:
+            answer.wait(max(0, deadline - time.monotonic()))
+        self.client.close(linger=_SECONDS_TO_LEAVE)
+        self.client = None
 
     @property
-    def cuda_devices(self) -> int:
-        """How many CUDA devices the ranks see."""
-        return self._host.cuda_devices
-
-    @property
-    def network(self) -> None:
-        """None: the engines are on a network of the machine."""
+    def where_they_are(self) -> str | None:
+        """On which hosts the ranks are, and who reaches them; None when they are on this machine."""
+        if len(self.hosts) > 1:
+            return (
+                f"{len(self.hosts)} hosts of a cluster, on the network that they share: whoever reaches "
+                f"{self._places[0].master} can run code on them"
+            )
+        if self.hosts_elsewhere:
+            return f"the loopback of {self.hosts[0]}, open to its other users"
         return None
 
-    @property
-    def why_no_cables(self) -> str:
-        """Why the hosts have no cables that this world could take out."""
-        return "they belong to a cluster that somebody else has started"
+    def host_of(self, rank: int) -> str:
+        """Return the name of the host that a rank is on."""
+        return self.hosts[self._places[rank].host]
+
+    def device(self, rank: int) -> str:
+        """Return the device that a rank takes."""
+        place = self._places[rank]
+        return devices.choose(place.local_rank, place.local_size, self._joined[rank].gpus).device
+
+    def memory(self, rank: int) -> int:
+        """Return the bytes of memory that a rank has told of with its stacks, 0 when it never has."""
+        return self._told(rank).get("memory", 0)
+
+    def signal(self, rank: int, signal: int | str) -> None:
+        """Send a signal to a rank, through the nanny process that ipyparallel has beside its engine."""
+        with suppress(IndexError):  # it has just died
+            self.client.send_signal(signal, self.engine_ids[rank], block=False)
+
+    def stacks(self, ranks: set[int]) -> dict[int, str]:
+        """Ask ranks that are alive for their stacks, from outside; return those of each that answers."""
+        before = {rank: self._told(rank).get("number", 0) for rank in ranks}
+        for rank in ranks:
+            self.signal(rank, "SIGUSR1")
+        deadline = time.monotonic() + _SECONDS_TO_TELL_OF_STACKS
+        waiting = set(ranks)
+        while waiting and time.monotonic() < deadline:
+            time.sleep(0.01)
+            waiting -= self.deaths().keys()
+            waiting -= {rank for rank in waiting if self._told(rank).get("number", 0) > before[rank]}
+        return {rank: self._told(rank)["stacks"] for rank in ranks - waiting - self.deaths().keys()}
 
     def is_connected(self) -> bool:
         """Return True: how the controller is, only those know who have started it."""
@@ -113,16 +183,110 @@ class AttachedRanks:
     def deaths(self) -> dict[int, str]:
         """Return the ranks whose engines the cluster has lost."""
         alive = set(self.client.ids)
-        return {rank: "its engine is gone" for rank, engine in enumerate(self.engine_ids) if engine not in alive}
+        lost = "its engine is gone"
+        return {rank: lost for rank, id in enumerate(self.engine_ids) if id not in alive}
 
     def last_words(self, rank: int) -> str:
-        """Return nothing: whoever has started the engine knows where its log is."""
-        return ""
+        """Return the last lines of the log of a rank that has died, read by another rank of its host."""
+        deaths = self.deaths()
+        if rank not in deaths:
+            return ""
+        for neighbour in [other for other in self._beside(rank) if other not in deaths]:
+            answer = self.client[self.engine_ids[neighbour]].apply_async(engine.read, self._joined[rank].log)
+            with suppress(TimeoutError, ipp.RemoteError):
+                return last_lines(answer.get(_SECONDS_TO_LEAVE))
+        where = f"{self._joined[rank].log} on {self.host_of(rank)}"
+        return f"(What it may have written is in {where}, where no rank is free to read it.)"
 
-    def _answer(self, answer):
+    def _beside(self, rank):
+        """Return the ranks of the host of a rank."""
+        return [other for other, place in enumerate(self._places) if place.host == self._places[rank].host]
+
+    def _logs_beside(self, rank):
+        joined = dict(enumerate(self._joined))  # none when `start` has failed
+        return [joined[other].log for other in self._beside(rank) if joined.get(other)]
+
+    def _make_places(self, hosts_of_ranks):
+        """Return the place of each rank; raise `WorldError` when a host does not reach the others."""
+        first = {host: hosts_of_ranks.index(host) for host in self.hosts}
+        doors = self._find_doors([self.engine_ids[rank] for rank in first.values()]) if len(self.hosts) > 1 else None
+        master = doors[0].address if doors else LOOPBACK_ADDRESS
+        return [
+            Place(
+                host=self.hosts.index(host),
+                local_rank=rank - first[host],
+                local_size=hosts_of_ranks.count(host),
+                master=master,
+                interface=doors[self.hosts.index(host)].interface if doors else LOOPBACK,
+            )
+            for rank, host in enumerate(hosts_of_ranks)
+        ]
+
+    def _find_doors(self, engines):
+        """Return for each host the first of its addresses that all other hosts reach; `engines` has one of each."""
+        offered = self._ask_all(engines, engine.open_doors)
+        every = [door for doors in offered for door in doors]
+        reached = [dict(zip(every, of_host, strict=True)) for of_host in self._ask_all(engines, engine.reach, every)]
+        chosen = []
+        for host, doors in zip(self.hosts, offered, strict=True):
+            good = [door for door in doors if all(of_host[door] for of_host in reached)]
+            if not good:
+                answers = zip(self.hosts, reached, strict=True)
+                missing = [other for other, of_host in answers if not any(of_host[door] for door in doors)]
+                raise WorldError(_say_unreachable(host, doors, missing))
+            chosen.append(good[0])
+        return chosen
+
+    def _require_free(self, owners):
+        """Raise `WorldError` when another notebook has made ranks of an engine; one on this host may have ended."""
+        for owner in set(owners) - {None}:
+            if owner.host != self._owner.host or Path(owner.folder).exists():
+                raise _taken()
+
+    def _told(self, rank):
+        """Return what a rank has told of itself most recently; see `stacks.answer_over_ipyparallel`."""
+        (message,) = self._answers[rank].msg_ids
+        return dict(self.client.metadata[message]["data"])
+
+    def _ask_all(self, ids, function, *arguments):
+        return [self._wait(answer) for answer in [self.client[id].apply_async(function, *arguments) for id in ids]]
+
+    def _wait(self, answer, seconds=_SECONDS_TO_ANSWER):
         try:
-            return answer.get(_SECONDS_TO_ANSWER)
+            return answer.get(seconds)
         except TimeoutError:
             raise WorldError(
-                f"The engines have not answered for {_SECONDS_TO_ANSWER} s: somebody else's cell runs on them."
+                f"The engines have not answered for {seconds} s: somebody else's cell runs on them, or torch takes "
+                "longer than that to import."
             ) from None
+        except ipp.RemoteError as error:
+            if error.ename not in ("ImportError", "ModuleNotFoundError"):
+                raise
+            raise WorldError(
+                f"An engine cannot import what a rank needs ({error.evalue}): install the course on every host of the "
+                "cluster, in the Python that its engines run."
+            ) from None
+
+
+def _pid(said):
+    return said.pid if said.host == socket.gethostname() else ProcessElsewhere(said.pid, said.host)
+
+
+def _say_unreachable(host, doors, missing):
+    where = ", ".join(door.address for door in doors) or "it has no address"
+    if not missing:
+        return (
+            f"The hosts of this cluster reach {host} at different addresses ({where}), and none at which all do. A "
+            "world needs one network that all its hosts are on."
+        )
+    return (
+        f"{' and '.join(missing)} cannot reach {host} ({where}). In a world every host reaches every other, at any "
+        "port: ask who runs the network between them, or start engines on other hosts."
+    )
+
+
+def _taken():
+    return WorldError(
+        "Another notebook has made ranks of these engines. Stop its world first (world.stop()), or start a "
+        "cluster of your own with `ipcluster start -n 4`."
+    )

@@ -14,11 +14,13 @@ import zmq
 from jupyter_client.session import Session
 from tqdm import tqdm
 
+from helpers import devices
 from helpers.errors import WorldError
+from helpers.ranks import memory, stacks
 from helpers.ranks.controller import Controller
 from helpers.ranks.host import Host
 from helpers.ranks.places import host_names
-from helpers.ranks.rank import log_path
+from helpers.ranks.rank import last_lines, log_path
 
 _SECONDS_TO_START = 120
 _SECONDS_TO_CONNECT_AGAIN = 10
@@ -33,6 +35,9 @@ class LocalRanks:
     `hosts` is on how many hosts they are, `directory` a private folder for sockets, logs and stacks. Raises
     `WorldError` when the ranks do not start.
     """
+
+    hosts_elsewhere = ()
+    where_they_are = None
 
     def __init__(self, size: int, directory: str, hosts: int = 1):
         self.size = size
@@ -89,10 +94,26 @@ class LocalRanks:
         """The process ids of the ranks, in their order."""
         return self._host.pids if self._host else []
 
-    @property
-    def cuda_devices(self) -> int:
-        """How many CUDA devices the ranks see."""
-        return self._host.cuda_devices
+    def host_of(self, rank: int) -> str:
+        """Return the name of the host that a rank is on."""
+        return self.hosts[rank * len(self.hosts) // self.size]
+
+    def device(self, rank: int) -> str:
+        """Return the device that a rank takes."""
+        return devices.choose(rank, self.size, self._host.cuda_devices).device
+
+    def memory(self, rank: int) -> int:
+        """Return the bytes of memory that a rank takes."""
+        return memory.share(self.pids[rank])
+
+    def signal(self, rank: int, number: int) -> None:
+        """Send a signal to a rank."""
+        with suppress(ProcessLookupError):  # it has just died
+            os.kill(self.pids[rank], number)
+
+    def stacks(self, ranks: set[int]) -> dict[int, str]:
+        """Ask ranks that are alive for their stacks, from outside; return those of each that answers."""
+        return stacks.from_files(self.directory, {rank: self.pids[rank] for rank in sorted(ranks)}, self.deaths)
 
     @property
     def network(self) -> int | None:
@@ -129,8 +150,7 @@ class LocalRanks:
         """Return the last lines that a rank which has crashed wrote to its log; nothing of a rank that was killed."""
         if self._deaths.get(rank) not in _CRASHES:
             return ""
-        lines = log_path(self.directory, rank).read_text(errors="replace").splitlines()
-        return "\n".join([line for line in lines if "[IPEngine" not in line][-8:])
+        return last_lines(log_path(self.directory, rank).read_text(errors="replace"))
 
     def _progress(self):
         # The first step is the host, which comes up as soon as torch has been imported.

@@ -1,0 +1,183 @@
+"""What a world does in an engine that somebody else has started, so that it becomes a rank: called over ipyparallel."""
+
+import os
+import secrets
+import socket
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from datetime import timedelta
+from pathlib import Path
+from typing import NamedTuple
+
+from helpers.ranks import stacks
+
+_SECONDS_TO_REACH = 3
+
+_owner = None  # the world that this engine belongs to
+_doors = []  # the sockets that other hosts try to reach
+_store = None  # rank 0 has it
+_errors = None  # where the file descriptor 2 led before it led to the log
+
+
+class Owner(NamedTuple):
+    """A world, by the host of its notebook and by its folder there, which is there as long as the world is."""
+
+    host: str
+    folder: str
+
+
+class Engine(NamedTuple):
+    """What an engine says of itself: on which host it is, as which process, and whose rank."""
+
+    host: str
+    pid: int
+    owner: Owner | None
+
+
+class Joined(NamedTuple):
+    """What a new rank says of itself: how many GPUs it sees, and where its log is."""
+
+    gpus: int
+    log: str
+
+
+class Door(NamedTuple):
+    """An address of a host at which others may try to reach it; whoever does hears the `password`."""
+
+    interface: str
+    address: str
+    port: int
+    password: bytes
+
+
+def introduce() -> Engine:
+    """Return what there is to know of this engine."""
+    return Engine(socket.gethostname(), os.getpid(), _owner)
+
+
+def open_doors() -> list[Door]:
+    """Listen on every IPv4 address of this host but those of its loopback, until `close_doors`."""
+    import psutil
+
+    close_doors()
+    password = secrets.token_bytes(16)  # at the same address of another network somebody else may listen
+    doors = []
+    states = psutil.net_if_stats()
+    for interface, addresses in psutil.net_if_addrs().items():
+        for address in addresses:
+            of_others = address.family == socket.AF_INET and not address.address.startswith("127.")
+            if of_others and states[interface].isup:
+                listener = socket.create_server((address.address, 0))
+                _doors.append(listener)
+                threading.Thread(target=_say, args=[password, listener], daemon=True).start()
+                doors.append(Door(interface, *listener.getsockname(), password))
+    return doors
+
+
+def _say(password, listener):
+    with suppress(OSError):  # the door has been closed
+        while True:
+            visitor, _ = listener.accept()
+            with visitor, suppress(OSError):
+                visitor.sendall(password)
+
+
+def reach(doors: Sequence[Door]) -> list[bool]:
+    """Return for each door of other hosts whether this host reaches it."""
+    if not doors:
+        return []
+    with ThreadPoolExecutor(len(doors)) as pool:
+        return list(pool.map(_reaches, doors))
+
+
+def _reaches(door):
+    try:
+        with socket.create_connection((door.address, door.port), timeout=_SECONDS_TO_REACH) as connection:
+            return connection.recv(len(door.password), socket.MSG_WAITALL) == door.password
+    except OSError:
+        return False
+
+
+def close_doors() -> None:
+    """Listen for other hosts no longer."""
+    while _doors:
+        listener = _doors.pop()
+        with suppress(OSError):
+            listener.shutdown(socket.SHUT_RDWR)  # wakes the thread that waits for visitors
+        listener.close()
+
+
+def join(rank: int, environment: dict[str, str], owner: Owner, before: Owner | None) -> Joined | None:
+    """Make this engine a rank of the world `owner`.
+
+    Return None when it is a rank of a world already, unless that is the one `before`, which is known to have ended.
+    """
+    global _owner, _errors
+    if _owner not in (None, before, owner):
+        return None
+    _owner = owner
+    close_doors()
+    os.environ.update(environment)
+    stacks.answer_over_ipyparallel()
+
+    import torch
+    from ipyparallel.engine.app import IPEngine
+
+    torch.set_num_threads(1)
+    path = Path(IPEngine.instance().profile_dir.log_dir, f"rank-{rank}-{socket.gethostname()}.log")
+    log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
+    if _errors is None:
+        _errors = os.dup(2)
+    # ipykernel has taken over what C++ writes to standard error, and loses it when the process crashes.
+    os.dup2(log, 2)
+    os.close(log)
+    return Joined(torch.cuda.device_count(), str(path))
+
+
+def open_store(address: str) -> int:
+    """Start a fresh store in this process, in place of the one before; return its port.
+
+    It listens on this address and on no other.
+    """
+    global _store
+    from torch.distributed import TCPStore
+
+    listener = socket.create_server((address, 0))
+    port = listener.getsockname()[1]
+    _store = None
+    _store = TCPStore(
+        address,
+        port,
+        is_master=True,
+        timeout=timedelta(seconds=30),
+        wait_for_workers=False,
+        master_listen_fd=listener.detach(),
+    )
+    return port
+
+
+def find_store(port: int) -> None:
+    """From now on the store is at this port."""
+    os.environ["MASTER_PORT"] = str(port)
+
+
+def leave(owner: Owner, logs: Sequence[str]) -> None:
+    """Be no rank of this world any more: end its store, and remove these logs, its own and those of dead neighbours."""
+    global _owner, _store, _errors
+    if _owner not in (None, owner):
+        return
+    close_doors()
+    _owner = _store = None
+    if _errors is not None:
+        os.dup2(_errors, 2)
+        os.close(_errors)
+        _errors = None
+    for log in logs:
+        Path(log).unlink(missing_ok=True)
+
+
+def read(log: str) -> str:
+    """Return what a log of this host says."""
+    return Path(log).read_text(errors="replace")

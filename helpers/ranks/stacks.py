@@ -1,0 +1,142 @@
+"""Where a rank is: a thread of the rank tells of the stacks of all its threads, also while it is blocked in C++.
+
+A rank of this machine is asked through a named pipe and answers into a file. An engine of a cluster may be anywhere: it
+is asked by a signal, which ipyparallel's nanny process passes on, and answers over ipyparallel. The thread is the same.
+"""
+
+import faulthandler
+import itertools
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+
+from helpers.ranks import memory
+
+# What stands above a stack; the first is how faulthandler begins the only one that it writes.
+MAIN_THREAD, OTHER_THREAD = "Stack (most recent call first):", "Another thread:"
+
+_SECONDS_TO_ANSWER = 1.0
+
+_publisher = None  # of an engine that somebody else has started
+_numbers = itertools.count(1)
+
+
+def stacks_path(directory: str, rank: int) -> Path:
+    """Return the file to which a rank writes its stacks when it is asked to."""
+    return Path(directory, f"rank-{rank}.stacks")
+
+
+def requests_path(directory: str, rank: int) -> Path:
+    """Return the named pipe that asks a rank for its stacks: any byte does."""
+    return Path(directory, f"rank-{rank}.requests")
+
+
+# ---------------------------------------------------------------- in the rank
+
+
+def answer_into_a_file(rank: int, directory: str) -> None:
+    """From now on a request appends the stacks of all threads of this process to a file.
+
+    While another thread keeps the lock of Python, the one that answers cannot; then SIGUSR1 appends the stack of the
+    main thread. A signal could not tell of the others without the lock: RPC makes and frees threads all the time, and
+    what has just been freed must not be read.
+    """
+    path = requests_path(directory, rank)
+    path.unlink(missing_ok=True)  # that of the rank before a restart
+    os.mkfifo(path, 0o600)
+    requests = os.open(path, os.O_RDWR)  # for writing too: no end of the file when the notebook closes it
+    stacks = stacks_path(directory, rank).open("wb", buffering=0)  # in one piece: no reader finds half of it
+    faulthandler.register(signal.SIGUSR1, file=stacks, all_threads=False)
+    _start_to_answer(requests, lambda: stacks.write(_stacks()))
+
+
+def answer_over_ipyparallel() -> None:
+    """From now on SIGUSR1 makes this engine publish its stacks and its memory, as data of the call that it is in now.
+
+    The signal just wakes the thread that answers. While another thread keeps the lock of Python there is no answer.
+    """
+    global _publisher
+    from ipykernel.zmqshell import ZMQInteractiveShell
+    from ipyparallel.engine.datapub import ZMQDataPublisher
+
+    of_cells = ZMQInteractiveShell.instance().data_pub
+    is_first = _publisher is None
+    _publisher = ZMQDataPublisher(session=of_cells.session, pub_socket=of_cells.pub_socket)
+    _publisher.parent_header = of_cells.parent_header  # that of the cells is another one with each of them
+    if is_first:
+        requests, signalled = os.pipe()
+        os.set_blocking(signalled, False)  # a signal never waits, even if nobody reads
+        faulthandler.register(signal.SIGUSR1, file=signalled, all_threads=False)
+        _start_to_answer(requests, _publish)
+
+
+def _publish():
+    said = {"number": next(_numbers), "stacks": _stacks().decode(), "memory": memory.share(os.getpid())}
+    _publisher.publish_data(said)
+
+
+def _start_to_answer(requests, answer):
+    def work():
+        while os.read(requests, 2**16):
+            answer()
+
+    threading.Thread(target=work, daemon=True).start()
+
+
+def _stacks():
+    """Return the stacks of all threads in the format of faulthandler."""
+    lines = []
+    for thread, innermost in sys._current_frames().items():
+        lines.append(MAIN_THREAD if thread == threading.main_thread().ident else OTHER_THREAD)
+        for frame, number in traceback.walk_stack(innermost):
+            lines.append(f'  File "{frame.f_code.co_filename}", line {number} in {frame.f_code.co_name}')
+    return "\n".join([*lines, ""]).encode(errors="replace")
+
+
+# ---------------------------------------------------------------- in the notebook
+
+
+def from_files(directory: str, pids: dict[int, int], deaths: Callable[[], Iterable[int]]) -> dict[int, str]:
+    """Ask ranks of this machine, given with their process ids; return the stacks of each that answers.
+
+    `directory` holds their files, `deaths` tells which ranks are dead.
+    """
+    offsets = {rank: stacks_path(directory, rank).stat().st_size for rank in pids}
+    for rank in pids:
+        _request(requests_path(directory, rank))
+    answers = {}
+    for rank, pid in pids.items():
+        path = stacks_path(directory, rank)
+        text = _read(path, offsets[rank], pid)
+        if MAIN_THREAD not in text and rank not in deaths():  # else the number may be somebody else's by now
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGUSR1)
+            text = _read(path, offsets[rank], pid)
+        answers[rank] = text
+    return answers
+
+
+def _request(path):
+    with suppress(OSError):  # nobody reads the requests of a rank that is dead
+        requests = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+        with open(requests, "wb", buffering=0) as file:
+            file.write(b"?")
+
+
+def _read(path, offset, pid):
+    """Return what a rank has written from this offset on: nothing when it does not answer in time."""
+    deadline = time.monotonic() + _SECONDS_TO_ANSWER
+    previous, size = None, offset
+    # Until there is something, and no more comes.
+    while not offset < size == previous and psutil.pid_exists(pid) and time.monotonic() < deadline:
+        time.sleep(0.01)
+        previous, size = size, path.stat().st_size
+    return path.read_bytes()[offset:].decode(errors="replace")
