@@ -7,7 +7,7 @@ import sys
 import PIL.Image
 import pytest
 from matplotlib import pyplot as plt
-from matplotlib.patches import Rectangle
+from matplotlib.patches import FancyArrowPatch, Rectangle
 
 from helpers import plots
 from helpers.plots.style import RED, new_axes, png
@@ -107,3 +107,24 @@ def test_a_ring_of_chunks_shows_what_every_rank_sends_in_every_step(size):
     for axes, sent in zip(panels, steps, strict=True):
         labels = [text.get_text() for text in axes.texts if text.get_text().startswith("chunk")]
         assert labels == [f"chunk {chunk}" for chunk in sent]
+
+
+def test_what_crosses_from_host_to_host_has_another_colour():
+    ring = [(0, 1), (1, 2), (2, 3), (3, 0)]
+    plots.ways_over_cables([[0, 1], [2, 3]], {"a ring": (ring, "predicted 1.50")}, "tensors")
+    (panel,) = plt.gcf().axes
+    arrows = [patch for patch in panel.patches if isinstance(patch, FancyArrowPatch)]
+    assert [arrow.get_edgecolor()[:3] == rgb(RED) for arrow in arrows] == [False, True, False, True]
+
+
+def test_a_training_while_a_cable_is_out():
+    scenes = {
+        "out": {"steps": {0: [-0.1, 2.5], 1: [-0.1]}, "errors": {1: 4.0}, "out": 2.0},
+        "killed": {"steps": {0: [-0.1], 1: []}, "errors": {0: 0.1}, "out": None},
+    }
+    plots.training_and_cable(scenes, killed="a rank is killed")
+    for axes, scene in zip(plt.gcf().axes, scenes.values(), strict=True):
+        errors = [list(line.get_xydata()[0]) for line in axes.lines if line.get_marker() == "X"]
+        assert errors == [[seconds, rank] for rank, seconds in scene["errors"].items()]
+        assert len(axes.patches) == (scene["out"] is not None)
+    assert [line.get_marker() for line in plt.gcf().axes[1].lines].count("$†$") == 1
