@@ -93,3 +93,10 @@ def test_a_ring_of_chunks_shows_what_every_rank_sends_in_every_step(size):
     for axes, sent in zip(panels, steps, strict=True):
         labels = [text.get_text() for text in axes.texts if text.get_text().startswith("chunk")]
         assert labels == [f"chunk {chunk}" for chunk in sent]
+
+
+def test_a_rank_has_a_bar_for_each_time_that_it_is_there():
+    plots.comings_and_goings([[0, 1], [0], [0], [0, 1]], [(1, 1, "dies"), (3, 1, "a new one")])
+    (axes,) = plt.gcf().axes
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["rank 0", "rank 1"]
+    assert [len(bars.get_paths()) for bars in axes.collections] == [1, 2]
