@@ -128,3 +128,10 @@ def test_a_training_while_a_cable_is_out():
         assert errors == [[seconds, rank] for rank, seconds in scene["errors"].items()]
         assert len(axes.patches) == (scene["out"] is not None)
     assert [line.get_marker() for line in plt.gcf().axes[1].lines].count("$†$") == 1
+
+
+def test_a_rank_has_a_bar_for_each_time_that_it_is_there():
+    plots.comings_and_goings([[0, 1], [0], [0], [0, 1]], [(1, 1, "dies"), (3, 1, "a new one")])
+    (axes,) = plt.gcf().axes
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["rank 0", "rank 1"]
+    assert [len(bars.get_paths()) for bars in axes.collections] == [1, 2]

@@ -153,7 +153,8 @@ def _run_quorum(token):
         if run.error:
             for what in ("there", "done"):  # nobody shall wait for this rank in the other case
                 dist.PrefixStore(f"{token} {True}", base).set(f"{what} {name}", "")
-            return Run(None, [], run.error)
+            waited = "wait timeout" in run.error
+            return Run(None, [], "TimeoutError: it waited for what nobody writes" if waited else run.error)
         results.append((run.result, signed[0] if signed else float("inf")))
     return Run(results, [], "")
 
