@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from helpers.plots.style import BLUE, GUIDE, MEASURED, MODEL, RED, new_axes
 
 # A forward is light and has a dark number, a backward dark with a light number.
-_LOOKS = {"F": ("#B5D6EC", "black"), "B": (BLUE, "white"), "W": ("#E5BCD3", "black")}
+_LOOKS = {"F": ("#B5D6EC", "black"), "B": (BLUE, "white")}
 _HEADING = 1.0  # the height of the line above the stages of a picture
 
 Event = tuple[str, int, float, float]
