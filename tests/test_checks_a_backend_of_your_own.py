@@ -131,7 +131,7 @@ RETURNS_AT_THE_END = OF_THE_LESSON.replace(
         (RECEIVES_FIRST, "4 bytes: on rank ", "It was stuck: who sends has to receive meanwhile."),
         (SENDS_ONCE, "32 MiB: on rank ", "It was stuck: who sends has to receive meanwhile."),
         (RECEIVES_ONCE, "32 MiB: on rank ", ""),
-        (AS_LONG_AS_BOTH, "r", "is not what the left neighbour sent."),
+        (AS_LONG_AS_BOTH, "", "is not what the left neighbour sent."),
         (WITHOUT_THE_END, "the left neighbour has closed the connection: on rank 1 the connection has ended, and", ""),
         (RETURNS_AT_THE_END, "the left neighbour has closed the connection: on rank 1 my_exchange returned", ""),
         ("def my_exchange(*arguments):\n    missing", "4 bytes: on rank 0 NameError: name 'missing'", ""),
