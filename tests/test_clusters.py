@@ -101,9 +101,9 @@ def plain_engines_on_two_hosts(folder):
     assert {ip for of_rank in at for ip, _ in of_rank} == {*hosts.addresses, "127.0.0.1"}
     shell.run_cell_magic("px", "", "dist.destroy_process_group()")
     world.new_store()
-    shell.run_cell_magic("px", "", INIT.format(timeout=4) + SUM)
+    shell.run_cell_magic("px", "", INIT.format(timeout=25) + SUM)
 
-    # Where they are, while two are stuck in C++; and an interrupt, which one of them hears.
+    # Where they are while one is stuck in C++; and an interrupt, which it hears when the call returns.
     stuck = shell.run_cell_magic("px", "--noblock", STUCK)
     assert wait_until(lambda: [s.call for s in world.where()] == ["recv", "", ""], 10), world.where()
     assert [(s.state, s.line_number) for s in world.where()] == [("busy", 3), ("busy", 5), ("busy", 5)]
@@ -152,8 +152,11 @@ addresses = [tuple(address) for address in listening]
 
 STUCK = """if rank == 0:
     dist.recv(torch.zeros(1), 2)
-while True:
-    time.sleep(0.01)
+try:
+    time.sleep(1000)
+finally:
+    if rank == 2:
+        dist.send(torch.ones(1), 0)
 """
 
 
