@@ -1,6 +1,7 @@
 """Worlds of engines on several hosts: plain engines, those that SSH starts, and those that Slurm does."""
 
 import os
+import re
 import shutil
 import signal
 import socket
@@ -22,9 +23,8 @@ def virtual_hosts():
         pytest.skip(f"there can be no virtual hosts here: {reason}")
 
 
-@pytest.mark.parametrize("name", ["plain_engines_on_two_hosts_from_start_to_stop", "a_host_that_cannot_reach_another"])
-def test_plain_engines(name, tmp_path):
-    play(globals()[name], tmp_path)
+def test_plain_engines_on_two_hosts(tmp_path):
+    play(plain_engines_on_two_hosts, tmp_path)
 
 
 def test_engines_that_ssh_starts(tmp_path):
@@ -46,24 +46,33 @@ def require(program, packages):
 
 
 def start_plain_engines(hosts, folder, places):
-    """Start a controller here and an engine on each of these hosts, in the order of their ids."""
+    """Start a controller here and an engine on each of these hosts; return a client, and its file."""
     import ipyparallel as ipp
 
     cluster = ipp.Cluster(profile_dir=f"{folder}/profile", cluster_id="", controller_ip=ADDRESS, log_level=50)
     cluster.start_controller_sync()
     client = cluster.connect_client_sync()
-    for number, host in enumerate(places, 1):
+    for host in places:
         hosts.start(host, [sys.executable, "-m", "ipyparallel.engine", f"--profile-dir={folder}/profile"])
-        client.wait_for_engines(number)
+        client.wait_for_engines(1)  # the first one here gets the lowest id; the others come in any order
+    client.wait_for_engines(len(places))
     return client, cluster.controller.connection_files["client"]
 
 
-def plain_engines_on_two_hosts_from_start_to_stop(folder):
+def plain_engines_on_two_hosts(folder):
     hosts = VirtualHosts(2)
     from IPython.core.interactiveshell import InteractiveShell
 
     shell = InteractiveShell.instance()  # World registers its magics with it
     client, connection_file = start_plain_engines(hosts, folder, [1, 0, 1])
+
+    # While a host cannot reach another there is no world, and nothing is left of the attempt.
+    hosts.forget_the_way(0, to=1)
+    before = client[:].apply_sync(open_sockets)
+    assert "host0 cannot reach host1 (10.77.0.12)" in (why := refusal(connection_file)), why
+    assert client[:].apply_sync(open_sockets) == before
+    assert helpers.world.current() is None
+    hosts.remember_the_way(0, to=1)
     world = World.attach(connection_file=connection_file)
 
     # Ranks are in blocks by host, in the order of the lowest engine on each.
@@ -92,9 +101,9 @@ def plain_engines_on_two_hosts_from_start_to_stop(folder):
     assert {ip for of_rank in at for ip, _ in of_rank} == {*hosts.addresses, "127.0.0.1"}
     shell.run_cell_magic("px", "", "dist.destroy_process_group()")
     world.new_store()
-    shell.run_cell_magic("px", "", INIT.format(timeout=4) + SUM)
+    shell.run_cell_magic("px", "", INIT.format(timeout=25) + SUM)
 
-    # Where they are, while two are stuck in C++; and an interrupt, which one of them hears.
+    # Where they are while one is stuck in C++; and an interrupt, which it hears when the call returns.
     stuck = shell.run_cell_magic("px", "--noblock", STUCK)
     assert wait_until(lambda: [s.call for s in world.where()] == ["recv", "", ""], 10), world.where()
     assert [(s.state, s.line_number) for s in world.where()] == [("busy", 3), ("busy", 5), ("busy", 5)]
@@ -120,7 +129,7 @@ def plain_engines_on_two_hosts_from_start_to_stop(folder):
         shell.run_cell_magic("px", "", "pass")
     except WorldError as error:
         assert "Rank 1 has died (its engine is gone)." in str(error)
-        assert "Rank 1 wrote before it died:\nout of luck" in str(error)
+        assert re.search(r"Rank 1 wrote before it died:\n(.*\n)*out of luck\n", str(error))
         assert "on host0, where no rank is free to read it" in str(error)
     else:
         raise AssertionError
@@ -143,8 +152,11 @@ addresses = [tuple(address) for address in listening]
 
 STUCK = """if rank == 0:
     dist.recv(torch.zeros(1), 2)
-while True:
-    time.sleep(0.01)
+try:
+    time.sleep(1000)
+finally:
+    if rank == 2:
+        dist.send(torch.ones(1), 0)
 """
 
 
@@ -159,20 +171,6 @@ def refusal(connection_file):
     except WorldError as error:
         return str(error)
     raise AssertionError("it was not refused")
-
-
-def a_host_that_cannot_reach_another(folder):
-    hosts = VirtualHosts(2)
-    hosts.forget_the_way(0, to=1)
-    client, connection_file = start_plain_engines(hosts, folder, [0, 1])
-    before = client[:].apply_sync(open_sockets)
-    assert "host1 cannot reach host0 (10.77.0.11)" in (why := refusal(connection_file)), why
-    assert client[:].apply_sync(open_sockets) == before
-    assert helpers.world.current() is None
-    hosts.remember_the_way(0, to=1)
-    world = World.attach(connection_file=connection_file)
-    world.view.execute(INIT.format(timeout=10) + SUM)
-    world.stop()
 
 
 def open_sockets():

@@ -45,8 +45,12 @@ def play(scenario, folder: Path) -> None:
 
 
 def _environment(folder):
-    path = os.pathsep.join([str(Path(__file__).parent), str(Path(__file__).parent.parent)])
-    return {**os.environ, "PYTHONPATH": path, "IPYTHONDIR": f"{folder}/ipython"}
+    return {
+        **os.environ,
+        "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),  # ipcluster is there
+        "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), str(Path(__file__).parent.parent)]),
+        "IPYTHONDIR": f"{folder}/ipython",
+    }
 
 
 class VirtualHosts:
