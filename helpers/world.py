@@ -7,7 +7,8 @@ import socket
 from collections.abc import Sequence
 
 from helpers.errors import WorldError
-from helpers.ranks import memory, processes
+from helpers.ranks import processes
+from helpers.ranks.memory import require_room
 from helpers.ranks.places import require_even_hosts
 from helpers.table import table
 
@@ -42,7 +43,7 @@ class World:
     """
 
     def __init__(self, size: int, *, hosts: int = 1, force: bool = False, preload: Sequence[str] = ()):
-        _require_room(size, force)
+        require_room(size, force)
         require_even_hosts(size, hosts)
         processes.warm_up(preload)  # torch is imported over there while ipyparallel is imported here
         from helpers.ranks.local import LocalRanks
@@ -289,15 +290,3 @@ class World:
         cables = self.cables
         self.require_host(host)
         cables.set_cable(host, plugged)
-
-
-def _require_room(size, force):
-    if not isinstance(size, int) or isinstance(size, bool) or size < 1:
-        raise WorldError(f"World({size!r}): give the number of ranks as a whole number from 1 up, as in World(4).")
-    per_rank, free = memory.RANK[processes.START_METHOD], memory.free()
-    if size * per_rank > free and not force:
-        raise WorldError(
-            f"World({size}): a rank takes about {per_rank / 2**20:.0f} MiB, so {size} of them take "
-            f"{size * per_rank / 2**30:.1f} GiB, and {free / 2**30:.1f} GiB are free. The largest world that fits has "
-            f"{free // per_rank} ranks. World({size}, force=True) starts this one all the same."
-        )

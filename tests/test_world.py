@@ -22,7 +22,6 @@ from helpers.ranks import memory
 from helpers.ranks.host import Host
 from helpers.ranks.rank import log_path
 from helpers.torchrun import torchrun
-from helpers.world import _require_room
 
 
 @pytest.fixture
@@ -358,7 +357,7 @@ def test_in_a_container_memory_that_only_holds_files_counts_as_free(tmp_path):
 
 
 def test_force_starts_a_world_all_the_same():
-    _require_room(100_000, force=True)  # to start it would take this machine down
+    memory.require_room(100_000, force=True)  # to start it would take this machine down
 
 
 def test_use_after_stop(world):

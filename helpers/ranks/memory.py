@@ -4,6 +4,9 @@ from pathlib import Path
 
 import psutil
 
+from helpers.errors import WorldError
+from helpers.ranks import processes
+
 MiB = 2**20
 _CONTAINER = Path("/sys/fs/cgroup")
 
@@ -38,3 +41,16 @@ def share(pid: int) -> int:
     """
     process = psutil.Process(pid)
     return process.memory_full_info().pss if psutil.LINUX else process.memory_info().rss
+
+
+def require_room(size: int, force: bool) -> None:
+    """Raise `WorldError` when so many ranks do not fit into the memory that is free, unless they are forced in."""
+    if not isinstance(size, int) or isinstance(size, bool) or size < 1:
+        raise WorldError(f"World({size!r}): give the number of ranks as a whole number from 1 up, as in World(4).")
+    per_rank, room = RANK[processes.START_METHOD], free()
+    if size * per_rank > room and not force:
+        raise WorldError(
+            f"World({size}): a rank takes about {per_rank / MiB:.0f} MiB, so {size} of them take "
+            f"{size * per_rank / 2**30:.1f} GiB, and {room / 2**30:.1f} GiB are free. The largest world that fits has "
+            f"{room // per_rank} ranks. World({size}, force=True) starts this one all the same."
+        )
