@@ -28,7 +28,7 @@ def test_calls_pass_through_what_the_recorder_of_rpc_replaces():
 def test_collectives_and_messages_pass_through_methods_that_can_be_replaced():
     for name in ("send", "recv", "recv_anysource"):
         assert name in vars(dist.ProcessGroup)
-    for collective, methods in traffic._COLLECTIVES.items():
+    for collective, methods in traffic.METHODS_OF_COLLECTIVES.items():
         assert any(method in vars(dist.ProcessGroup) for method in methods), collective
 
 
