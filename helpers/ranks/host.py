@@ -157,7 +157,7 @@ def _serve(directory, environments, count, private, link, deaths):
 
 
 class _Ranks:
-    """The processes of the ranks, children of this one. `alive` has the rank for each end that can be waited for."""
+    """The processes of the ranks, children of this one: `alive` has rank and process for each end to wait for."""
 
     def __init__(self, directory, environments, hosts, store_process, link, deaths):
         self.alive = {}
@@ -167,7 +167,6 @@ class _Ranks:
         self._store = store_process
         self._deaths = deaths
         self._ends = [link, deaths]  # which ranks close
-        self._processes = {}
         self._told = 0
 
     def start(self, rank) -> int:
@@ -177,24 +176,23 @@ class _Ranks:
         arguments = [rank, {**self._environments[rank], **told}, self._directory, self._hosts, place.host, self._ends]
         process = processes.children().Process(target=_rank, args=arguments)
         process.start()
-        self._processes[rank] = process
-        self.alive[processes.end_of(process)] = rank
+        self.alive[processes.end_of(process)] = rank, process
         return process.pid
 
     def end(self, rank) -> int:
         """Kill the process of a rank, if it is there; return how many deaths have been told of."""
-        for end, other in list(self.alive.items()):
+        for end, (other, process) in list(self.alive.items()):
             if other == rank:
-                self._processes[rank].kill()
+                process.kill()
                 self.tell_end(end)
         return self._told
 
     def tell_end(self, end) -> None:
         """Tell of the rank that has ended, with its exit code, unless that has been told."""
         if end in self.alive:
-            rank = self.alive.pop(end)
-            self._processes[rank].join()
-            self._deaths.send((rank, self._processes[rank].exitcode))
+            rank, process = self.alive.pop(end)
+            process.join()
+            self._deaths.send((rank, process.exitcode))
             self._told += 1
 
 
