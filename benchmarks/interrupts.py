@@ -35,11 +35,20 @@ def _restart():
     World(2).restart()
 
 
+def _restart_one():
+    World(2).restart(rank=1)
+
+
 def _stop():
     World(2).stop()
 
 
-CALLS = {"World(2)": _start, "World(2).restart()": _restart, "World(2).stop()": _stop}
+CALLS = {
+    "World(2)": _start,
+    "World(2).restart()": _restart,
+    "World(2).restart(rank=1)": _restart_one,
+    "World(2).stop()": _stop,
+}
 
 
 def _drill(name, call):

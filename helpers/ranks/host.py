@@ -61,9 +61,9 @@ class Host:
         """Start a fresh store in place of the old one, and return its port."""
         return self._ask("new_store")
 
-    def end_rank(self, rank: int) -> None:
-        """Kill the process of a rank, if it has not ended."""
-        self._ask("end_rank", rank)
+    def end_rank(self, rank: int) -> int:
+        """Kill the process of a rank, if it has not ended; return how many deaths `deaths` has told of by then."""
+        return self._ask("end_rank", rank)
 
     def start_rank(self, rank: int) -> None:
         """Start a new process for a rank whose old one has ended."""
@@ -138,7 +138,7 @@ def _serve(directory, environments, count, private, link, deaths):
     store_process = _Store(hosts)
     shared = {HOSTS_SHARE_A_MACHINE: "1"} if count > 1 else {}
     environments = [{**environment, **shared} for environment in environments]
-    ranks = _Ranks(directory, environments, hosts, store_process, [link, deaths])
+    ranks = _Ranks(directory, environments, hosts, store_process, link, deaths)
     pids = [ranks.start(rank) for rank in range(len(environments))]
     link.send((private, hosts.why, store_process.port, store_process.cuda_devices(), pids))
     answers = {"new_store": store_process.replace, "end_rank": ranks.end, "start_rank": ranks.start}
@@ -147,7 +147,7 @@ def _serve(directory, environments, count, private, link, deaths):
     while True:
         for ready in wait([link, *ranks.alive]):
             if ready is not link:
-                deaths.send(ranks.join(ready))
+                ranks.tell_end(ready)
                 continue
             message = link.recv()
             if message == _STOP:
@@ -157,42 +157,43 @@ def _serve(directory, environments, count, private, link, deaths):
 
 
 class _Ranks:
-    """The processes of the ranks, children of this one; `ends` are connections of this process that they close.
+    """The processes of the ranks, children of this one: `alive` has rank and process for each end to wait for."""
 
-    `alive` has the rank for each end that can be waited for.
-    """
-
-    def __init__(self, directory, environments, hosts, store_process, ends):
+    def __init__(self, directory, environments, hosts, store_process, link, deaths):
         self.alive = {}
         self._directory = directory
         self._environments = environments
         self._hosts = hosts
         self._store = store_process
-        self._ends = ends
-        self._processes = {}
+        self._deaths = deaths
+        self._ends = [link, deaths]  # which ranks close
+        self._told = 0
 
     def start(self, rank) -> int:
         """Start the process of a rank, which finds the store of this moment; return its process id."""
         place = self._hosts.place(rank)
         told = store.environment(rank, len(self._environments), self._store.port, place)
-        environment = {**self._environments[rank], **told}
-        arguments = [rank, environment, self._directory, self._hosts, place.host, self._ends]
+        arguments = [rank, {**self._environments[rank], **told}, self._directory, self._hosts, place.host, self._ends]
         process = processes.children().Process(target=_rank, args=arguments)
         process.start()
-        self._processes[rank] = process
-        self.alive[processes.end_of(process)] = rank
+        self.alive[processes.end_of(process)] = rank, process
         return process.pid
 
-    def end(self, rank) -> None:
-        """Kill the process of a rank; its end is told like any other."""
-        self._processes[rank].kill()
+    def end(self, rank) -> int:
+        """Kill the process of a rank, if it is there; return how many deaths have been told of."""
+        for end, (other, process) in list(self.alive.items()):
+            if other == rank:
+                process.kill()
+                self.tell_end(end)
+        return self._told
 
-    def join(self, end) -> tuple[int, int]:
-        """Return the rank that has ended, and its exit code."""
-        rank = self.alive.pop(end)
-        process = self._processes[rank]
-        process.join()
-        return rank, process.exitcode
+    def tell_end(self, end) -> None:
+        """Tell of the rank that has ended, with its exit code, unless that has been told."""
+        if end in self.alive:
+            rank, process = self.alive.pop(end)
+            process.join()
+            self._deaths.send((rank, process.exitcode))
+            self._told += 1
 
 
 def _hosts(size, count, private):

@@ -49,6 +49,7 @@ class LocalRanks:
         self._controller = None
         self._host = None
         self._deaths = {}
+        self._heard = []  # the ranks whose deaths have been noted, one after the other
 
     def start(self) -> None:
         """Start the controller and the ranks, and connect to them."""
@@ -68,8 +69,8 @@ class LocalRanks:
 
     def restart_rank(self, rank: int) -> None:
         """Replace one rank, dead or not, by a new process; the others hear no more of it than of a death."""
-        self._host.end_rank(rank)
-        self._wait_for(rank, _SECONDS_TO_UNREGISTER, lambda: rank in self._deaths and rank not in self.client.ids)
+        told, heard = self._host.end_rank(rank), self._heard
+        self._wait_for(rank, _SECONDS_TO_UNREGISTER, lambda: len(heard) == told and rank not in self.client.ids)
         cause = self._deaths.pop(rank)
         try:
             self._host.start_rank(rank)
@@ -163,11 +164,11 @@ class LocalRanks:
             "IPP_PROFILE_DIR": self.directory,
             "IPP_CONNECTION_INFO": json.dumps(self._controller.for_engines),
         }
-        self._deaths = {}
+        self._deaths, self._heard = {}, []
         self.unplugged.clear()
         self._host = Host(self.directory, [engine] * self.size, hosts=len(self.hosts))
         progress.update()
-        watched = [self._host.deaths, self.size, self._deaths, self._controller.for_engines]
+        watched = [self._host.deaths, self.size, self._deaths, self._heard, self._controller.for_engines]
         threading.Thread(target=_watch, args=watched, daemon=True).start()
         connect = new = self.client is None
         deadline = time.monotonic() + _SECONDS_TO_START
@@ -234,7 +235,7 @@ class LocalRanks:
             self._controller.stop()
 
 
-def _watch(deaths_of_ranks, size, deaths, connection_info):
+def _watch(deaths_of_ranks, size, deaths, heard, connection_info):
     """Note what ends each rank, and tell the controller, so that whoever waits for the rank stops waiting.
 
     When the host ends, all ranks have, too.
@@ -248,6 +249,7 @@ def _watch(deaths_of_ranks, size, deaths, connection_info):
             rank, exitcode = deaths_of_ranks.recv()
             deaths[rank] = _cause(exitcode)
             _report_death(session, connection_info, rank)
+            heard.append(rank)
     for rank in range(size):
         if rank not in deaths:
             deaths[rank] = "its host has ended"
