@@ -140,6 +140,7 @@ def plain_engines_on_two_hosts(folder):
     world.stop()
     assert len(client.ids) == 1
     assert [log.name for log in (folder / "profile/log").glob("rank-*")] == ["rank-2-host0.log"]
+    assert "rank-0" not in client[0].apply_sync(os.readlink, "/proc/self/fd/2")
     client[:].execute(LISTENING, block=True)
     assert {ip for ip, _ in client[0]["addresses"]} <= {hosts.addresses[1], "127.0.0.1"}
 
