@@ -7,11 +7,10 @@ import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from datetime import timedelta
 from pathlib import Path
 from typing import NamedTuple
 
-from helpers.ranks import stacks
+from helpers.ranks import stacks, store
 
 _SECONDS_TO_REACH = 3
 
@@ -142,20 +141,9 @@ def open_store(address: str) -> int:
     It listens on this address and on no other.
     """
     global _store
-    from torch.distributed import TCPStore
-
-    listener = socket.create_server((address, 0))
-    port = listener.getsockname()[1]
     _store = None
-    _store = TCPStore(
-        address,
-        port,
-        is_master=True,
-        timeout=timedelta(seconds=30),
-        wait_for_workers=False,
-        master_listen_fd=listener.detach(),
-    )
-    return port
+    _store = store.open_on(socket.create_server((address, 0)))
+    return _store.port
 
 
 def find_store(port: int) -> None:

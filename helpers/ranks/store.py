@@ -29,17 +29,15 @@ def environment(rank: int, size: int, port: int, place: Place | None = None) -> 
     }
 
 
-def serve(listener: socket.socket, ready) -> None:
-    """Be a TCPStore on a socket that is bound already, until this process is killed.
+def open_on(listener: socket.socket):
+    """Return a new TCPStore on a socket that is bound already.
 
-    A TCPStore that binds a port itself listens on every interface. Sends `ready`, a connection, the number of CUDA
-    devices, which takes torch to find out, once ranks can connect.
+    A TCPStore that binds a port itself listens on every interface.
     """
-    import torch
     from torch.distributed import TCPStore
 
     address, port = listener.getsockname()
-    store = TCPStore(
+    return TCPStore(
         address,
         port,
         is_master=True,
@@ -47,6 +45,16 @@ def serve(listener: socket.socket, ready) -> None:
         wait_for_workers=False,
         master_listen_fd=listener.detach(),
     )
+
+
+def serve(listener: socket.socket, ready) -> None:
+    """Be a TCPStore on this socket, until this process is killed.
+
+    Sends `ready`, a connection, the number of CUDA devices, which takes torch to find out, once ranks can connect.
+    """
+    import torch
+
+    store = open_on(listener)
     ready.send(torch.cuda.device_count())
     ready.close()
     processes.wait_for_parent()
