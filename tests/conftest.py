@@ -26,9 +26,10 @@ processes.PRELOADED.append("torch._dynamo")
 # The modules whose tests take longest, in this order, before all others.
 LONG = [
     "test_browser.py",
-    "test_notebooks.py",
-    "test_mutants.py",
     "test_clusters.py",
+    "test_notebooks.py",
+    "test_two_hosts.py",
+    "test_mutants.py",
     "test_faults.py",
     "test_script.py",
 ]
