@@ -23,10 +23,10 @@ DEFINITIONS = [
     "step",
     *SCHEDULES,
 ]
-# A forward of one sample sleeps 10 ms, so that what messages cost is little beside it.
+# A forward of one sample sleeps 20 ms, so that what messages cost is little beside it.
 SETUP = """
 width, samples, works, events = 8, 24, [], []
-seconds = {"F": 0.010, "B": 0.020}
+seconds = {"F": 0.020, "B": 0.040}
 inputs, targets = torch.randn(2, samples, width, dtype=torch.float64)
 stage = SlowLayer(rank)
 
@@ -61,4 +61,4 @@ def _bubble(world, schedule, m):
     times = world.view.apply_async(ipp.Reference("timed"), ipp.Reference(schedule), m).get()
     begin = min(begin for begin, _ in times)
     end = max(end for _, end in times)
-    return 1 - 24 * 0.030 / (end - begin)
+    return 1 - 24 * 0.060 / (end - begin)
