@@ -356,6 +356,7 @@ def test_the_solutions_in_other_worlds(size):
             ("grid_sums", checks.grid_sums),
             ("stop_together", checks.stop_together),
             ("hierarchical_sum", checks.across_hosts),
+            ("global_mean", checks.global_mean),
         ]:
             assert says(check, world, solution(function)).startswith("Solved. ")
             if size > 2 or check is not checks.across_hosts:  # with one rank on each host there is nothing to save
