@@ -15,7 +15,7 @@ NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 10))
 # Kernels, of JupyterLab and of tests, are reached through private sockets; see helpers/kernels.py.
 export JUPYTER_DEFAULT_PROVISIONER_NAME := private-sockets
 
-.PHONY: help lab test test-cuda mutants bench notebooks script clean
+.PHONY: help lab test test-cuda mutants bench notebooks script grade site clean
 
 help:
 	@echo 'make lab        open the course in JupyterLab (ARGS="--no-browser --port 8899" passes arguments on)'
@@ -26,6 +26,8 @@ help:
 	@echo 'make bench      measure start, restart, memory and stop (ARGS= passes arguments on)'
 	@echo 'make notebooks  run every notebook and store its outputs (NOTEBOOKS="notebooks/01*.ipynb" for a few)'
 	@echo 'make script     write the rank code of a notebook for torchrun (NOTEBOOK=08_data_parallel)'
+	@echo 'make grade      judge the notebooks of a class (SUBMISSIONS=folder, with folder/NAME/NN_topic.ipynb in it)'
+	@echo 'make site       write all lessons with their stored outputs as a web site into build/site'
 	@echo 'make clean      remove .venv, .venv-cuda and all caches'
 	@echo 'The first of them installs the course into .venv; PYTHON=python3.12 says with which Python.'
 
@@ -83,6 +85,16 @@ notebooks: $(INSTALLED)
 
 script: $(INSTALLED)
 	@$(RUN) helpers.script $(NOTEBOOK)
+
+grade: $(INSTALLED)
+	@$(RUN) helpers.grade $(if $(SUBMISSIONS),"$(SUBMISSIONS)")
+
+# From what is stored: nothing is executed. What sphinx warns of, such as a link that leads nowhere, is an error. Each
+# page lists all others, so all are written again.
+site: $(INSTALLED)
+	@rm -rf build/site
+	@$(RUN) sphinx -E -q -W --keep-going -c docs/site -d build/doctrees . build/site
+	@echo 'make: the site is in build/site; open build/site/index.html'
 
 clean:
 	rm -rf .venv .venv-cuda .pytest_cache .ruff_cache build *.egg-info

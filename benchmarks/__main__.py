@@ -1,7 +1,7 @@
 """Measure what the course claims about speed, and print one table for each part.
 
 Run as `python -m benchmarks`, or `make bench`; `python -m benchmarks ring_all_reduce` runs one part. `kernels`,
-`interrupts` and `ranks_come_and_go`, which take long and are drills, run only by their names.
+`interrupts`, `ranks_come_and_go` and `classroom`, which take long and are drills, run only by their names.
 """
 
 import os
@@ -9,8 +9,11 @@ import sys
 
 from benchmarks import (
     a_backend_of_your_own,
+    board,
+    classroom,
     data_parallel,
     distributed_rnn,
+    history,
     hosts,
     hybrid,
     interrupts,
@@ -22,6 +25,7 @@ from benchmarks import (
     reinforcement_learning,
     ring_all_reduce,
     round_trips,
+    sharded_data_parallel,
 )
 from helpers.table import table
 
@@ -30,6 +34,8 @@ PARTS = {
     for part in (
         ranks,
         hosts,
+        board,
+        history,
         ring_all_reduce,
         a_backend_of_your_own,
         data_parallel,
@@ -38,13 +44,15 @@ PARTS = {
         distributed_rnn,
         hybrid,
         pipelines,
+        sharded_data_parallel,
         notebooks,
         interrupts,
         kernels,
         ranks_come_and_go,
+        classroom,
     )
 }
-ONLY_BY_NAME = {"interrupts", "kernels", "ranks_come_and_go"}
+ONLY_BY_NAME = {"classroom", "interrupts", "kernels", "ranks_come_and_go"}
 
 
 def main(names: list[str]) -> None:

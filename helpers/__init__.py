@@ -10,7 +10,7 @@ from helpers.world import World, WorldError
 
 __all__ = ["World", "WorldError"]
 
-_INSTRUMENTS = ("calls", "network", "stopwatch", "timeline", "traffic")
+_INSTRUMENTS = ("calls", "network", "stopwatch", "tensors", "timeline", "traffic")
 
 
 def __getattr__(name):

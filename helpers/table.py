@@ -15,3 +15,8 @@ def table(header: list[str], rows: list[list]) -> str:
         for line in zip(*texts, strict=True)
     ]
     return "\n".join(lines)
+
+
+def shortened(text: str, room: int) -> str:
+    """Return a text that takes no more than this many letters."""
+    return text if len(text) <= room else f"{text[: room - 3]}..."

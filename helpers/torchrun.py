@@ -1,27 +1,92 @@
 """torchrun for a script that the notebook holds as text, on a network of its own or else on the loopback."""
 
 import os
-import sys
+import re
+import socket
 import tempfile
+import time
+from contextlib import suppress
+from multiprocessing.util import get_temp_dir
 from pathlib import Path
 
+import psutil
+
 from helpers.errors import WorldError
-from helpers.ranks.host import run_command
-from helpers.ranks.places import LOOPBACK
+from helpers.ranks import processes
+from helpers.ranks.command import Background
+from helpers.ranks.places import LOOPBACK, LOOPBACK_ADDRESS
 
 _SECONDS_TO_RUN = 120
-# By itself torchrun hosts its store on every interface. It takes one that this process has at the same port already.
-_LAUNCHER = """
-import socket, sys
-from torch.distributed import TCPStore, run
+_current = None  # the job of this moment
 
-listener = socket.create_server(("127.0.0.1", 0))
-port = listener.getsockname()[1]
-store = TCPStore(
-    "127.0.0.1", port, is_master=True, multi_tenant=True, wait_for_workers=False, master_listen_fd=listener.detach()
-)
-run.main([f"--master-port={port}", *sys.argv[1:]])
-"""
+
+class Job:
+    """A script in the background, run as `torchrun --nproc-per-node=RANKS script.py` runs it.
+
+    More arguments are variables of its environment, as in `TORCH_DISTRIBUTED_DEBUG="DETAIL"`. Its processes run in
+    `folder`, and all that they write is there. After two minutes the job is ended. The next job ends it, too, and so
+    does `end`, and the end of the notebook, however that comes: then the folder goes with it.
+    """
+
+    def __init__(self, script: str, ranks: int, **variables: str):
+        global _current
+        if _current is not None:
+            _current.end()
+        self.ranks = ranks
+        processes.warm_up()  # what this starts removes the folder, too, when the notebook has been killed
+        self.folder = Path(tempfile.mkdtemp(prefix="job-", dir=get_temp_dir())).resolve()
+        self._log = self.folder / "torchrun.log"
+        temporary = self.folder / "temporary"
+        temporary.mkdir()
+        self.folder.joinpath("script.py").write_text(script)
+        given = {"GLOO_SOCKET_IFNAME": LOOPBACK, "TMPDIR": str(temporary), **processes.at_import(), **variables}
+        arguments = (self.folder, ranks, {**os.environ, **given})
+        self._running = Background(_agent, arguments, self._log, _SECONDS_TO_RUN, self.folder)
+        _current = self
+
+    def pids(self) -> list[int]:
+        """Return the process ids of the ranks that are there, in the order of the ranks."""
+        found = {}
+        for process in psutil.process_iter():
+            with suppress(psutil.Error):
+                if process.cwd() == str(self.folder) and "RANK" in (variables := process.environ()):
+                    found.setdefault(int(variables["RANK"]), process.pid)  # a rank comes before what it has started
+        return [found[rank] for rank in sorted(found)]
+
+    def log(self, rank: int, name: str = "stdout.log") -> str:
+        """Return what is in a file that torchrun keeps for a rank: stdout.log, stderr.log, error.json."""
+        files = list(self.folder.glob(f"logs/*/attempt_0/{rank}/{name}"))
+        return files[0].read_text() if files else ""
+
+    def wait_for(self, text: str, seconds: float = 60) -> None:
+        """Wait until every rank has printed this text; raise `WorldError` when that does not come."""
+        deadline = time.monotonic() + seconds
+        while not all(text in self.log(rank) for rank in range(self.ranks)):
+            if self.wait(0.05) or time.monotonic() > deadline:
+                raise WorldError(f"Not every rank has printed {text!r}:\n{self._last_words()}")
+
+    def wait(self, seconds: float) -> bool:
+        """Wait so long for the end of the job; return whether it has come."""
+        return self._running.wait(seconds)
+
+    @property
+    def exit_code(self) -> int | None:
+        """The exit code of torchrun, None when it has not ended by itself."""
+        self.wait(0)
+        return self._running.exit_code
+
+    def report(self) -> str:
+        """Return the report that torchrun prints in the end when a rank has failed; empty when none has."""
+        found = re.search(r"^=+$.*^=+$", self._log.read_text(), re.M | re.S)
+        return found[0].replace(f"{self.folder}/", "") if found else ""
+
+    def end(self) -> None:
+        """End the job, and remove its folder."""
+        self._running.end()
+
+    def _last_words(self):
+        errors = "".join(self.log(rank, "stderr.log") for rank in range(self.ranks))
+        return "\n".join((errors or self._log.read_text()).splitlines()[-10:])
 
 
 def torchrun(script: str, ranks: int) -> list[str]:
@@ -30,15 +95,13 @@ def torchrun(script: str, ranks: int) -> list[str]:
     Nothing that it has started is left. Raises `WorldError` with the end of the output when the script fails or takes
     longer than two minutes.
     """
-    with tempfile.TemporaryDirectory() as folder:
-        code, said = _run(script, ranks, folder)
-        if code != 0:
-            logs = "".join(log.read_text() for log in sorted(Path(folder).rglob("stderr.log")))
-            tail = "\n".join((logs or said).splitlines()[-10:])
-            raise WorldError(f"The script failed under torchrun:\n{tail}")
-        # One folder for each local rank: .../0/stdout.log, .../1/stdout.log, ...
-        logs = sorted(Path(folder).rglob("stdout.log"), key=lambda log: int(log.parent.name))
-        return [log.read_text() for log in logs]
+    job = Job(script, ranks)
+    try:
+        if _code(job) != 0:
+            raise WorldError(f"The script failed under torchrun:\n{job._last_words()}")
+        return [job.log(rank) for rank in range(ranks)]
+    finally:
+        job.end()
 
 
 def summary_of_failure(script: str, ranks: int) -> str:
@@ -46,22 +109,37 @@ def summary_of_failure(script: str, ranks: int) -> str:
 
     Raises `WorldError` when the script does not fail.
     """
-    with tempfile.TemporaryDirectory() as folder:
-        code, said = _run(script, ranks, folder)
-    if code == 0:
-        raise WorldError("The script has not failed.")
-    rule = "=" * 60
-    return said[said.find(rule) : said.rfind(rule)].replace(f"{folder}/", "") + rule
+    job = Job(script, ranks)
+    try:
+        if _code(job) == 0:
+            raise WorldError("The script has not failed.")
+        return job.report()
+    finally:
+        job.end()
 
 
-def _run(script, ranks, folder):
-    """Run a script in this folder; return the exit code of torchrun, and what it says itself."""
-    path = Path(folder, "script.py")
-    path.write_text(script)
-    options = [f"--nproc-per-node={ranks}", "--redirects=3", f"--log-dir={folder}", str(path)]
-    command = [sys.executable, "-c", _LAUNCHER, *options]
-    log = Path(folder, "torchrun.log")
-    code = run_command(command, {**os.environ, "GLOO_SOCKET_IFNAME": LOOPBACK}, log, _SECONDS_TO_RUN)
-    if code is None:
+def _code(job):
+    job.wait(_SECONDS_TO_RUN)
+    if job.exit_code is None:
         raise WorldError(f"The script was not done after {_SECONDS_TO_RUN} s.")
-    return code, log.read_text()
+    return job.exit_code
+
+
+def _agent(folder, ranks, environment):
+    """Be the torchrun of a job, in this process."""
+    os.environ.clear()
+    os.environ.update(environment)
+    os.chdir(folder)
+    tempfile.tempdir = environment["TMPDIR"]  # what it was before may be known already
+    from torch.distributed import TCPStore, run
+
+    # By itself torchrun hosts its store on every interface. It takes one that its process has at the same port already.
+    listener = socket.create_server((LOOPBACK_ADDRESS, 0))
+    port = listener.getsockname()[1]
+    descriptor = listener.detach()
+    store = TCPStore(
+        LOOPBACK_ADDRESS, port, is_master=True, multi_tenant=True, wait_for_workers=False, master_listen_fd=descriptor
+    )
+    options = [f"--master-port={port}", f"--nproc-per-node={ranks}", "--redirects=3", f"--log-dir={folder / 'logs'}"]
+    run.main([*options, "script.py"])
+    del store  # until now it served the ranks

@@ -10,7 +10,6 @@ from helpers.errors import WorldError
 from helpers.ranks import processes
 from helpers.ranks.memory import require_room
 from helpers.ranks.places import require_even_hosts
-from helpers.table import table
 
 _current = None  # a notebook has one world at a time, the one that `%%px` speaks to
 
@@ -81,6 +80,7 @@ class World:
         _current = self
         self.size = 0
         self._ranks = None
+        self._board = None
         self._stopped = False
         self._directory = None
         atexit.register(self.stop)
@@ -97,6 +97,7 @@ class World:
         from IPython import get_ipython
 
         from helpers.look.cells import Cells
+        from helpers.look.editor import Editor
         from helpers.look.magics import RankMagics
 
         self.size = self._ranks.size
@@ -105,6 +106,7 @@ class World:
         self.view.block = True
         if shell := get_ipython():
             shell.register_magics(RankMagics(shell, self, self._ranks, self._cells))
+            Editor(self._ranks, self._cells).connect(shell)
 
     @property
     def pids(self) -> list[int]:
@@ -160,6 +162,13 @@ class World:
             raise WorldError(f"The hosts of this world have no cables: {self._ranks.why_no_cables}.")
         return self._ranks
 
+    def board(self) -> None:
+        """Show a line for each rank that moves while cells run, beside the notebook where that is JupyterLab's."""
+        from helpers.look.board import show
+
+        self.require_running()
+        self._board = show(self._board, lambda: (self._ranks, self._cells))
+
     def where(self):
         """Return what each rank is doing: idle or busy, for how long, in which call, on which line of which cell.
 
@@ -170,6 +179,27 @@ class World:
 
         self.require_running()
         return whereabouts(self._ranks, self._cells)
+
+    def history(self):
+        """Return the last collectives of all ranks, a `History`; its `differences` are empty when the ranks agree.
+
+        The ranks are asked from outside, as by `where`, so this works while they are stuck, and when they have failed.
+        """
+        from helpers.look.history import history
+
+        self.require_running()
+        return history(self._ranks, self._cells)
+
+    def post_mortem(self, rank: int):
+        """Return the frames of the last error of a rank, with their variables, as a `PostMortem`, shown as a table.
+
+        `world.post_mortem(1)["loss"]` is a variable of the innermost function of the learner's that the error has come
+        through. Raises `WorldError` when the rank has had no error, and when it is busy, silent or dead.
+        """
+        from helpers.look.post_mortem import post_mortem
+
+        self._require_rank(rank)
+        return post_mortem(self._ranks, self._cells, self.where()[rank])
 
     def interrupt(self) -> None:
         """Raise KeyboardInterrupt in every busy rank.
@@ -212,6 +242,8 @@ class World:
         if self._stopped:
             return
         # In this order, and each step can be done again: an Interrupt may come at any moment.
+        if self._board is not None:
+            self._board.end()
         if self._ranks is not None:
             self._ranks.stop()
         if self._directory is not None:
@@ -222,35 +254,9 @@ class World:
             _current = None
 
     def __repr__(self):
-        if self._stopped:
-            return f"World of {self.size} ranks, stopped"
-        header = ["rank", "pid", "device", "state", "memory"]
-        rows = [
-            [
-                state.rank,
-                pid,
-                self._ranks.device(state.rank),
-                state.state,
-                "" if state.state == "dead" else f"{self._ranks.memory(state.rank) / 2**20:.0f} MiB",
-            ]
-            for state, pid in zip(self.where(), self.pids, strict=True)
-        ]
-        if len(self.hosts) > 1:
-            header.insert(1, "host")
-            for row in rows:
-                row.insert(1, self.host_of(row[0]))
-        where = self._ranks.where_they_are or self._say_where()
-        return f"World of {self.size} ranks, on {where}\n" + table(header, rows)
+        from helpers.look.overview import overview
 
-    def _say_where(self):
-        network = "a network of their own" if self.network else "the loopback of this machine, open to its other users"
-        return self._say_which_hosts(network) if len(self.hosts) > 1 else network
-
-    def _say_which_hosts(self, network):
-        if not self.has_cables:
-            return f"{len(self.hosts)} hosts in name only, on {network}: {self._ranks.why_no_cables}"
-        out = "".join(f"; the cable of {host} is out" for host in self.hosts if host in self._ranks.unplugged)
-        return f"{len(self.hosts)} hosts, each with a cable to a switch of their own{out}"
+        return f"World of {self.size} ranks, " + ("stopped" if self._stopped else overview(self, self._ranks))
 
     @property
     def network(self) -> int | None:

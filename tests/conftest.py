@@ -5,6 +5,7 @@ import os
 import _pytest.runner
 import lessons
 import pytest
+from chromium import browser  # noqa: F401  # a fixture
 
 import helpers.world
 from helpers import World

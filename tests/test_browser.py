@@ -9,7 +9,6 @@ import json
 import os
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 import time
@@ -22,14 +21,11 @@ import nbformat
 import numpy
 import psutil
 import pytest
+from chromium import assert_gone
 
 ROOT = Path(__file__).resolve().parent.parent
 LESSON = ROOT / "notebooks/02_point_to_point.ipynb"
 RING = ROOT / "notebooks/05_ring_all_reduce.ipynb"
-
-BROWSERS = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"]
-NO_BROWSER = "no Chromium in PATH; install one and run the tests again, on Debian and Ubuntu with: apt install chromium"
-NO_PLAYWRIGHT = "playwright, which drives the browser, is not installed; get it with: pip install playwright"
 
 SETTINGS = {
     # All cells are on the page, not only those in view.
@@ -37,32 +33,7 @@ SETTINGS = {
 }
 
 
-# ---------------------------------------------------------------- the browser, the server, a notebook
-
-
-@pytest.fixture(scope="module")
-def browser():
-    missing = []
-    if not any(map(shutil.which, BROWSERS)):
-        missing.append(NO_BROWSER)
-    try:
-        from playwright.sync_api import sync_playwright
-    except ImportError:
-        missing.append(NO_PLAYWRIGHT)
-    if missing:
-        # A machine of one's own may do without; CI, which promises that the course works in a browser, may not.
-        (pytest.fail if os.environ.get("CI") else pytest.skip)("; ".join(missing))
-
-    earlier = psutil.Process().children(recursive=True)
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(
-            executable_path=next(filter(None, map(shutil.which, BROWSERS))),
-            args=["--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"],  # no way out into the network
-        )
-        yield chromium
-        started = set(psutil.Process().children(recursive=True)) - set(earlier)
-        chromium.close()
-    assert_gone(started, seconds=10)
+# ---------------------------------------------------------------- the server, a notebook
 
 
 class Lab(NamedTuple):
@@ -223,23 +194,6 @@ def wait_for(condition, seconds, otherwise):
     return result
 
 
-def assert_gone(processes, seconds):
-    """Wait until none of these processes is left; end those that are, and fail."""
-    deadline = time.monotonic() + seconds
-    while (left := list(filter(is_alive, processes))) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    for process in left:
-        process.kill()
-    assert not left, f"processes are left after {seconds} s"
-
-
-def is_alive(process):
-    try:
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
-
-
 # ---------------------------------------------------------------- a lesson
 
 
@@ -359,7 +313,8 @@ def test_interrupt_a_stuck_cell(browser, lab, tmp_path):
         print(f"Interrupt: the prompt is back after {time.monotonic() - pressed:.1f} s")
         where = notebook.output(2)
         assert re.search(r"(?m)^ *0 +idle *$", where), where
-        assert re.search(r"(?m)^ *1 +busy +\S+ s +recv +4 +dist\.recv\(torch\.zeros\(1\), src=0\)$", where), where
+        stuck = r"(?m)^ *1 +busy +\S+ s +recv +float32\[1\], src=0 +4 +dist\.recv\(torch\.zeros\(1\), src=0\)$"
+        assert re.search(stuck, where), where
 
         started = time.monotonic()
         refusal = notebook.run(3)
@@ -392,6 +347,98 @@ def test_restart_the_kernel_while_ranks_are_busy(browser, lab, tmp_path):
         notebook.run(3)
         notebook.run(4)
         assert "the sum on rank 0 is 3\n" in notebook.run(5)
+
+
+# ---------------------------------------------------------------- Tab and Shift-Tab
+
+HAVE = '''\
+%%px
+def scaled(values, by=2.0):
+    """Return the values, multiplied."""
+    return values * by'''
+
+
+def test_tab_and_shift_tab_know_what_a_rank_has(browser, lab, tmp_path):
+    cells = [WORLD, HAVE, "%%px\nscal"]
+    with opened(lab, browser, notebook_of(*cells), "editor.ipynb", tmp_path) as notebook:
+        notebook.run(0)
+        notebook.run(1)
+        text = notebook.cells.nth(2).locator(".cm-content")
+        text.click()
+        notebook.page.keyboard.press("Control+End")
+        notebook.page.keyboard.press("Tab")
+        offered = notebook.page.locator(".jp-Completer-item")
+        wait_for(lambda: "scaled" in "".join(offered.all_inner_texts()), 20, otherwise="Tab has not offered it")
+        notebook.page.keyboard.press("Enter")
+        wait_for(lambda: text.inner_text().split() == ["%%px", "scaled"], 20, otherwise="it was not taken")
+        notebook.page.keyboard.press("Shift+Tab")
+        tooltip = notebook.page.locator(".jp-Tooltip")
+        tooltip.wait_for(timeout=20_000)
+        assert "scaled(values, by=2.0)" in tooltip.inner_text()
+        assert "Return the values, multiplied." in tooltip.inner_text()
+        notebook.page.keyboard.press("Escape")
+
+
+# ---------------------------------------------------------------- the board
+
+ADDS = """\
+%%px
+import time
+
+numbers = torch.ones(2**18)
+for _ in range(40):
+    dist.all_reduce(numbers)
+    time.sleep(0.1)"""
+
+FEEDERS = """\
+import threading
+
+print([thread.name for thread in threading.enumerate()].count("board"), "thread")"""
+
+
+class Panel:
+    """The board in a page."""
+
+    def __init__(self, page):
+        self.table = page.locator(".jupyterlab-sidecar [role=table]")
+
+    def lines(self):
+        """Return what stands in each line, by the names of the columns."""
+        rows = self.table.locator("[role=row]")
+        text = rows.evaluate_all("rows => rows.map(row => [...row.querySelectorAll('[role]')].map(c => c.innerText))")
+        return [dict(zip(text[0], line, strict=True)) for line in text[1:]]
+
+
+def test_the_board_moves_beside_the_notebook(browser, lab, tmp_path):
+    cells = [WORLD.replace("World(2)", "World(4)"), GROUP, "world.board()", ADDS, STUCK, RESTART, FEEDERS]
+    with opened(lab, browser, notebook_of(*cells), "board.ipynb", tmp_path) as notebook:
+        panel = Panel(notebook.page)
+        for cell in (0, 1, 2):
+            notebook.run(cell)
+        panel.table.wait_for(timeout=20_000)
+
+        notebook.start(3)
+        out = []
+        while not notebook.numbers()[3]:
+            out.append(panel.lines()[0]["out"])
+            time.sleep(0.2)
+        assert len({rate for rate in out if "MB/s" in rate}) >= 2, out
+
+        run_stuck_cell(notebook, 4, lab)
+        wait_for(lambda: panel.lines()[1]["call (line)"] == "recv (4)", 10, otherwise="rank 1 is not seen in recv")
+        stuck = panel.lines()[1]
+        assert stuck["state"] == "● busy"
+        wait_for(lambda: panel.lines()[1]["for"] != stuck["for"], 10, otherwise="the seconds stand still")
+        # docs/board.png is this picture.
+        frame = {"x": 290, "y": 28, "width": 990, "height": 800}
+        notebook.page.screenshot(path=tmp_path / "board.png", clip=frame)
+
+        notebook.press("Interrupt the kernel")
+        wait_for(lambda: notebook.numbers()[4], seconds=20, otherwise="the interrupted cell is still running")
+        notebook.run(5)
+        wait_for(lambda: "idle" in panel.lines()[1]["state"], 10, otherwise="the new rank is not seen idle")
+
+        assert "1 thread" in notebook.run(6)
 
 
 # ---------------------------------------------------------------- without a browser

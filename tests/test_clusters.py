@@ -108,9 +108,17 @@ def plain_engines_on_two_hosts(folder):
     assert wait_until(lambda: [s.call for s in world.where()] == ["recv", "", ""], 10), world.where()
     assert [(s.state, s.line_number) for s in world.where()] == [("busy", 3), ("busy", 5), ("busy", 5)]
     assert world.where()[0].line == "dist.recv(torch.zeros(1), 2)"
+    arguments = world.where()[0].arguments
+    assert (arguments["tensor"], arguments["src"], arguments["group"]) == ("float32[1]", 2, [0, 1, 2])
+    history = world.history()
+    assert [[call.call for call in calls] for calls in history.calls.values()] == [["all_reduce"]] * 3
+    assert history.differences == [], history
+    assert history.calls[0][0].line == "dist.all_reduce(total)", history
     world.interrupt()
     stuck.wait(20)
     assert [error.ename for error in stuck.get(return_exceptions=True)] == ["KeyboardInterrupt"] * 3
+    assert world.post_mortem(0).error == "KeyboardInterrupt"
+    assert world.post_mortem(0)["worn"][0] == "0" and world.post_mortem(0).frames[0].line_number == 3
 
     # What cannot be had from afar says so.
     for refused in (lambda: os.kill(world.pids[2], signal.SIGKILL), lambda: world.folder, world.restart, loopback):

@@ -146,7 +146,7 @@ def test_interrupt_while_stuck(notebook):
     assert "rank 1 is inside a call that an interrupt does not reach" in shown
     assert "[stdout:0]\nhere" in shown and "[stdout:3]\nhere" in shown  # what the others printed is not lost
     row = next(line for line in shown.splitlines() if line.split()[:2] == ["1", "busy"])
-    assert row.endswith("recv     4  dist.recv(torch.zeros(1), src=0)")
+    assert row.endswith("recv  float32[1], src=0     4  dist.recv(torch.zeros(1), src=0)")
     assert "world.restart()" in shown
 
     refused = notebook.run("%%px\nprint('not run')")
@@ -239,8 +239,9 @@ def test_where_finds_a_function_of_an_earlier_cell_and_a_thread_that_serves_a_ca
     notebook.run("%%px --noblock --targets 0\nrpc.rpc_sync('rank1', slow)")
     time.sleep(1)
     table = notebook.run("print(world.where())").splitlines()
-    assert table[1].split()[:2] == ["0", "busy"] and table[1].endswith("rpc_sync     2  rpc.rpc_sync('rank1', slow)")
-    assert table[2].split() == ["1", "serving", "5", "time.sleep(5)"]
+    assert table[1].split()[:2] == ["0", "busy"] and table[1].endswith("     2  rpc.rpc_sync('rank1', slow)")
+    assert "rpc_sync  to=rank1, function=slow  " in table[1]
+    assert table[2].split() == ["1", "serving", *"slow for rank 0".split(), "5", "time.sleep(5)"]
 
 
 def test_where_finds_a_rank_that_keeps_the_lock_of_python(notebook):

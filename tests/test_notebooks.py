@@ -4,9 +4,10 @@ The solution runs in the kernel of its notebook, which is cleared for it, becaus
 start. Every day a seventh of the notebooks run all their cells once more in that kernel: with another number of ranks,
 each cell twice in a row, and with a pause where a reader makes one. The numbers of ranks take turns, too. The outputs
 need not be the stored ones then; the asserts have to hold. Five notebooks run once more, with their ranks on two hosts.
+
+Before a notebook stops its world, its history of collectives has to differ where the lesson means it to, and nowhere.
 """
 
-import re
 import uuid
 
 import nbformat
@@ -14,20 +15,51 @@ import pytest
 from lessons import NOTEBOOKS, PAUSE, SHARE, SOLUTIONS, has_its_turn, run
 from nbformat.v4 import new_code_cell
 
+from helpers.grade.exercises import sizes
+
 SHARES = 7
 ON_TWO_HOSTS = ["point_to_point", "ring_all_reduce", "what_all_reduce_costs", "inside_ddp", "uneven_ranks"]
 CLEAR = new_code_cell("%reset_selective -f .")
 
+# The lines of the calls that differ between the ranks when a notebook ends: most lessons have none.
+LINES_THAT_DIFFER = {
+    "when_ranks_fail": {
+        "dist.all_reduce(count)",
+        "dist.all_reduce(loss)",
+        "dist.all_reduce(number, group=group)",
+        "dist.barrier(group)",
+    },
+    "groups_and_order": {
+        "dist.all_reduce(loss, group=group)",
+        "dist.all_reduce(once_more, op)",
+        "dist.all_reduce(torch.ones(1), group=group)",
+        "dist.barrier(group)",
+        'dist.barrier(impatient.get_group("host"))',
+        "dist.broadcast(weights, src=0, group=group)",
+    },
+    "uneven_ranks": {"model(torch.tensor([[rank + 1.0]])).sum().backward()"},
+    "ddp_in_practice": {
+        "model(torch.ones(1, 2)).sum().backward()",
+        "return DDP(model, process_group=brief())",
+        "wrapped(bright if rank else dark).sum().backward()",
+    },
+    "in_your_own_job": {"dist.all_reduce(torch.ones(1), group=group)"},  # of a check
+}
+HISTORY = """
+def lines_that_differ():
+    differences = world.history().differences
+    return {{call.line for found in differences for call in found.calls.values() if call}}
+
+assert lines_that_differ() == {expected!r}, lines_that_differ()
+"""
+
 
 def another_size(notebook, number):
     """Return one of the world sizes that the notebook says it works for, in turn low ones and high ones."""
-    opening = "".join(cell.source for cell in notebook.cells[:3])
-    stored = int(re.search(r"\*\*Ranks\*\*: (\d)", opening)[1])
-    if "No other `WORLD_SIZE` works." in opening:
+    stored, others = sizes("".join(cell.source for cell in notebook.cells[:3]))
+    if not others:
         return stored
-    even, low, high = re.search(r"(?i)any (even )?`WORLD_SIZE` from (\d) to (\d) works", opening).groups()
-    sizes = range(int(low), int(high) + 1, 2 if even else 1)
-    others = [size for size in sorted({*sizes[:2], sizes[(len(sizes) - 1) // 2], sizes[-1]}) if size != stored]
+    others = sorted({*others[:2], others[(len(others) - 1) // 2], others[-1]})
     return others[number % len(others)]
 
 
@@ -51,6 +83,9 @@ def test_runs_as_stored_and_in_its_turn_as_readers_do(number, tmp_path, request)
     again = as_readers_do(notebook, another_size(notebook, number + SHARE // SHARES))
     for cell in notebook.cells:
         cell.metadata["tags"] = [tag for tag in cell.metadata.get("tags", []) if tag != PAUSE]
+    (stop,) = [place for place, cell in enumerate(notebook.cells) if cell.source.strip() == "world.stop()"]
+    expected = LINES_THAT_DIFFER.get(path.stem.partition("_")[2], set())
+    notebook.cells.insert(stop, new_code_cell(HISTORY.format(expected=expected)))
     if has_its_turn(number, SHARES):
         notebook.cells += again
     notebook.cells += [CLEAR, *nbformat.read(path.parent / "solutions" / path.name, as_version=4).cells]

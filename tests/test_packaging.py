@@ -28,7 +28,9 @@ STAMP = ".venv/.installed"  # make leaves it when .venv is complete
 
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 RUNTIME = [Requirement(line) for line in PYPROJECT["project"]["dependencies"]]
-TEST = [Requirement(line) for line in PYPROJECT["project"]["optional-dependencies"]["test"]]
+SITE = [Requirement(line) for line in PYPROJECT["project"]["optional-dependencies"]["site"]]
+THE_SITE, *TEST = [Requirement(line) for line in PYPROJECT["project"]["optional-dependencies"]["test"]]
+ALL = RUNTIME + SITE + TEST
 
 
 def read_constraints():
@@ -59,7 +61,8 @@ def test_environment_yml_installs_this_checkout_and_lists_nothing_itself():
     python, pip, from_pip = environment["dependencies"]
     assert pip == "pip"
     assert from_pip == {"pip": ["-c constraints.txt", "-e .[test]"]}
-    assert set(PYPROJECT["project"]["optional-dependencies"]) == {"test"}  # so [test] is all there is
+    assert set(PYPROJECT["project"]["optional-dependencies"]) == {"test", "site"}
+    assert str(THE_SITE) == f"{PYPROJECT['project']['name']}[site]"  # so [test] is all there is
     name, version = python.split("=")
     assert name == "python" and version in SpecifierSet(PYPROJECT["project"]["requires-python"])
 
@@ -78,7 +81,7 @@ def test_there_is_no_second_list():
 # ---------------------------------------------------------------- exact versions
 
 
-@pytest.mark.parametrize("requirement", RUNTIME + TEST, ids=str)
+@pytest.mark.parametrize("requirement", ALL, ids=str)
 def test_every_dependency_has_an_exact_version_that_pyproject_allows(requirement):
     pin = PINS.get(canonicalize_name(requirement.name))
     assert pin is not None, f"constraints.txt has no version of {requirement.name}"
@@ -87,7 +90,7 @@ def test_every_dependency_has_an_exact_version_that_pyproject_allows(requirement
     assert exact.version in requirement.specifier
 
 
-@pytest.mark.parametrize("requirement", RUNTIME + TEST, ids=str)
+@pytest.mark.parametrize("requirement", ALL, ids=str)
 def test_what_is_installed_is_what_pyproject_asks_for(requirement):
     version = installed_version(requirement.name)
     assert version is not None, f"{requirement.name} is not installed"
@@ -109,7 +112,7 @@ def test_a_version_that_needs_a_newer_python_carries_a_marker():
     wrong = []
     for pin in PINS.values():
         if has(pin, installed_version(pin.name)):
-            needs = SpecifierSet(importlib.metadata.metadata(pin.name)["Requires-Python"] or "")
+            needs = SpecifierSet(importlib.metadata.metadata(pin.name).get("Requires-Python", ""))
             for python in ["3.10", "3.11", "3.12", "3.13", "3.14"]:
                 applies = pin.marker is None or pin.marker.evaluate({"python_version": python})
                 if applies != (f"{python}.0" in needs):
@@ -217,7 +220,7 @@ def test_a_second_call_installs_nothing(tree):
         os.utime(tree / name, (stamp.stat().st_mtime + 60,) * 2)
     (tree / "notebooks").mkdir()
     (tree / "notebooks/00_lesson.ipynb").touch()
-    for target in ["lab", "test", "bench", "notebooks"]:
+    for target in ["lab", "test", "bench", "notebooks", "site"]:
         plan = make(tree, "-n", target, "NOTEBOOKS=notebooks/00*.ipynb")
         assert plan.returncode == 0 and ".venv/bin/python" in plan.stdout
         assert "pip install" not in plan.stdout

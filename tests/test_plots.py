@@ -135,3 +135,74 @@ def test_a_rank_has_a_bar_for_each_time_that_it_is_there():
     (axes,) = plt.gcf().axes
     assert [label.get_text() for label in axes.get_yticklabels()] == ["rank 0", "rank 1"]
     assert [len(bars.get_paths()) for bars in axes.collections] == [1, 2]
+
+
+def test_two_layers_have_a_part_for_each_rank():
+    plots.two_cut_layers(3)
+    (axes,) = plt.gcf().axes
+    sizes = [(round(patch.get_width(), 6), round(patch.get_height(), 6)) for patch in axes.patches]
+    x, y = sizes[0], sizes[-1]
+    by_columns, hidden, by_rows = sizes[1:4], sizes[4:7], sizes[7:10]
+    assert x == y
+    assert len({*by_columns}) == len({*hidden}) == len({*by_rows}) == 1
+    assert by_columns[0] == by_rows[0][::-1]
+    assert [text.get_text() for text in axes.texts].count("0") == 3  # the three matrices that are cut
+
+
+def test_causal_chunks_have_the_number_of_their_rank():
+    plots.causal_chunks({"in order": [0, 0, 1, 1], "in zigzag": [0, 1, 1, 0]})
+    in_order, in_zigzag = plt.gcf().axes
+    assert [text.get_text() for text in in_order.texts] == list("0001111111")
+    assert [text.get_text() for text in in_zigzag.texts] == list("0111110000")
+
+
+def test_the_slowest_rank_of_each_step_of_a_ring():
+    plots.ring_work({"in order": [[4, 0], [4, 4]], "in zigzag": [[3, 2], [3, 2]]})
+    in_order, in_zigzag = plt.gcf().axes
+    assert in_order.get_title() == "in order: all wait for 8"
+    assert in_zigzag.get_title() == "in zigzag: all wait for 5"
+    assert [text.get_text() for text in in_order.texts] == ["4", "", "4", "4", "4", "4"]
+    assert [text.get_text() for text in in_zigzag.texts] == ["3", "2", "3", "2", "3", "2"]
+def test_flight_records_have_a_letter_for_each_kind_of_call_and_a_frame_where_they_part():
+    plots.flight_records([["sum", "sum"], ["sum", "log", "sum"]], 2)
+    (axes,) = plt.gcf().axes
+    assert [text.get_text() for text in axes.texts] == ["A", "A", "A", "B", "A"]
+    assert axes.get_xlabel().endswith("A: sum\nB: log")
+    frame = axes.patches[-1]
+    assert (frame.get_x(), frame.get_width(), frame.get_fill()) == (1.5, 1, False)
+def test_ranks_of_a_grid_are_joined_along_its_axes():
+    coordinates = [{"tensor": rank % 2, "pipeline": rank // 2} for rank in range(4)]
+    in_a_ring = [{"data": rank} for rank in range(4)]
+    plots.grids_of_ranks([[0, 1], [2, 3]], {"a grid": (coordinates, ""), "a ring": (in_a_ring, "")})
+    grid, ring = plt.gcf().axes
+    lines = [[patch for patch in panel.patches if isinstance(patch, FancyArrowPatch)] for panel in (grid, ring)]
+    assert [len(found) for found in lines] == [4, 4]
+    assert [line.get_edgecolor()[:3] for line in lines[0]].count(rgb(RED)) == 2  # of the pipeline
+
+
+def test_the_parts_of_a_step_stand_behind_each_other():
+    plots.stacked_seconds("steps", [("one", {"tensor": 1.0, "data": 0.5}, 2.0, ""), ("two", {"tensor": 0.0}, None, "")])
+    (axes,) = plt.gcf().axes
+    assert [(bar.get_x(), bar.get_width()) for bar in axes.patches] == [(0, 1.0), (1.0, 0.5)]
+    assert [list(line.get_xdata()) for line in axes.lines] == [[2.0]]
+def test_a_flat_vector_and_its_shards():
+    plots.flat_vector({"weight": 42, "bias": 7}, 4)
+    (axes,) = plt.gcf().axes
+    texts = {text.get_text() for text in axes.texts}
+    assert texts == {"weight: 42", "bias: 7", "padding: 3", *(f"rank {rank}: 13" for rank in range(4))}
+
+
+def test_what_a_rank_holds_adds_up():
+    moments = [("forward 0", (100, 0, 200)), ("backward 0", (100, 100, 200))]
+    plots.step_ledgers({"whole": moments, "sharded": [("forward 0", (25, 0, 50)), ("backward 0", (25, 25, 50))]}, 100)
+    panels = [axes for axes in plt.gcf().axes if axes.get_title(loc="left")]
+    assert [axes.get_title(loc="left") for axes in panels] == ["whole: at most 4.00 B", "sharded: at most 1.00 B"]
+    tops = [round(bar.get_y() + bar.get_height(), 2) for bar in panels[0].patches]
+    assert tops == [2, 2, 2, 3, 3, 4]  # of the state, of the gradients above it, of the parameters on top
+
+
+def test_a_bar_for_each_rank():
+    plots.elements_by_rank({"DDP": [20, 20], "fully_shard": [11, 9]})
+    (axes,) = plt.gcf().axes
+    assert [bar.get_width() for bar in axes.patches] == [20, 20, 11, 9]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["rank 0", "rank 1"] * 2

@@ -1,16 +1,19 @@
-"""torchrun for the script of a notebook: its output by rank, on the loopback only."""
+"""torchrun for the script of a notebook: its output by rank, on the loopback only, and nothing left in the end."""
 
 import os
+import signal
 import sys
+from multiprocessing.util import get_temp_dir
+from pathlib import Path
 
 import psutil
 import pytest
-from live import wait_until
+from live import Notebook, left_after, wait_until
 
 import helpers.torchrun
 from helpers import WorldError
-from helpers.ranks.host import run_command
-from helpers.torchrun import summary_of_failure, torchrun
+from helpers.ranks.command import run_command
+from helpers.torchrun import Job, summary_of_failure, torchrun
 
 SCRIPT = """
 from datetime import timedelta
@@ -74,3 +77,101 @@ def test_the_summary_names_the_rank_that_failed_first():
 def test_there_is_no_summary_of_a_script_that_works():
     with pytest.raises(WorldError, match="^The script has not failed.$"):
         summary_of_failure("", 1)
+
+
+# It imports no torch, so that it starts quickly; it writes where a temporary file goes, and starts a process that tries
+# to get away. It prints in the end, when all that is there.
+HANGS = """
+import os, subprocess, tempfile, time
+tempfile.mkdtemp(prefix="torchelastic_")
+subprocess.Popen(["sleep", "1000"], start_new_session=True)
+print("rank", os.environ["RANK"], os.environ.get("COLOUR"), flush=True)
+time.sleep(1000)
+"""
+SECONDS_TO_VANISH = 20
+
+
+@pytest.fixture
+def job():
+    job = Job(HANGS, 2, COLOUR="blue")
+    job.wait_for("rank")
+    yield job
+    job.end()
+
+
+@pytest.fixture
+def notebook():
+    notebook = Notebook()
+    yield notebook
+    notebook.close()
+
+
+def family(job):
+    """Return the ranks of a job and what they have started."""
+    ranks = [psutil.Process(pid) for pid in job.pids()]
+    return ranks + [child for rank in ranks for child in rank.children(recursive=True)]
+
+
+def test_a_job_that_hangs_can_be_looked_at(job):
+    assert [job.log(rank) for rank in range(2)] == ["rank 0 blue\n", "rank 1 blue\n"]
+    assert [psutil.Process(pid).environ()["RANK"] for pid in job.pids()] == ["0", "1"]
+    assert not job.wait(0.1) and job.exit_code is None and job.report() == ""
+    assert job.folder.joinpath("script.py").read_text() == HANGS
+
+
+@pytest.mark.parametrize("end", [lambda job: job.end(), lambda job: Job("", 1).end()], ids=["end", "the next job"])
+def test_nothing_is_left_of_a_job(job, end):
+    processes = family(job)
+    assert len(processes) == 4
+    end(job)
+    assert left_after(processes, 1) == [] and not job.folder.exists() and job.pids() == []
+    assert list(Path(get_temp_dir()).glob("job-*")) == []
+
+
+def test_a_job_whose_time_is_out_is_ended_and_can_be_read(monkeypatch):
+    monkeypatch.setattr(helpers.torchrun, "_SECONDS_TO_RUN", 8)
+    job = Job(HANGS, 1)
+    job.wait_for("rank")
+    processes = family(job)
+    assert job.wait(20) and job.exit_code is None
+    assert left_after(processes, 1) == [] and job.log(0) == "rank 0 None\n"
+    job.end()
+    assert not job.folder.exists()
+
+
+def test_a_job_that_fails_is_reported():
+    job = Job("import os, sys; sys.exit(7 * (os.environ['RANK'] == '1'))", 2)
+    assert job.wait(60) and job.exit_code == 1
+    assert "rank      : 1 (local_rank: 1)\n  exitcode  : 7 " in job.report() and str(job.folder) not in job.report()
+    with pytest.raises(WorldError, match="^Not every rank has printed 'ready':"):
+        job.wait_for("ready")
+    job.end()
+
+
+ENDS = {
+    "killed": lambda notebook: os.kill(notebook.pid, signal.SIGKILL),
+    "killed with its process group": lambda notebook: os.killpg(notebook.pid, signal.SIGKILL),
+    "shut down": lambda notebook: notebook.close(),
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_a_job_does_not_outlive_the_kernel(notebook, end):
+    notebook.run(f"from helpers.torchrun import Job\njob = Job({HANGS!r}, 2)\njob.wait_for('rank')")
+    folder, *pids = notebook.run("print(job.folder, *job.pids())").split()
+    started = [process for pid in pids for process in [psutil.Process(int(pid)), *psutil.Process(int(pid)).children()]]
+    started += notebook.processes()[1:]
+    assert len(started) >= 6 and os.path.exists(folder)
+    ENDS[end](notebook)
+    assert left_after(started, SECONDS_TO_VANISH) == []
+    assert wait_until(lambda: not os.path.exists(os.path.dirname(folder)), SECONDS_TO_VANISH)
+
+
+def test_an_interrupt_while_a_script_runs_leaves_nothing(notebook):
+    notebook.run("from helpers.torchrun import Job, torchrun\nJob('', 1).end()")
+    said = notebook.run(f"torchrun({HANGS!r}, 2)", interrupt_after=4)
+    assert "KeyboardInterrupt" in said
+    folder = notebook.run("from multiprocessing.util import get_temp_dir\nprint(get_temp_dir())").strip()
+    assert wait_until(lambda: list(Path(folder).glob("job-*")) == [], 5)
+    names = [process.name() for process in notebook.processes()]
+    assert "sleep" not in names

@@ -14,7 +14,7 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 from torch.distributed import irecv, isend
-from helpers.measure.traffic import Message, collectives, recorded
+from helpers.measure.traffic import Message, by_group, collectives, recorded
 
 dist.init_process_group("gloo", timeout=timedelta(seconds=10))
 rank = dist.get_rank()
@@ -278,3 +278,20 @@ calls = dict(calls)
         ]
         * 3
     )
+
+
+def test_bytes_are_counted_by_group(world):
+    world.view.execute("""
+pair = dist.new_group([0, 1])
+with by_group() as handed:
+    dist.all_reduce(tensor)
+    dist.all_gather_into_tensor(torch.zeros(18), tensor)
+    dist.all_gather([torch.zeros(6) for _ in range(3)], tensor)
+    if rank < 2:
+        dist.all_reduce(torch.zeros(2), group=pair)
+    dist.barrier()
+handed = dict(handed)
+dist.all_reduce(tensor)
+""")
+    everybody = {(0, 1, 2): 24 + 72 + 72}
+    assert world.view["handed"] == [everybody | {(0, 1): 8}] * 2 + [everybody]

@@ -18,7 +18,8 @@ from live import INIT, SUM, left_after, wait_until
 import helpers.ranks.local
 import helpers.world
 from helpers import World, WorldError
-from helpers.ranks import memory
+from helpers.look.pulses import Pulses
+from helpers.ranks import memory, variables
 from helpers.ranks.host import Host
 from helpers.ranks.rank import log_path
 from helpers.torchrun import torchrun
@@ -428,6 +429,10 @@ def test_attached_engines_are_ranks_in_the_order_of_their_ids_and_stay_when_the_
     run(world, INIT.format(timeout=10) + SUM)
     assert world.view["rank"] == [0, 1]
     assert [state.state for state in world.where()] == ["idle", "idle"]
+    completed = world._ranks.ask([1], variables.complete, "total.num", 9, seconds=20.0)
+    assert (".num", ".numel", "attribute") in completed[1]
+    lines = Pulses().look(world._ranks, world._cells)
+    assert [(line.state.state, line.memory > 0, line.sent) for line in lines] == [("idle", True, None)] * 2
     run(world, "dist.destroy_process_group()")
     world.new_store()
     run(world, INIT.format(timeout=10) + SUM)

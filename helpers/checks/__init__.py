@@ -15,11 +15,13 @@ from helpers.checks.distributed_rnn import clip, two_layers
 from helpers.checks.episode_weights import weights
 from helpers.checks.faster_distributed_rnn import looked_up, loss_there
 from helpers.checks.fewer_bytes import coarse, one_round, scaled
+from helpers.checks.fully_shard import clipped, grouped, slices
 from helpers.checks.going_on import went_on
 from helpers.checks.groups_and_order import across_hosts, global_mean, grid_sums, host_groups, stop_together
 from helpers.checks.hybrid_costs import split_table, two_optimizers
 from helpers.checks.hybrid_ddp_rpc import frozen_step, one_rate, step_in_parts
 from helpers.checks.hybrid_failures import once
+from helpers.checks.in_your_own_job import alarm, difference, suspects
 from helpers.checks.inside_ddp import accumulate_all, averaging, weigh
 from helpers.checks.many_environments import first_episodes
 from helpers.checks.meet_the_ranks import numbers_collected, shares, world_turned_round
@@ -35,11 +37,21 @@ from helpers.checks.ranks_come_and_go import caught_up, majority, quorum, weighe
 from helpers.checks.reinforcement_learning import observer_round, one_rpc, returns_of
 from helpers.checks.replicated_pipelines import best_cut, staleness
 from helpers.checks.ring_all_reduce import halving_doubling, reduce_scatter, ring_indices, two_way_ring
+from helpers.checks.ring_attention import balanced, merged, online_softmax, windowed
 from helpers.checks.rpc_and_rref import add_many, fan_out, stays_there
 from helpers.checks.rpc_locking import locked
 from helpers.checks.rpc_threads_and_failures import batches, next_replica, total_without_waiting
 from helpers.checks.scaling import communicating, fastest, machines, warm_up
 from helpers.checks.several_trainers import bounded, shared_optimizer
+from helpers.checks.sharded_data_parallel import frees, largest, sharded_layers, sharded_optimizer
+from helpers.checks.tensor_parallel import cut_layers, cut_qkv, f_and_g, next_words
+from helpers.checks.three_dimensions import (
+    cut_between_stages,
+    fewest_cuts,
+    members_along_an_axis,
+    step_in_three_dimensions,
+    whole_norm,
+)
 from helpers.checks.two_hosts import best_order, sharded_all_reduce, two_levels_of_all_reduce, two_levels_pay
 from helpers.checks.uneven_ranks import averages, mean_of_present, straggler
 from helpers.checks.what_all_reduce_costs import crossover, timed, two_levels, way_up
@@ -52,12 +64,14 @@ __all__ = [
     "accuracy",
     "across_hosts",
     "add_many",
+    "alarm",
     "average_gradients",
     "average_what_is_there",
     "averages",
     "averaging",
     "backward_by_hand",
     "backward_of_a_stage",
+    "balanced",
     "batches",
     "best_cut",
     "best_order",
@@ -65,23 +79,33 @@ __all__ = [
     "buckets_by_size",
     "caught_up",
     "clip",
+    "clipped",
     "coarse",
     "collected",
     "communicating",
     "compressing",
     "crossover",
+    "cut_between_stages",
+    "cut_layers",
+    "cut_qkv",
+    "difference",
+    "f_and_g",
     "fan_out",
     "fastest",
+    "fewest_cuts",
     "first_episodes",
+    "frees",
     "frozen",
     "frozen_step",
     "gated",
     "gather_by_hand",
     "global_mean",
     "grid_sums",
+    "grouped",
     "halving_doubling",
     "host_groups",
     "in_two_halves",
+    "largest",
     "locked",
     "looked_up",
     "loss_there",
@@ -90,9 +114,12 @@ __all__ = [
     "mean_gradients",
     "mean_of_all",
     "mean_of_present",
+    "members_along_an_axis",
+    "merged",
     "most_micro_batches",
     "my_exchange",
     "next_replica",
+    "next_words",
     "numbers_collected",
     "observer_round",
     "once",
@@ -100,6 +127,7 @@ __all__ = [
     "one_rate",
     "one_round",
     "one_rpc",
+    "online_softmax",
     "out_of_step",
     "overlap",
     "parameter_server",
@@ -113,16 +141,21 @@ __all__ = [
     "scaled",
     "sharded",
     "sharded_all_reduce",
-    "shared_optimizer",
+    "sharded_layers",
+    "sharded_optimizer",
     "sharding",
+    "shared_optimizer",
     "shares",
+    "slices",
     "split_backward",
     "split_table",
     "staleness",
     "stays_there",
     "step_in_parts",
+    "step_in_three_dimensions",
     "stop_together",
     "straggler",
+    "suspects",
     "swapped",
     "timed",
     "total_without_waiting",
@@ -142,5 +175,7 @@ __all__ = [
     "weighed",
     "weights",
     "went_on",
+    "whole_norm",
+    "windowed",
     "world_turned_round",
 ]

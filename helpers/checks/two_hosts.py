@@ -4,7 +4,6 @@ from contextlib import ExitStack
 
 from helpers.checks.collectives import show
 from helpers.checks.judging import Run, Verdict, Wrong, call_answer, judge
-from helpers.measure.patching import replaced
 
 _BYTES = 2**20
 # Counted at a cable, where a segment of 64 KiB that TCP sends again, because an answer was late, must be little.
@@ -57,7 +56,8 @@ def sharded_all_reduce(world) -> Verdict:
     Counted is what a rank hands to collectives of groups with ranks of several hosts, and to messages to other hosts.
     """
     ranks = world.size // len(world.hosts)
-    target = _BYTES // ranks
+    target = _BYTES // (4 * ranks) * 4  # shards of whole numbers of 4 bytes
+    size = ranks * target
 
     def check(runs):
         _require_sums(world, runs)
@@ -66,11 +66,11 @@ def sharded_all_reduce(world) -> Verdict:
             if brought != target:
                 raise Wrong(
                     f"The sum is right. Rank {rank} brought {brought} bytes to ranks of other hosts, and the target is "
-                    f"{target}: one of {ranks} shards of {_BYTES} bytes."
+                    f"{target}: one of {ranks} shards of {size} bytes."
                 )
         return f"Every rank holds the sum, and each has brought {target} bytes to the other hosts."
 
-    return judge(world, "sharded_all_reduce", check, _run_sharded, _BYTES, ranks)
+    return judge(world, "sharded_all_reduce", check, _run_sharded, size, ranks)
 
 
 def best_order(world) -> Verdict:
@@ -160,25 +160,14 @@ def _run_sharded(size, ranks):
     import torch.distributed as dist
 
     import __main__
-    from helpers.measure.traffic import METHODS_OF_COLLECTIVES
+    from helpers.measure.traffic import by_group
 
     tensor = _own_numbers(size)
     here = dist.get_rank() // ranks
-    brought = []
-
-    def counting(method):
-        def call(group, *arguments, **options):
-            if any(rank // ranks != here for rank in dist.get_process_group_ranks(group)):
-                brought.append(_largest(arguments))
-            return method(group, *arguments, **options)
-
-        return call
-
-    names = {name for call, names in METHODS_OF_COLLECTIVES.items() if call != "barrier" for name in names}
-    there = names & vars(dist.ProcessGroup).keys()
     groups = [vars(__main__)[name] for name in ("inside", "across")]
-    with replaced([(dist.ProcessGroup, name, counting(vars(dist.ProcessGroup)[name])) for name in there]):
+    with by_group() as handed:
         run = call_answer("sharded_all_reduce", [tensor, *groups])
+    brought = [given for members, given in handed.items() if any(rank // ranks != here for rank in members)]
     brought += [message.bytes for message in run.messages if message.sent and message.peer // ranks != here]
     return run._replace(result=(tensor.unique().tolist(), sum(brought)))
 
@@ -189,15 +178,3 @@ def _own_numbers(size):
     import torch.distributed as dist
 
     return torch.full((size // 4,), dist.get_rank() + 1.0)
-
-
-def _largest(arguments):
-    """Return the bytes of the largest of the arguments, each a tensor or tensors in lists."""
-    import torch
-
-    def bytes_of(value):
-        if isinstance(value, torch.Tensor):
-            return value.nbytes
-        return sum(map(bytes_of, value)) if isinstance(value, list | tuple) else 0
-
-    return max(map(bytes_of, arguments), default=0)

@@ -28,6 +28,7 @@ class Cells:
         """
         cell = self._texts.get(_name(path), "")
         lines = cell.splitlines()
+        number += len(lines) - len(cell.lstrip().splitlines())  # IPython leaves out the empty lines at the top
         text = lines[number - 1].strip() if number <= len(lines) else ""
         # The body of a cell ends with a line break and stands below its `%%px`; the line of a `%px` does neither.
         return (number + 1 if cell.endswith("\n") else number), text

@@ -3,17 +3,29 @@
 How the ranks are asked, and tell of their stacks, is in `helpers.ranks.stacks`.
 """
 
+import json
 import re
+from collections import Counter
+from collections.abc import Mapping
+from itertools import chain, product
+from types import MappingProxyType
 from typing import NamedTuple
 
 from helpers.look.cells import Cells
-from helpers.ranks.stacks import MAIN_THREAD, OTHER_THREAD
-from helpers.table import table
+from helpers.ranks.stacks import ANSWER, ARGUMENTS, MAIN_THREAD, OTHER_THREAD
+from helpers.table import shortened, table
 
 _FRAME = re.compile(r'^  File "(.*)", line (\d+) in (.*)$')
 _CELL = re.compile(r"ipykernel_\d+[/\\]\d+\.py$")
 # Decorators of torch that stand between a cell and the collective that it calls.
 _DECORATORS = ("wrapper", "decorate_context")
+
+# These have a sender and a receiver; those of all_to_all may bring as much as they like.
+_ONE_TO_ONE = re.compile(r"send|recv|all_to_all")
+_MAY_DIFFER = ("in", "of", "tag", "scatter_list", "gather_list")
+
+_WIDTH = 110  # of the table; the line of the learner is cut off there, but for its beginning
+_BEGINNING_OF_LINE = 30
 
 
 class RankState(NamedTuple):
@@ -23,6 +35,13 @@ class RankState(NamedTuple):
     (alive, but it does not say where it is) or dead. `seconds` is how long it has been busy with a cell. `call` is the
     function that the learner's line has called, empty when there is none in Python. `line_number` counts the lines of
     the cell from 1, its `%%px` line included.
+
+    `arguments` are those of `call` by their names: tensors as type and shape, a group as its ranks, with torch's name
+    for it. When another function of torch has been called in turn, `in` is its name; of a wait, `of` is the function
+    that has made the handle, and the arguments are those of that. `differs` names the arguments in which this rank is
+    the odd one out: among the ranks of its group that are in the same collective, no more than half have the same.
+
+    `serves` says which functions its server threads run, and for which ranks that wait for them.
     """
 
     rank: int
@@ -31,30 +50,42 @@ class RankState(NamedTuple):
     call: str = ""
     line_number: int | None = None
     line: str = ""
+    arguments: Mapping[str, object] = MappingProxyType({})
+    differs: tuple[str, ...] = ()
+    serves: tuple[str, ...] = ()
 
 
 class Whereabouts(list):
     """A list of `RankState`, one for each rank, that shows as a table."""
 
     def __repr__(self):
-        rows = [
-            [
-                s.rank,
-                s.state,
-                "" if s.seconds is None else f"{s.seconds:.1f} s",
-                s.call,
-                s.line_number,
-                s.line,
-            ]
-            for s in self
-        ]
-        return table(["rank", "state", "for", "call", "line", "code"], rows)
+        columns = {
+            "rank": [s.rank for s in self],
+            "state": [s.state for s in self],
+            "for": ["" if s.seconds is None else f"{s.seconds:.1f} s" for s in self],
+            "call": [s.call for s in self],
+            "with": [_say_arguments(s, len(self)) for s in self],
+            "serves": [", ".join(s.serves) for s in self],
+            "line": [s.line_number for s in self],
+        }
+        for optional in ("with", "serves"):
+            if not any(columns[optional]):
+                del columns[optional]
+        used = len(_table(columns).splitlines()[0]) + 2
+        room = max(_BEGINNING_OF_LINE, _WIDTH - used)
+        return _table(columns | {"code": [shortened(s.line, room) for s in self]})
 
 
 class _Frame(NamedTuple):
     path: str
     number: int
     function: str
+    arguments: dict
+
+
+def is_cell(path: str) -> bool:
+    """Return whether a file that a stack names stands for a cell."""
+    return bool(_CELL.search(path))
 
 
 def whereabouts(ranks, cells: Cells) -> Whereabouts:
@@ -64,25 +95,38 @@ def whereabouts(ranks, cells: Cells) -> Whereabouts:
     """
     owed = cells.owed()
     answers = ranks.stacks(set(range(ranks.size)) - ranks.deaths().keys())
-    states = Whereabouts()
+    dead = ranks.deaths()
+    threads = {rank: _parse(answers.get(rank, "")) for rank in range(ranks.size) if rank not in dead}
+    states = []
     for rank in range(ranks.size):
-        if rank in (dead := ranks.deaths()):
+        if rank in dead:
             states.append(RankState(rank, "dead", line=dead[rank]))
         else:
-            states.append(_state(rank, *_parse(answers.get(rank, "")), owed.get(rank), cells))
-    return states
+            states.append(_state(rank, *threads[rank], owed.get(rank), cells))
+    callers = _callers(threads)
+    return Whereabouts(
+        state._replace(
+            differs=_differs(state, states),
+            serves=_serves(threads[state.rank][1], callers) if state.rank in threads else (),
+        )
+        for state in states
+    )
 
 
 def _parse(stacks: str) -> tuple[list[_Frame] | None, list[list[_Frame]]]:
     """Return the stack of the main thread, None without an answer, and those of the others, innermost frame first."""
     main_thread, others, frames = None, [], []
     for line in stacks.splitlines():
-        if line == MAIN_THREAD:
+        if line == ANSWER:
+            main_thread, others = None, []
+        elif line == MAIN_THREAD:
             frames = main_thread = []
         elif line == OTHER_THREAD:
             others.append(frames := [])
+        elif line.startswith(ARGUMENTS):
+            frames[-1].arguments.update(json.loads(line.removeprefix(ARGUMENTS)))
         elif frame := _FRAME.match(line):
-            frames.append(_Frame(frame[1], int(frame[2]), frame[3]))
+            frames.append(_Frame(frame[1], int(frame[2]), frame[3], {}))
     return main_thread, others
 
 
@@ -99,9 +143,88 @@ def _state(rank, main_thread, others, seconds, cells):
 
 
 def _place(frames, cells):
-    """Return the call, the line number and the line of the learner's code that a thread runs, or None."""
+    """Return the call, the line number and the line of the learner's code that a thread runs, or None.
+
+    With the call come the arguments of the first function of torch that tells of them.
+    """
     for index, frame in enumerate(frames):
-        if _CELL.search(frame.path):
-            called = [inner.function for inner in frames[:index] if inner.function not in _DECORATORS]
-            return called[-1] if called else "", *cells.line(frame.path, frame.number)
+        if is_cell(frame.path):
+            called = [inner for inner in reversed(frames[:index]) if inner.function not in _DECORATORS]
+            names = [inner.function for inner in called]
+            call = next((name for name in names if not name.startswith("_")), names[0] if names else "")
+            telling = next((inner for inner in called if inner.arguments), None)
+            arguments = dict(telling.arguments) if telling else {}
+            if telling and telling.function != call and not telling.function.startswith("_") and "of" not in arguments:
+                arguments = {"in": telling.function, **arguments}
+            return call, *cells.line(frame.path, frame.number), arguments
     return None
+
+
+def _differs(state, states):
+    """Return the names of the arguments in which a rank is the odd one out of those in the same collective."""
+    if _collective(state) is None:
+        return ()
+    members, group = state.arguments["group"], state.arguments["group_name"]
+    there = [other for other in states if other.rank in members and _collective(other) == _collective(state)]
+    same_group = [other for other in there if other.arguments["group_name"] == group]
+    odd = []
+    for name, value in state.arguments.items():
+        others = there if name in ("group", "group_name") else same_group
+        values = [other.arguments.get(name) for other in others]
+        if name == "group_name" and "group" in odd:
+            continue  # so it must
+        if name not in _MAY_DIFFER and values.count(value) * 2 <= len(values):
+            odd.append(name)
+    return tuple(odd)
+
+
+def _collective(state):
+    """Return which collective a rank is in, None for a call whose arguments differ by their nature."""
+    name = state.arguments.get("of", state.arguments.get("in", state.call))
+    return name if "group" in state.arguments and not _ONE_TO_ONE.search(name) else None
+
+
+def _callers(threads):
+    """Return the ranks that wait for each function on each worker."""
+    callers = {}
+    for rank, (main_thread, others) in threads.items():
+        for frame in chain(main_thread or [], *others):
+            workers = frame.arguments.get("to", "").split(", ")
+            functions = frame.arguments.get("function", "").split(", ")
+            for call in product(workers, functions):
+                callers.setdefault(call, set()).add(rank)
+    return callers
+
+
+def _serves(threads, callers):
+    """Return what server threads run, each function once, with their number and the ranks that wait for it."""
+    requests = Counter()
+    for frames in threads:
+        for frame in frames:
+            if "requested" in frame.arguments:
+                requests[frame.arguments["of"], frame.arguments["requested"]] += 1
+    return tuple(_say_request(call[1], number, sorted(callers.get(call, ()))) for call, number in requests.items())
+
+
+def _say_request(function, number, callers):
+    times = f"{number} x " if number > 1 else ""
+    ranks = f" for rank{'s' * (len(callers) > 1)} {', '.join(map(str, callers))}" if callers else ""
+    return f"{times}{function}{ranks}"
+
+
+def _say_arguments(state, size):
+    """Return the arguments of a call as text: a tensor without its name, and of groups only those of not all ranks."""
+    said = []
+    for name, value in state.arguments.items():
+        odd = " (differs)" if name in state.differs else ""
+        if name in ("in", "of"):
+            said.append(f"{name} {value}")
+        elif name == "tensor":
+            said.append(f"{value}{odd}")
+        elif odd or not ((name == "group" and len(value) == size) or name == "group_name"):
+            said.append(f"{name}={value}{odd}")
+    return ", ".join(said)
+
+
+def _table(columns):
+    return table(list(columns), [list(row) for row in zip(*columns.values(), strict=True)])

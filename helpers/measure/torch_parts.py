@@ -1,9 +1,16 @@
-"""What of torch is private, and what for: it stands here and, as a name to replace, in `calls` and `traffic`.
+"""What of torch is private, and what for. It stands here and, as a name to replace, where it is replaced: in `calls`,
+`traffic`, `handles` and `recorder`.
 
 tests/test_torch_parts.py says when a release of torch has moved one of them.
 """
 
+import pickle
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
 from torch._C import Future  # of which torch.futures.Future is one kind, and what a work object returns another
+from torch._C._distributed_c10d import _dump_fr_trace
 from torch._C._distributed_rpc import PyRRef as RRef  # what rpc.RRef and rpc.remote make: its to_here() can be watched
 from torch.distributed.rpc import WorkerInfo, api, rref_proxy
 from torch.utils._pytree import tree_leaves  # the tensors in nested outputs, as DDP looks for them
@@ -11,7 +18,18 @@ from torch.utils._pytree import tree_leaves  # the tensors in nested outputs, as
 # How a call on an RRef, as rref.rpc_sync(), comes to its owner: under the name of one of these.
 ON_RREF = (rref_proxy._local_invoke, rref_proxy._local_invoke_async_execution)
 
-__all__ = ["ON_RREF", "Future", "RRef", "load_dynamo", "source_rank", "tree_leaves", "worker_of", "workers"]
+__all__ = [
+    "ON_RREF",
+    "Future",
+    "RRef",
+    "flight_records",
+    "load_dynamo",
+    "source_rank",
+    "tree_leaves",
+    "without_compiler",
+    "worker_of",
+    "workers",
+]
 
 
 def workers() -> list[WorkerInfo]:
@@ -27,6 +45,29 @@ def worker_of(to) -> WorkerInfo:
 def source_rank(work) -> int:
     """Return the rank in its group from which a receive from anybody has got its message."""
     return work._source_rank()
+
+
+@contextmanager
+def without_compiler() -> Iterator[None]:
+    """Let torch find inside the block that it has no compiler, unless that is there already.
+
+    The flight recorder looks for it, for the stacks of compiled code, and would import it, for more than a second of
+    processor time.
+    """
+    is_absent = "_inductor" not in vars(torch)
+    if is_absent:
+        torch._inductor = None
+    try:
+        yield
+    finally:
+        if is_absent and torch._inductor is None:
+            del torch._inductor
+
+
+def flight_records() -> list[dict]:
+    """Return what the flight recorder of this process holds: its last collectives, the oldest first, with stacks."""
+    with without_compiler():
+        return pickle.loads(_dump_fr_trace())["entries"]
 
 
 def load_dynamo() -> None:

@@ -7,8 +7,6 @@ the notebook's own talk with its ranks and of every other program on this machin
 outside of the blocks that ask for it.
 """
 
-import socket
-import struct
 import sys
 import time
 from collections import Counter
@@ -26,13 +24,10 @@ import torch.distributed as dist
 
 import helpers.world
 from helpers.errors import WorldError
-from helpers.measure.network import own_sockets
 from helpers.measure.patching import replaced
 from helpers.measure.torch_parts import source_rank
+from helpers.ranks import connections
 
-# Where struct tcp_info of linux/tcp.h has these counters, of 64 bits each. What has been acknowledged has one, too, but
-# it comes late: take what has been sent, less what has been sent again.
-_BYTES_RECEIVED, _BYTES_SENT, _BYTES_SENT_AGAIN = 128, 200, 208
 # In /proc/net/dev; see proc_pid_net(5).
 _COLUMN_OF_BYTES_SENT = 8
 
@@ -144,6 +139,34 @@ def collectives() -> Iterator[Counter]:
         yield calls
 
 
+@contextmanager
+def by_group() -> Iterator[Counter]:
+    """Count the bytes that this process hands to the collectives of each group, by the tuple of the group's ranks.
+
+    Of what a collective takes, the largest tensor or list of tensors counts, once for each call: the tensor of an
+    all_reduce, the whole result of an all_gather. Barriers do not count, nor what DistributedDataParallel calls.
+    """
+    handed = Counter()
+
+    def counting(method):
+        def call(group, *arguments, **options):
+            handed[tuple(dist.get_process_group_ranks(group))] += max(map(_bytes_of, arguments), default=0)
+            return method(group, *arguments, **options)
+
+        return call
+
+    names = {name for call, names in METHODS_OF_COLLECTIVES.items() if call != "barrier" for name in names}
+    there = names & vars(dist.ProcessGroup).keys()
+    with replaced([(dist.ProcessGroup, name, counting(vars(dist.ProcessGroup)[name])) for name in there]):
+        yield handed
+
+
+def _bytes_of(value):
+    if isinstance(value, torch.Tensor):
+        return value.nbytes
+    return sum(map(_bytes_of, value)) if isinstance(value, list | tuple) else 0
+
+
 class Sent(NamedTuple):
     """What the ranks have sent: `bytes[source, destination]` and `messages[source, destination]`, integers."""
 
@@ -230,13 +253,7 @@ def _carried(bytes_so_far):
 
 
 def _connection_bytes():
-    total = 0
-    for _, connection in own_sockets():
-        info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _BYTES_SENT_AGAIN + 8)
-        counters = (_BYTES_RECEIVED, _BYTES_SENT, _BYTES_SENT_AGAIN)
-        received, sent, again = (struct.unpack_from("=Q", info, counter)[0] for counter in counters)
-        total += received + sent - again
-    return total
+    return sum(map(sum, connections.carried().values()))
 
 
 def _loopback_bytes():

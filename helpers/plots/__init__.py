@@ -12,8 +12,10 @@ from helpers.plots.distributed_autograd import autograd_graph, remote_training
 from helpers.plots.distributed_rnn import cut_model, perplexity_curve
 from helpers.plots.faster_distributed_rnn import rpc_steps, shares_by_rank, step_times
 from helpers.plots.fewer_bytes import compression
+from helpers.plots.fully_shard import elements_by_rank
 from helpers.plots.hybrid_costs import table_sizes
 from helpers.plots.hybrid_ddp_rpc import backward_pass, distances, roles, trainers_learn
+from helpers.plots.in_your_own_job import flight_records
 from helpers.plots.inside_ddp import buckets
 from helpers.plots.overlap import step_timeline
 from helpers.plots.pipelines import bubbles, kept_over_time, pipeline_steps, stale_losses
@@ -21,9 +23,13 @@ from helpers.plots.point_to_point import message_cost
 from helpers.plots.ranks_come_and_go import comings_and_goings
 from helpers.plots.reinforcement_learning import episode_rewards, message_diagram
 from helpers.plots.ring_all_reduce import ring_of_chunks, ring_step, ring_storyboard
+from helpers.plots.ring_attention import causal_chunks, ring_work
 from helpers.plots.rpc_threads_and_failures import server_threads
 from helpers.plots.scaling import batch_sizes, extrapolation, throughput
 from helpers.plots.several_trainers import trainer_steps
+from helpers.plots.sharded_data_parallel import flat_vector, step_ledgers
+from helpers.plots.tensor_parallel import two_cut_layers
+from helpers.plots.three_dimensions import grids_of_ranks, stacked_seconds
 from helpers.plots.two_hosts import training_and_cable, ways_over_cables
 from helpers.plots.what_all_reduce_costs import all_reduce_times, bus_bandwidths, modelled_times
 
@@ -37,13 +43,18 @@ __all__ = [
     "bubbles",
     "buckets",
     "bus_bandwidths",
+    "causal_chunks",
     "chunk_grid",
     "comings_and_goings",
     "compression",
     "cut_model",
     "distances",
+    "elements_by_rank",
     "episode_rewards",
     "extrapolation",
+    "flat_vector",
+    "flight_records",
+    "grids_of_ranks",
     "kept_over_time",
     "live",
     "loss_curves",
@@ -57,12 +68,15 @@ __all__ = [
     "ring_of_chunks",
     "ring_step",
     "ring_storyboard",
+    "ring_work",
     "roles",
     "rpc_steps",
     "server_threads",
     "shares_by_rank",
+    "stacked_seconds",
     "stale_losses",
     "stays",
+    "step_ledgers",
     "step_timeline",
     "step_times",
     "table_sizes",
@@ -72,5 +86,6 @@ __all__ = [
     "training_and_cable",
     "training_curve",
     "transports",
+    "two_cut_layers",
     "ways_over_cables",
 ]

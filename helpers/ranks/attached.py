@@ -5,40 +5,28 @@ All that passes between the notebook and a rank passes over ipyparallel, whereve
 
 import socket
 import time
+from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 import ipyparallel as ipp
 
 from helpers import devices
 from helpers.errors import WorldError
 from helpers.ranks import engine, store
+from helpers.ranks.doors import find_doors
 from helpers.ranks.engine import Owner
-from helpers.ranks.places import LOOPBACK, LOOPBACK_ADDRESS, Place
+from helpers.ranks.places import LOOPBACK, LOOPBACK_ADDRESS, Place, ProcessElsewhere
+from helpers.ranks.pulse import Pulse
 from helpers.ranks.rank import last_lines
+from helpers.ranks.recorder import Record
 
 _SECONDS_TO_CONNECT = 5
 _SECONDS_TO_ANSWER = 30
 _SECONDS_TO_JOIN = 120  # each imports torch, maybe from a slow disk that all share
-_SECONDS_TO_TELL_OF_STACKS = 2.0
+_SECONDS_TO_TELL = 2.0
 _SECONDS_TO_LEAVE = 1
-
-
-class ProcessElsewhere(NamedTuple):
-    """The id of a process on another host: it is shown, and cannot be mistaken for that of a process here."""
-
-    pid: int
-    host: str
-
-    def __repr__(self):
-        return str(self.pid)
-
-    def __index__(self):
-        raise WorldError(
-            f"Process {self.pid} is on {self.host}; from here its number is that of another process. Send it a signal "
-            "through ipyparallel: world.view.client.send_signal('SIGKILL', 1) for the engine with the id 1."
-        )
 
 
 class AttachedRanks:
@@ -165,16 +153,24 @@ class AttachedRanks:
 
     def stacks(self, ranks: set[int]) -> dict[int, str]:
         """Ask ranks that are alive for their stacks, from outside; return those of each that answers."""
-        before = {rank: self._told(rank).get("number", 0) for rank in ranks}
+        return self._ask_from_outside(ranks, "SIGUSR1", "number", "stacks")
+
+    def collectives(self, ranks: set[int]) -> dict[int, Record]:
+        """Ask ranks that are alive for their collectives, from outside; return those of each that answers."""
+        return self._ask_from_outside(ranks, "SIGUSR2", "number of collectives", "collectives")
+
+    def _ask_from_outside(self, ranks, signal, number, answer):
+        """Send ranks a signal; return what each tells then, with another number than before."""
+        before = {rank: self._told(rank).get(number, 0) for rank in ranks}
         for rank in ranks:
-            self.signal(rank, "SIGUSR1")
-        deadline = time.monotonic() + _SECONDS_TO_TELL_OF_STACKS
+            self.signal(rank, signal)
+        deadline = time.monotonic() + _SECONDS_TO_TELL
         waiting = set(ranks)
         while waiting and time.monotonic() < deadline:
             time.sleep(0.01)
             waiting -= self.deaths().keys()
-            waiting -= {rank for rank in waiting if self._told(rank).get("number", 0) > before[rank]}
-        return {rank: self._told(rank)["stacks"] for rank in ranks - waiting - self.deaths().keys()}
+            waiting -= {rank for rank in waiting if self._told(rank).get(number, 0) > before[rank]}
+        return {rank: self._told(rank)[answer] for rank in ranks - waiting - self.deaths().keys()}
 
     def is_connected(self) -> bool:
         """Return True: how the controller is, only those know who have started it."""
@@ -185,6 +181,22 @@ class AttachedRanks:
         alive = set(self.client.ids)
         lost = "its engine is gone"
         return {rank: lost for rank, id in enumerate(self.engine_ids) if id not in alive}
+
+    def ask(self, ranks: Iterable[int], function: Callable, *arguments, seconds: float) -> dict[int, object]:
+        """Have ranks that are idle call a function; return what each that answers in time has returned."""
+        if self.client is None:
+            return {}
+        deadline = time.monotonic() + seconds
+        asked = {rank: self.client[self.engine_ids[rank]].apply_async(function, *arguments) for rank in ranks}
+        answers = {}
+        for rank, answer in asked.items():
+            with suppress(TimeoutError, ipp.RemoteError):
+                answers[rank] = answer.get(max(0, deadline - time.monotonic()))
+        return answers
+
+    def pulses(self, ranks: set[int], seconds: float) -> dict[int, Pulse]:
+        """Return the pulse of each of these ranks that tells it in time; what it has carried is not known from afar."""
+        return {rank: Pulse(stacks, None) for rank, stacks in self.stacks(ranks).items()}
 
     def last_words(self, rank: int) -> str:
         """Return the last lines of the log of a rank that has died, read by another rank of its host."""
@@ -209,7 +221,8 @@ class AttachedRanks:
     def _make_places(self, hosts_of_ranks):
         """Return the place of each rank; raise `WorldError` when a host does not reach the others."""
         first = {host: hosts_of_ranks.index(host) for host in self.hosts}
-        doors = self._find_doors([self.engine_ids[rank] for rank in first.values()]) if len(self.hosts) > 1 else None
+        ids = [self.engine_ids[rank] for rank in first.values()]
+        doors = find_doors(self.hosts, partial(self._ask_all, ids)) if len(self.hosts) > 1 else None
         master = doors[0].address if doors else LOOPBACK_ADDRESS
         return [
             Place(
@@ -221,21 +234,6 @@ class AttachedRanks:
             )
             for rank, host in enumerate(hosts_of_ranks)
         ]
-
-    def _find_doors(self, engines):
-        """Return for each host the first of its addresses that all other hosts reach; `engines` has one of each."""
-        offered = self._ask_all(engines, engine.open_doors)
-        every = [door for doors in offered for door in doors]
-        reached = [dict(zip(every, of_host, strict=True)) for of_host in self._ask_all(engines, engine.reach, every)]
-        chosen = []
-        for host, doors in zip(self.hosts, offered, strict=True):
-            good = [door for door in doors if all(of_host[door] for of_host in reached)]
-            if not good:
-                answers = zip(self.hosts, reached, strict=True)
-                missing = [other for other, of_host in answers if not any(of_host[door] for door in doors)]
-                raise WorldError(_say_unreachable(host, doors, missing))
-            chosen.append(good[0])
-        return chosen
 
     def _require_free(self, owners):
         """Raise `WorldError` when another notebook has made ranks of an engine; one on this host may have ended."""
@@ -270,19 +268,6 @@ class AttachedRanks:
 
 def _pid(said):
     return said.pid if said.host == socket.gethostname() else ProcessElsewhere(said.pid, said.host)
-
-
-def _say_unreachable(host, doors, missing):
-    where = ", ".join(door.address for door in doors) or "it has no address"
-    if not missing:
-        return (
-            f"The hosts of this cluster reach {host} at different addresses ({where}), and none at which all do. A "
-            "world needs one network that all its hosts are on."
-        )
-    return (
-        f"{' and '.join(missing)} cannot reach {host} ({where}). In a world every host reaches every other, at any "
-        "port: ask who runs the network between them, or start engines on other hosts."
-    )
 
 
 def _taken():

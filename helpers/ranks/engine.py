@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from helpers.ranks import stacks, store
+from helpers.ranks import recorder, stacks, store
 
 _SECONDS_TO_REACH = 3
 
@@ -120,10 +120,14 @@ def join(rank: int, environment: dict[str, str], owner: Owner, before: Owner | N
     close_doors()
     os.environ.update(environment)
     stacks.answer_over_ipyparallel()
+    recorder.watch()
 
     import torch
     from ipyparallel.engine.app import IPEngine
 
+    from helpers.ranks import handles
+
+    handles.note()
     torch.set_num_threads(1)
     path = Path(IPEngine.instance().profile_dir.log_dir, f"rank-{rank}-{socket.gethostname()}.log")
     log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)

@@ -6,19 +6,15 @@ those that a rank has started and those whose parent is gone.
 """
 
 import multiprocessing
-import os
 import shutil
 import socket
-import subprocess
 from contextlib import suppress
 from multiprocessing.connection import wait
-from pathlib import Path
-
-import psutil
 
 from helpers.devices import HOSTS_SHARE_A_MACHINE
 from helpers.errors import WorldError
 from helpers.ranks import namespaces, processes, store
+from helpers.ranks.family import begin_family, end_family
 from helpers.ranks.places import OneNetwork
 from helpers.ranks.rank import run_rank
 
@@ -107,29 +103,15 @@ class Host:
         self._process.join()
 
 
-def run_command(command: list[str], environment: dict[str, str], log: Path, seconds: float) -> int | None:
-    """Run a command as a host runs its ranks: on a private network, with nothing left of what it has started.
-
-    Its output goes to `log`. Return its exit code, or None when it was ended because its time was out.
-    """
-    link, other_end = processes.pipe(duplex=True)
-    with link:
-        process = processes.start(_run_command, other_end, command, environment, log)
-        other_end.close()
-        code = link.recv() if link.poll(seconds) else None
-    process.join(_SECONDS_TO_END)
-    return code
-
-
 def _run(directory, environments, hosts, private, link, deaths):
-    _begin()
+    begin_family()
     try:
         _serve(directory, environments, hosts, private, link, deaths)
     except (EOFError, BrokenPipeError):  # nobody is at the other end of the link, at whichever moment that was noticed
-        _end_descendants()
+        end_family()
         shutil.rmtree(directory, ignore_errors=True)
     finally:
-        _end_descendants()
+        end_family()
 
 
 def _serve(directory, environments, count, private, link, deaths):
@@ -260,39 +242,3 @@ def _store(hosts, listener, ready):
     namespaces.end_with_parent(multiprocessing.parent_process().pid)
     hosts.enter(0)
     store.serve(listener, ready)
-
-
-def _run_command(link, command, environment, log):
-    _begin()
-    namespaces.enter_private_network()
-    try:
-        with log.open("wb") as output:
-            process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
-            while process.poll() is None and not link.poll(0.02):
-                pass
-        code = process.poll()
-    finally:
-        _end_descendants()
-    with suppress(BrokenPipeError):  # the caller has stopped waiting
-        link.send(code)
-
-
-def _begin():
-    os.setsid()  # an Interrupt of the notebook, or its end by force, goes to its whole process group
-    namespaces.adopt_orphans()
-
-
-def _end_descendants():
-    this = psutil.Process()
-    while alive := [child for child in this.children(recursive=True) if not _is_over(child)]:
-        for child in alive:
-            with suppress(psutil.NoSuchProcess):
-                child.kill()
-        psutil.wait_procs(alive, timeout=_SECONDS_TO_END)
-
-
-def _is_over(process):
-    try:
-        return process.status() == psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return True

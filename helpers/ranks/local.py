@@ -7,6 +7,7 @@ import socket
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 import ipyparallel as ipp
@@ -16,13 +17,16 @@ from tqdm import tqdm
 
 from helpers import devices
 from helpers.errors import WorldError
-from helpers.ranks import memory, stacks
+from helpers.ranks import memory, pulse, questions, recorder, stacks
 from helpers.ranks.controller import Controller
 from helpers.ranks.host import Host
 from helpers.ranks.places import host_names
+from helpers.ranks.pulse import Pulse
 from helpers.ranks.rank import last_lines, log_path
+from helpers.ranks.recorder import Record
 
 _SECONDS_TO_START = 120
+_SECONDS_TO_TELL_OF_COLLECTIVES = 5  # of two thousand calls, on a busy machine
 _SECONDS_TO_CONNECT_AGAIN = 10
 _SECONDS_TO_UNREGISTER = 5
 # What a process does to itself, most often in C++, as opposed to what is done to it.
@@ -116,6 +120,10 @@ class LocalRanks:
         """Ask ranks that are alive for their stacks, from outside; return those of each that answers."""
         return stacks.from_files(self.directory, {rank: self.pids[rank] for rank in sorted(ranks)}, self.deaths)
 
+    def collectives(self, ranks: set[int]) -> dict[int, Record]:
+        """Ask ranks that are alive for their collectives, from outside; return those of each that answers."""
+        return self.ask(ranks, recorder.record, seconds=_SECONDS_TO_TELL_OF_COLLECTIVES)
+
     @property
     def network(self) -> int | None:
         """The id of a process on the private network of the ranks; None when they are on that of the machine."""
@@ -142,6 +150,14 @@ class LocalRanks:
     def is_connected(self) -> bool:
         """Return whether messages get through: whether the controller lives."""
         return self._controller is not None and self._controller.is_alive()
+
+    def ask(self, ranks: Iterable[int], function: Callable, *arguments, seconds: float) -> dict[int, object]:
+        """Have ranks call a function beside their cells; return what each that answers in time has returned."""
+        return questions.ask(self.directory, ranks, function, *arguments, seconds=seconds)
+
+    def pulses(self, ranks: Iterable[int], seconds: float) -> dict[int, Pulse]:
+        """Return the pulse of each of these ranks that tells it within this many seconds."""
+        return self.ask(ranks, pulse.take, seconds=seconds)
 
     def deaths(self) -> dict[int, str]:
         """Return what ended each rank that is dead: the name of a signal, or an exit code."""

@@ -24,6 +24,22 @@ class Place(NamedTuple):
     interface: str = LOOPBACK
 
 
+class ProcessElsewhere(NamedTuple):
+    """The id of a process on another host: it is shown, and cannot be mistaken for that of a process here."""
+
+    pid: int
+    host: str
+
+    def __repr__(self):
+        return str(self.pid)
+
+    def __index__(self):
+        raise WorldError(
+            f"Process {self.pid} is on {self.host}; from here its number is that of another process. Send it a signal "
+            "through ipyparallel: world.view.client.send_signal('SIGKILL', 1) for the engine with the id 1."
+        )
+
+
 class OneNetwork:
     """`count` hosts, in blocks of ranks, that are one machine with one network.
 

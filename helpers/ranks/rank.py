@@ -1,5 +1,6 @@
 """What runs in the process of a rank, beside the learner's cells."""
 
+import gc
 import os
 import random
 import signal
@@ -8,7 +9,7 @@ import tempfile
 import threading
 from pathlib import Path
 
-from helpers.ranks import processes, stacks
+from helpers.ranks import processes, questions, recorder, stacks
 
 _SECONDS_TO_REGISTER = 120
 
@@ -36,7 +37,14 @@ def run_rank(rank: int, environment: dict[str, str], directory: str) -> None:
     tempfile.tempdir = None  # Python keeps what it once found in the environment
     _redirect_output(log_path(directory, rank))
     stacks.answer_into_a_file(rank, directory)
+    questions.answer(rank, directory)
+    recorder.watch()
     _draw_other_numbers()
+
+    from helpers.ranks import handles
+
+    handles.note()
+    gc.freeze()  # also what a lesson has had imported before the fork stays shared; see `helpers.ranks.preload`
 
     from ipyparallel.engine.app import IPEngine
 

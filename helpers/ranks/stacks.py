@@ -2,10 +2,13 @@
 
 A rank of this machine is asked through a named pipe and answers into a file. An engine of a cluster may be anywhere: it
 is asked by a signal, which ipyparallel's nanny process passes on, and answers over ipyparallel. The thread is the same.
+Below a frame of torch it tells of the arguments, too; see `helpers.ranks.arguments`.
+The engine tells of its collectives, too, when another signal asks; see `helpers.ranks.recorder`.
 """
 
 import faulthandler
 import itertools
+import json
 import os
 import signal
 import sys
@@ -18,10 +21,12 @@ from pathlib import Path
 
 import psutil
 
-from helpers.ranks import memory
+from helpers.ranks import memory, recorder
 
 # What stands above a stack; the first is how faulthandler begins the only one that it writes.
 MAIN_THREAD, OTHER_THREAD = "Stack (most recent call first):", "Another thread:"
+ARGUMENTS = "    with "  # what stands before the arguments of the frame above
+ANSWER = "Stacks of all threads:"  # how each answer begins: one that was late may stand before another
 
 _SECONDS_TO_ANSWER = 1.0
 
@@ -59,9 +64,10 @@ def answer_into_a_file(rank: int, directory: str) -> None:
 
 
 def answer_over_ipyparallel() -> None:
-    """From now on SIGUSR1 makes this engine publish its stacks and its memory, as data of the call that it is in now.
+    """From now on two signals make this engine publish something, as data of the call that it is in now.
 
-    The signal just wakes the thread that answers. While another thread keeps the lock of Python there is no answer.
+    SIGUSR1 asks for its stacks and its memory, SIGUSR2 for its collectives. A signal just wakes the thread that
+    answers. While another thread keeps the lock of Python there is no answer.
     """
     global _publisher
     from ipykernel.zmqshell import ZMQInteractiveShell
@@ -72,32 +78,51 @@ def answer_over_ipyparallel() -> None:
     _publisher = ZMQDataPublisher(session=of_cells.session, pub_socket=of_cells.pub_socket)
     _publisher.parent_header = of_cells.parent_header  # that of the cells is another one with each of them
     if is_first:
-        requests, signalled = os.pipe()
-        os.set_blocking(signalled, False)  # a signal never waits, even if nobody reads
-        faulthandler.register(signal.SIGUSR1, file=signalled, all_threads=False)
-        _start_to_answer(requests, _publish)
+        for number, publish in ((signal.SIGUSR1, _publish_stacks), (signal.SIGUSR2, _publish_collectives)):
+            requests, signalled = os.pipe()
+            os.set_blocking(signalled, False)  # a signal never waits, even if nobody reads
+            faulthandler.register(number, file=signalled, all_threads=False)
+            _start_to_answer(requests, publish)
 
 
-def _publish():
+def _publish_stacks():
     said = {"number": next(_numbers), "stacks": _stacks().decode(), "memory": memory.share(os.getpid())}
     _publisher.publish_data(said)
 
 
+def _publish_collectives():
+    _publisher.publish_data({"number of collectives": next(_numbers), "collectives": recorder.record()})
+
+
 def _start_to_answer(requests, answer):
+    """Start a thread that answers whenever something can be read."""
+
     def work():
         while os.read(requests, 2**16):
-            answer()
+            _try(answer)
 
     threading.Thread(target=work, daemon=True).start()
 
 
+def _try(answer):
+    try:
+        answer()
+    except Exception:  # the thread has to live on, and the rank has a log
+        traceback.print_exc(file=sys.__stderr__)
+
+
 def _stacks():
-    """Return the stacks of all threads in the format of faulthandler."""
-    lines = []
+    """Return the stacks of all threads in the format of faulthandler, and what torch has been called with."""
+    # Here, not above: the notebook imports this file, too, and has no use for torch.
+    from helpers.ranks import arguments
+
+    lines = [ANSWER]
     for thread, innermost in sys._current_frames().items():
         lines.append(MAIN_THREAD if thread == threading.main_thread().ident else OTHER_THREAD)
         for frame, number in traceback.walk_stack(innermost):
             lines.append(f'  File "{frame.f_code.co_filename}", line {number} in {frame.f_code.co_name}')
+            if told := arguments.of(frame):
+                lines.append(ARGUMENTS + json.dumps(told))
     return "\n".join([*lines, ""]).encode(errors="replace")
 
 

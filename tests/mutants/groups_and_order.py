@@ -42,6 +42,16 @@ MUTANTS = {
         "(dist.DebugLevel.OFF, dist.DebugLevel.INFO)",
     ),
     "all ranks ask for SUM": ("op = dist.ReduceOp.MAX if rank == 0 else", "op = dist.ReduceOp.SUM if rank == 0 else"),
+    "the history knows an operator that is not there": (
+        "dist.all_reduce(once_more, op)",
+        "dist.all_reduce(once_more)",
+    ),
+    "the history has the groups that compare notes": (
+        "dist.all_reduce(once_more, op)",
+        "dist.set_debug_level(dist.DebugLevel.DETAIL)\n"
+        "dist.all_reduce(once_more, op, group=dist.new_group(timeout=timedelta(seconds=5)))\n"
+        "dist.set_debug_level(dist.DebugLevel.OFF)",
+    ),
     "the groups come in one order": ("in (second, first) if rank == 1 else (first, second)", "in (first, second)"),
     "rows that arrive bring their gradient": (
         "averaged(lambda rows: torch.cat(all_gather(rows)))",

@@ -49,4 +49,10 @@ MUTANTS = {
         "    with wrapped.no_sync() if backward_quiet else nullcontext():\n        loss.backward()",
         "    with wrapped.no_sync() if backward_quiet else nullcontext():\n        sent.clear()",
     ),
+    "plain DDP has as many buckets with every limit": ("plain = DDP(Net(), bucket_cap_mb=0.25)", "plain = DDP(Net())"),
+    "DDP always rebuilds its buckets": (
+        "plain = DDP(Net(), bucket_cap_mb=0.25)",
+        "plain = DDP(Net(), bucket_cap_mb=0.25, find_unused_parameters=True)",
+    ),
+    "the model under DDP sends, too": ("    backward(plain, batch(rank))", "    backward(plain.module, batch(rank))"),
 }

@@ -1,0 +1,144 @@
+"""How `make site` turns README.md, docs/ and the stored notebooks into pages. Nothing is executed.
+
+The order of the lessons is that of the tables in README.md, and no page fetches anything from another host.
+"""
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+from docutils import nodes
+from ipython_pygments_lexers import IPython3Lexer
+from latex2mathml.converter import convert
+from pygments.lexer import bygroups, using
+from pygments.lexers import PythonLexer
+from pygments.token import Operator, Text
+
+ROOT = Path(__file__).resolve().parents[2]
+
+project = "torch.distributed, live"
+language = "en"
+extensions = ["myst_nb", "sphinx.ext.githubpages"]
+root_doc = "README"
+include_patterns = ["*.md", "docs/*.md", "notebooks/[0-9]*.ipynb", "notebooks/solutions/*.ipynb"]
+exclude_patterns = [".*", "build", "**/.*"]
+
+nb_execution_mode = "off"
+nb_ipywidgets_js = {}  # they would come from another host; a slider shows its words instead
+nb_render_image_options = {"alt": "A figure; the text below it says what it shows."}
+myst_enable_extensions = ["dollarmath"]
+myst_heading_anchors = 6
+
+html_theme = "furo"
+html_title = project
+html_static_path = ["site.css"]
+html_css_files = ["site.css"]
+html_favicon = "icon.svg"  # four ranks in a ring
+html_math_renderer = "mathml"
+html_copy_source = False
+html_show_copyright = False
+html_domain_indices = False
+html_use_index = False
+
+
+# ---------------------------------------------------------------- what a page has beyond its file
+
+
+def parts(readme: str) -> dict[str, list[tuple[str, str]]]:
+    """Return the parts of the course as README.md lists them: to each title the titles and files of its lessons."""
+    course = re.search(r"^## The course\n(.*?)(?=^## )", readme, re.M | re.S)[1]
+    return {
+        part.partition("\n")[0]: re.findall(r"^\| \[([^\]]+)\]\((\S+)\.ipynb\)", part, re.M)
+        for part in course.split("\n### ")[1:]
+    }
+
+
+def contents(entries: list[str], options: str = "") -> str:
+    """Return a table of contents, which only the bar at the side shows."""
+    return "\n".join(["\n\n```{toctree}", ":hidden:", options, "", *entries, "```\n"])
+
+
+def with_contents(readme: str) -> str:
+    """Add all pages to the front page's text."""
+    pages = dict.fromkeys(re.findall(r"\]\(([\w/]+)\.md\)", readme))
+    for part, lessons in parts(readme).items():
+        readme += contents([f"{title} <{name}>" for title, name in lessons], f":caption: {part}")
+    return readme + contents(list(pages), ":caption: Beside the lessons")
+
+
+def with_solutions(notebook: dict, name: str) -> None:
+    """Have a lesson say what its page shows, and lead to its solutions."""
+    opening = f"*This page shows the notebook `{name}.ipynb` as it is stored, with its outputs. To run it on ranks of "
+    opening += "your own, [install the course](../docs/install.md).*"
+    ending = f"The exercises have [solutions](solutions/{name}.ipynb)."
+    ending += contents([f"Solutions <solutions/{name}>"])
+    notebook["cells"].insert(1, markdown_cell("site-opening", opening))
+    notebook["cells"].append(markdown_cell("site-ending", ending))
+
+
+def markdown_cell(name: str, source: str) -> dict:
+    """Return a cell as a notebook stores it."""
+    return {"id": name, "cell_type": "markdown", "metadata": {}, "source": source}
+
+
+def with_slugs(source: str) -> str:
+    """Write the anchors of links to notebooks as pages have them: JupyterLab writes `#The-ring`, a page `#the-ring`."""
+    return re.sub(r"(?<=\.ipynb#)[^)\s]+", lambda anchor: re.sub(r"[^\w-]", "", anchor[0].lower()), source)
+
+
+def prepare(app, docname: str, source: list[str]) -> None:
+    """Add to a file, before it is read, what only the site needs."""
+    if docname == root_doc:
+        source[0] = with_contents(source[0])
+    elif docname.startswith("notebooks/"):
+        notebook = json.loads(source[0])
+        for cell in notebook["cells"]:
+            if cell["cell_type"] == "markdown":
+                cell["source"] = with_slugs("".join(cell["source"]))
+        if not docname.startswith("notebooks/solutions/"):
+            with_solutions(notebook, Path(docname).name)
+        source[0] = json.dumps(notebook)
+
+
+def fold(app, page: nodes.document) -> None:
+    """Fold what stands below each heading of a solution."""
+    if not app.env.docname.startswith("notebooks/solutions/"):
+        return
+    for section in page.findall(nodes.section):
+        if isinstance(section.parent, nodes.section):
+            section.insert(1, nodes.raw("", "<details><summary>Show the solution</summary>", format="html"))
+            section.append(nodes.raw("", "</details>", format="html"))
+
+
+# ---------------------------------------------------------------- code, formulas, and the first page
+
+
+class CellLexer(IPython3Lexer):
+    """Colours a cell for the ranks as what it is: Python, below its first line."""
+
+    name = "a cell"
+    ranks = (r"(?s)(%%px)([^\n]*\n)(.*)", bygroups(Operator, Text, using(PythonLexer)))
+    tokens = IPython3Lexer.tokens | {"root": [ranks, *IPython3Lexer.tokens["root"]]}
+
+
+def formula(translator, node) -> None:
+    """Write a formula as MathML, which browsers draw by themselves."""
+    display = "block" if isinstance(node, nodes.math_block) else "inline"
+    translator.body.append(convert(node.astext(), display=display))
+    raise nodes.SkipNode
+
+
+def front_page(app, error) -> None:
+    """Make README.html what a browser finds when it is given the folder only."""
+    if error is None:
+        shutil.copy(app.outdir / "README.html", app.outdir / "index.html")
+
+
+def setup(app) -> None:
+    """Connect all of this to the events of the build."""
+    app.connect("source-read", prepare)
+    app.connect("doctree-read", fold)
+    app.connect("build-finished", front_page)
+    app.add_lexer("ipython3", CellLexer)
+    app.add_html_math_renderer("mathml", inline_renderers=(formula, None), block_renderers=(formula, None))

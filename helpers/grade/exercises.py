@@ -1,0 +1,189 @@
+"""The exercises of a lesson, and a learner's answers to them.
+
+A solution's notebook is the frame of a lesson's exercises: it has what they need and nothing else, so it runs in
+seconds. The learner's answer takes the place of the solution. Everything else that a notebook of a learner holds is
+left aside, and so it can neither break nor replace a check.
+"""
+
+import ast
+import builtins
+import re
+import symtable
+from pathlib import Path
+from typing import NamedTuple
+
+import nbformat
+
+_CHECK = re.compile(r"^(?:assert )?checks\.(\w+)\(world\)", re.MULTILINE)
+
+
+class Exercise(NamedTuple):
+    """One exercise: the name of its check, the cells to run before the answer, and the cells of the answer.
+
+    Cells are the sources of code cells. The first line of each cell of an answer is its magic, as the lesson has it.
+    """
+
+    name: str
+    setup: list[str]
+    answer: list[str]
+
+
+def sizes(opening: str) -> tuple[int, list[int]]:
+    """Return the number of ranks that a notebook is stored with, and the others that it says it works for.
+
+    `opening` is the text of its first cells.
+    """
+    stored = int(re.search(r"\*\*Ranks\*\*: (\d)", opening)[1])
+    if "No other `WORLD_SIZE` works." in opening:
+        return stored, []
+    even, low, high = re.search(r"(?i)any (even )?`WORLD_SIZE` from (\d) to (\d) works", opening).groups()
+    return stored, [size for size in range(int(low), int(high) + 1, 2 if even else 1) if size != stored]
+
+
+def variants(lesson: Path) -> list[str]:
+    """Return the parameters that a lesson is graded with, as code: the stored ones, and others that it works for."""
+    notebook = nbformat.read(lesson, as_version=4)
+    parameters = next(cell.source for cell in notebook.cells if "parameters" in cell.metadata.get("tags", []))
+    _, others = sizes("".join(cell.source for cell in notebook.cells[:3]))
+    other = re.sub(r"^WORLD_SIZE = .*", f"WORLD_SIZE = {others[0]}", parameters, flags=re.M) if others else parameters
+    other = re.sub(r"^SEED = (\d+)", lambda found: f"SEED = {int(found[1]) + 1}", other, flags=re.M)
+    return [parameters] if other == parameters else [parameters, other]
+
+
+def exercises(lesson: Path, submission: Path) -> list[Exercise]:
+    """Return the exercises of a lesson that have a solution, with the answers of a submitted notebook.
+
+    `lesson` is the path of the course's notebook, beside whose folder `solutions` lies. An exercise whose cell of the
+    answer is gone has an empty answer. Raises `ValueError` when the submission is no notebook.
+    """
+    own = _code(lesson)
+    frame = _code(lesson.parent / "solutions" / lesson.name)
+    try:
+        submitted = _code(submission)
+    except Exception as error:  # nbformat raises what json and jsonschema raise
+        raise ValueError(f"{submission.name} cannot be read as a notebook: {type(error).__name__}") from None
+    answers = _answers(own, submitted)
+    cells = _with_answers(own, answers)
+    found = []
+    setup = []
+    for index, cell in enumerate(frame):
+        if check := _CHECK.search(cell.source):
+            answer = answers.get(check[1], [])
+            needed = _leaned_on(answer, setup, cells.get(check[1], []))
+            found.append(Exercise(check[1], [*setup, *needed], answer))
+        elif not _is_answer(frame, index) and cell.source != "world.stop()":
+            setup.append(cell.source)
+    return found
+
+
+def _code(path):
+    return [cell for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
+
+
+def _is_answer(cells, index):
+    return index + 1 < len(cells) and _CHECK.search(cells[index + 1].source) is not None
+
+
+def _answers(own, submitted):
+    """Return the cells of the answer to each check: those for the ranks that stand before it and are not the lesson's.
+
+    The cell that the lesson has there counts, wherever it stands, and so do the cells that the learner has added.
+    """
+    magics = {}
+    for index, cell in enumerate(own):
+        if _is_answer(own, index) and cell.source.startswith("%%px"):
+            magics[cell.id] = cell.source.partition("\n")[0], _CHECK.search(own[index + 1].source)[1]
+    lesson = {cell.id for cell in own} - magics.keys()
+    answers = {}
+    added = []
+    for cell in submitted:
+        if cell.id in magics:
+            magic, name = magics[cell.id]
+            answers[name] = [*added, _with_magic(magic, cell.source)]
+            added = []
+        elif check := _CHECK.search(cell.source):
+            if added and check[1] in answers:
+                answers[check[1]] += added
+            elif added:
+                answers[check[1]] = added
+            added = []
+        elif cell.id in lesson:
+            added = []
+        elif cell.source.startswith("%%px"):
+            added.append(_with_magic("%%px", cell.source))
+    return answers
+
+
+def _with_magic(magic, source):
+    """Return the cell with the lesson's first line: an answer runs on the ranks, whatever its own first line says."""
+    first, _, body = source.partition("\n")
+    return f"{magic}\n{body if first.startswith('%%') else source}"
+
+
+def _with_answers(own, answers):
+    """Return for each check the lesson's cells for the ranks that stand before it, with the learner's own answers."""
+    before = {}
+    cells = []
+    for index, cell in enumerate(own):
+        if check := _CHECK.search(cell.source):
+            before[check[1]] = list(cells)
+        elif _is_answer(own, index):
+            cells += answers.get(_CHECK.search(own[index + 1].source)[1], [])
+        elif cell.source.startswith("%%px"):
+            cells.append(cell.source)
+    return before
+
+
+def _leaned_on(answer, setup, before):
+    """Return those of the cells before an answer that define what it uses and nobody has defined yet, in their order.
+
+    A cell that gives a class another method belongs to the class.
+    """
+    defined = set(dir(builtins)).union(*map(_defines, [*setup, *answer]))
+    missing = set().union(*map(_uses, answer)) - defined
+    needed = set()
+    for index in reversed(range(len(before))):
+        names = _defines(before[index])
+        if missing & names or missing & _extends(before[index]):
+            needed.add(index)
+            missing -= names
+            missing |= _uses(before[index]) - defined - names
+    return [before[index] for index in sorted(needed)]
+
+
+def _body(cell):
+    first, _, body = cell.partition("\n")
+    return body if first.startswith("%%") else cell
+
+
+def _table(cell):
+    try:
+        return symtable.symtable(_body(cell), "cell", "exec")
+    except SyntaxError:  # a magic of IPython, or a mistake
+        return symtable.symtable("", "cell", "exec")
+
+
+def _defines(cell):
+    return {symbol.get_name() for symbol in _table(cell).get_symbols() if symbol.is_assigned() or symbol.is_imported()}
+
+
+def _uses(cell):
+    used = set()
+    tables = [_table(cell)]
+    while tables:
+        table = tables.pop()
+        tables += table.get_children()
+        for symbol in table.get_symbols():
+            if symbol.is_global() or (table.get_type() == "module" and symbol.is_referenced()):
+                used.add(symbol.get_name())
+    return used
+
+
+def _extends(cell):
+    """Return the names of what a cell sets attributes of."""
+    try:
+        statements = ast.parse(_body(cell)).body
+    except SyntaxError:
+        return set()
+    targets = [target for statement in statements if isinstance(statement, ast.Assign) for target in statement.targets]
+    return {t.value.id for t in targets if isinstance(t, ast.Attribute) and isinstance(t.value, ast.Name)}

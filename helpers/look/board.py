@@ -1,0 +1,172 @@
+"""The board: a line for each rank that moves while cells run, also while a rank is stuck.
+
+A thread of the notebook's process feeds it, because the one that runs the cells waits for the ranks. In JupyterLab it
+lies beside the notebook, as a panel of jupyter-widgets' Sidecar; where there is no such thing, in the output of the
+cell; and in a terminal, where nothing moves, it is printed.
+"""
+
+import os
+import threading
+from collections.abc import Callable
+from html import escape
+
+from IPython import get_ipython
+from IPython.display import display
+
+from helpers.look.cells import Cells
+from helpers.look.pulses import Line, Pulses
+from helpers.table import table
+
+_SECONDS_BETWEEN_LOOKS = 0.5
+_HEADER = ["rank", "state", "for", "call", "line", "memory", "in", "out"]
+# The columns of the panel, in two halves, of which the second goes below the first where there is no room beside it:
+# for each its name, its width in letters and its side.
+_HALVES = [
+    [("rank", 4, "left"), ("state", 9, "left"), ("for", 7, "right"), ("memory", 9, "right")],
+    [("call (line)", 13, "left"), ("in", 9, "right"), ("out", 9, "right")],
+]
+# Each state has a sign and a colour of its own; the colours are those of the figures.
+_SIGNS = {
+    "idle": ("○", "inherit"),
+    "busy": ("●", "#0072b2"),
+    "serving": ("◐", "#009e73"),
+    "silent": ("?", "#e69f00"),
+    "dead": ("†", "#d55e00"),
+}
+
+def show(board: "Board | None", find_ranks: Callable[[], tuple[object, Cells]]) -> "Board | None":
+    """Show the board of a world: the one that there is, or else a new one; return it, None where nothing can move.
+
+    `find_ranks` returns the ranks, and the `Cells` that they were sent, as they are at the moment.
+    """
+    if not hasattr(get_ipython(), "kernel"):
+        print(as_text(Pulses().look(*find_ranks())))
+        return None
+    if board is None or board.ended:
+        return Board(find_ranks)
+    if not board.is_beside:
+        board.display()  # once more, in this cell
+    return board
+
+
+class Board:
+    """A board that moves until its panel is closed, its output is cleared, or it is ended.
+
+    `is_beside` says whether it lies beside the notebook.
+    """
+
+    def __init__(self, find_ranks: Callable[[], tuple[object, Cells]]):
+        from ipywidgets import HTML
+
+        self._find_ranks = find_ranks
+        self.is_beside = _is_in_jupyterlab()
+        self._over = threading.Event()
+        self._pulses = Pulses()
+        # jupyter-widgets counts the places where it is shown for whoever sets this to a number.
+        self._lines = HTML(as_html(self._pulses.look(*find_ranks())), _view_count=0)
+        self._lines.observe(self._note_views, "_view_count")
+        self._panel = None
+        if self.is_beside:
+            from sidecar import Sidecar
+
+            self._panel = Sidecar(title="Ranks", anchor="right")  # it opens by itself
+            self._panel.append_display_data(self._lines)
+        else:
+            self.display()
+        self._thread = threading.Thread(target=self._work, name="board", daemon=True)
+        self._thread.start()
+
+    @property
+    def ended(self) -> bool:
+        """Whether it moves no more."""
+        return self._over.is_set()
+
+    def display(self) -> None:
+        """Show it in the output of the cell that runs."""
+        display(self._lines)
+
+    def end(self) -> None:
+        """Take it away, and look at the ranks no more."""
+        self._over.set()
+        self._thread.join()
+
+    def _note_views(self, change):
+        # One place less: somebody has closed it. After the page has been loaded again the number is too large by one.
+        if change.new < change.old if self.is_beside else change.new == 0:
+            self._over.set()
+
+    def _work(self):
+        while not self._over.wait(_SECONDS_BETWEEN_LOOKS):
+            self._lines.value = as_html(self._pulses.look(*self._find_ranks()))
+        for widget in filter(None, [self._panel, self._lines]):
+            widget.close()
+
+
+def _is_in_jupyterlab():
+    """Whether the notebook is open in JupyterLab, as far as its kernel can tell: by who has started it."""
+    return "JPY_SESSION_NAME" in os.environ and "VSCODE_PID" not in os.environ
+
+
+# ---------------------------------------------------------------- what it says
+
+
+def as_text(lines: list[Line]) -> str:
+    """Return the board as plain text."""
+    return table(_HEADER, [_cells(line) for line in lines])
+
+
+def as_html(lines: list[Line]) -> str:
+    """Return the board as HTML, in the colours of JupyterLab."""
+    header = {name: name for half in _HALVES for name, _, _ in half}
+    rows = [_row(header, "columnheader", "")]
+    rows += [_row(_html_cells(line), "cell", line.state.line) for line in lines]
+    style = "font-size:11px; font-variant-numeric:tabular-nums; line-height:1.5; color:var(--jp-ui-font-color1)"
+    return f"<div role='table' style='{style}'>{''.join(rows)}</div>"
+
+
+def _cells(line):
+    state = line.state
+    return [
+        state.rank,
+        state.state,
+        "" if state.seconds is None else f"{state.seconds:.1f} s",
+        state.call,
+        state.line_number,
+        "" if line.memory is None else f"{line.memory / 2**20:.0f} MiB",
+        _rate(line.received),
+        _rate(line.sent),
+    ]
+
+
+def _html_cells(line):
+    cells = dict(zip(_HEADER, _cells(line), strict=True))
+    sign, colour = _SIGNS[line.state.state]
+    number = "" if line.state.line_number is None else f" ({line.state.line_number})"
+    return {name: escape(str(text)) for name, text in cells.items()} | {
+        "state": f"<span style='color:{colour}'>{sign} {line.state.state}</span>",
+        "call (line)": escape(line.state.call) + number,
+    }
+
+
+def _row(texts, role, hint):
+    halves = ""
+    for half in _HALVES:
+        cells = "".join(_html_cell(texts[name], role, width, side) for name, width, side in half)
+        halves += f"<div style='white-space:nowrap; margin-right:1ch'>{cells}</div>"
+    style = "display:flex; flex-wrap:wrap; padding:3px 4px; border-bottom:1px solid #8884"
+    return f"<div role='row' title='{escape(hint)}' style='{style}'>{halves}</div>"
+
+
+def _html_cell(text, role, width, side):
+    style = f"display:inline-block; width:{width}ch; text-align:{side}; overflow:hidden; text-overflow:ellipsis"
+    return f"<span role='{role}' style='{style}; vertical-align:bottom'>{text}</span>"
+
+
+def _rate(bytes_per_second):
+    if bytes_per_second is None:
+        return ""
+    for unit, factor in (("GB/s", 1e9), ("MB/s", 1e6), ("kB/s", 1e3)):
+        if bytes_per_second >= factor:
+            number = bytes_per_second / factor
+            return f"{number:.0f} {unit}" if number >= 100 else f"{number:.1f} {unit}"
+    return f"{bytes_per_second:.0f} B/s"

@@ -1,0 +1,33 @@
+"""What a world shows of itself: where its ranks are, and a line for each of them."""
+
+from helpers.table import table
+
+
+def overview(world, ranks) -> str:
+    """Return a world as text; `ranks` are its `LocalRanks` or `AttachedRanks`."""
+    header = ["rank", "pid", "device", "state", "memory"]
+    rows = [
+        [
+            state.rank,
+            pid,
+            ranks.device(state.rank),
+            state.state,
+            "" if state.state == "dead" else f"{ranks.memory(state.rank) / 2**20:.0f} MiB",
+        ]
+        for state, pid in zip(world.where(), world.pids, strict=True)
+    ]
+    if len(world.hosts) > 1:
+        header.insert(1, "host")
+        for row in rows:
+            row.insert(1, world.host_of(row[0]))
+    return f"on {ranks.where_they_are or _say_where(world, ranks)}\n" + table(header, rows)
+
+
+def _say_where(world, ranks):
+    network = "a network of their own" if world.network else "the loopback of this machine, open to its other users"
+    if len(world.hosts) == 1:
+        return network
+    if not world.has_cables:
+        return f"{len(world.hosts)} hosts in name only, on {network}: {ranks.why_no_cables}"
+    out = "".join(f"; the cable of {host} is out" for host in world.hosts if host in ranks.unplugged)
+    return f"{len(world.hosts)} hosts, each with a cable to a switch of their own{out}"

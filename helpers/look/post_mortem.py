@@ -1,0 +1,125 @@
+"""After an error on a rank: the frames that it has come through, and their variables, which are still there."""
+
+import pickle
+import re
+from collections.abc import Callable
+
+from helpers.errors import WorldError
+from helpers.look.cells import Cells
+from helpers.look.where import RankState, is_cell
+from helpers.ranks import frames
+from helpers.table import shortened, table
+
+_SECONDS_TO_ANSWER = 10
+_WIDTH_OF_LINE = 80
+
+
+class Frame:
+    """A function that the error has come through; `frame["name"]` is one of its variables, or a global of its module.
+
+    `line_number` and `line` are where it was, in a cell as a learner counts them; `file` is empty for a cell.
+    `variables` has a short text for each variable; of the lines of a cell outside of functions, for those that they
+    name.
+    """
+
+    def __init__(self, kept: frames.Kept, cells: Cells, fetch: Callable[[str], frames.Value | None]):
+        self.function = kept.function
+        self.variables = kept.variables
+        self.file = "" if is_cell(kept.path) else re.split(r"[/\\]", kept.path)[-1]
+        self.line_number, self.line = (kept.number, kept.line) if self.file else cells.line(kept.path, kept.number)
+        self._fetch = fetch
+
+    def __getitem__(self, name: str) -> object:
+        """Return the value of a variable, or the text that it prints when it cannot be sent; a tensor is a copy."""
+        value = self._fetch(name)
+        if value is None:
+            known = ", ".join(self.variables) or "none"
+            raise WorldError(f"There is no variable {name!r} in {self.function}. Its variables: {known}.")
+        try:
+            return value.text if value.pickled is None else pickle.loads(value.pickled)
+        except Exception:  # of a class that only the ranks know, for a device that is not here
+            return value.text
+
+
+class PostMortem:
+    """The last error of a rank, and its `frames`, the innermost last; it shows as tables.
+
+    `post_mortem["name"]` is a variable of the innermost frame that is the learner's.
+    """
+
+    def __init__(self, rank: int, error: str, frames: list[Frame]):
+        self.rank, self.error, self.frames = rank, error, frames
+
+    def __getitem__(self, name: str) -> object:
+        """Return the value of a variable; see `Frame`."""
+        mine = [frame for frame in self.frames if not frame.file]
+        if not mine:
+            raise WorldError("The error has not come through a line of a cell. See the frames in `.frames`.")
+        return mine[-1][name]
+
+    def __repr__(self):
+        places = [
+            [number, frame.function, frame.file, frame.line_number, shortened(frame.line, _WIDTH_OF_LINE)]
+            for number, frame in enumerate(self.frames)
+        ]
+        variables = [
+            [number, name, text]
+            for number, frame in enumerate(self.frames)
+            for name, text in frame.variables.items()
+            if not frame.file
+        ]
+        shown = [f"Rank {self.rank} raised {self.error}"]
+        if places:
+            shown.append(table(["frame", "function", "file", "line", "code"], places))
+        if variables:
+            shown.append(table(["frame", "variable", "value"], variables))
+        return "\n\n".join(shown)
+
+
+def post_mortem(ranks, cells: Cells, state: RankState) -> PostMortem:
+    """Ask a rank for its last error.
+
+    `ranks` are the world's `LocalRanks` or `AttachedRanks`, `cells` are those that they were sent, and `state` says
+    where the rank is now. Raises `WorldError` when it cannot answer, and when it has had no error.
+    """
+    rank = state.rank
+    _require_answering(state)
+    failure = _ask(ranks, rank, frames.last_failure)
+    if failure is None:
+        raise WorldError(f"Rank {rank} has had no error since it was started, except those that its cells have caught.")
+
+    def fetch_from(index):
+        def fetch(name):
+            if not _ask(ranks, rank, frames.is_last, failure.number):
+                raise WorldError(f"Rank {rank} has had another error since then: call world.post_mortem({rank}) again.")
+            return _ask(ranks, rank, frames.value, index, name)
+
+        return fetch
+
+    return PostMortem(
+        rank, failure.error, [Frame(kept, cells, fetch_from(index)) for index, kept in enumerate(failure.frames)]
+    )
+
+
+def _require_answering(state):
+    if state.state == "dead":
+        raise WorldError(
+            f"Rank {state.rank} has died ({state.line}), and its variables with it. Call world.restart() for working "
+            "ranks."
+        )
+    if state.state == "silent":
+        raise WorldError(f"Rank {state.rank} does not answer. Call world.restart() for working ranks.")
+    if state.state == "busy":
+        place = f" in {state.call}" if state.call else ""
+        line = f", on line {state.line_number}: {state.line}" if state.line else ""
+        raise WorldError(
+            f"Rank {state.rank} is busy{place}{line}. Its last error can be looked at when it is idle; world.where() "
+            "shows what it does now."
+        )
+
+
+def _ask(ranks, rank, question, *arguments):
+    try:
+        return ranks.client[ranks.engine_ids[rank]].apply_async(question, *arguments).get(_SECONDS_TO_ANSWER)
+    except TimeoutError:
+        raise WorldError(f"Rank {rank} has not answered for {_SECONDS_TO_ANSWER} s: it runs a cell.") from None

@@ -1,0 +1,67 @@
+"""Figures of 34_ring_attention: who computes which part of causal attention, and how much in each step of the ring."""
+
+from collections.abc import Mapping, Sequence
+
+from matplotlib import pyplot as plt
+from matplotlib.patches import Rectangle
+
+from helpers.plots.style import TINTS, SmallFigure
+
+_SHADES = ("white", "#D6E9F5", "#A9D0E8", "#6FAFD6", "#3C8FC2")  # for 0 to 4 quarters of a block
+
+
+def causal_chunks(orders: Mapping[str, Sequence[int]]) -> None:
+    """Draw the scores of causal attention, chunk by chunk, in the colour and with the number of the rank that has them.
+
+    `orders` maps the name of an order to the rank of each chunk, from the first chunk of the sequence to the last.
+    """
+    chunks = len(next(iter(orders.values())))
+    side = 0.3 * chunks + 1.1
+    for axes, (order, ranks) in zip(_panels(len(orders), side, side), orders.items(), strict=True):
+        axes.set_title(order, fontsize=10, fontweight="bold", pad=8)
+        for row, rank in enumerate(ranks):
+            for column in range(row + 1):
+                _cell(axes, column, row, str(rank), TINTS[rank % len(TINTS)])
+        axes.set(xlim=(-0.03, chunks + 0.03), ylim=(chunks + 0.03, -0.03), aspect="equal")
+        places = [chunk + 0.5 for chunk in range(chunks)]
+        axes.set_xticks(places, range(chunks))
+        axes.set_yticks(places, range(chunks))
+        axes.tick_params(length=0, labelsize=8)
+        axes.spines[:].set_visible(False)
+        axes.set_xlabel("chunk of keys", fontsize=9)
+        axes.set_ylabel("chunk of queries", fontsize=9)
+
+
+def ring_work(work: Mapping[str, Sequence[Sequence[int]]]) -> None:
+    """Draw a grid of ranks and steps for each order, with what a rank computes in a step, in quarters of a block.
+
+    `work[order][rank][step]` is a number from 0 to 4. Below each step stands the largest number, for which all wait.
+    """
+    size = len(next(iter(work.values())))
+    panels = _panels(len(work), 0.5 * size + 1.4, 0.42 * size + 1.5)
+    for axes, (order, ranks) in zip(panels, work.items(), strict=True):
+        slowest = [max(step) for step in zip(*ranks, strict=True)]
+        axes.set_title(f"{order}: all wait for {sum(slowest)}", fontsize=10, fontweight="bold", pad=8)
+        for rank, steps in enumerate(ranks):
+            for step, quarters in enumerate(steps):
+                _cell(axes, step, rank, str(quarters or ""), _SHADES[quarters])
+        for step, quarters in enumerate(slowest):
+            _cell(axes, step, size + 0.3, str(quarters), "#F2CF7F")
+        axes.set(xlim=(-0.03, size + 0.03), ylim=(size + 1.35, -0.03), aspect="equal")
+        axes.set_xticks([step + 0.5 for step in range(size)], range(size))
+        rows = [rank + 0.5 for rank in range(size)]
+        axes.set_yticks([*rows, size + 0.8], [*(f"rank {rank}" for rank in range(size)), "slowest"])
+        axes.tick_params(length=0, labelsize=9)
+        axes.spines[:].set_visible(False)
+        axes.set_xlabel("step of the ring", fontsize=9)
+
+
+def _panels(number, width, height):
+    """Return the axes of so many panels of this size in inches, side by side in one figure."""
+    look = {"dpi": 110, "FigureClass": SmallFigure, "layout": "constrained", "facecolor": "white"}
+    return plt.subplots(1, number, figsize=(number * width, height), squeeze=False, **look)[1][0]
+
+
+def _cell(axes, left, top, text, colour):
+    axes.add_patch(Rectangle((left, top), 1, 1, facecolor=colour, edgecolor="#404040", linewidth=0.8))
+    axes.text(left + 0.5, top + 0.5, text, ha="center", va="center", fontsize=9)

@@ -1,0 +1,88 @@
+"""What runs beside the notebook as ranks do: on a private network, and with nothing of it left in the end."""
+
+import os
+import shutil
+from contextlib import suppress
+from multiprocessing.connection import wait
+from pathlib import Path
+
+from helpers.ranks import namespaces, processes
+from helpers.ranks.family import begin_family, end_family
+
+_SECONDS_TO_END = 10
+
+
+class Background:
+    """A call of `function(*arguments)` in a process of its own; on Linux that one has imported torch already.
+
+    The call ends, with everything that it has started, when it returns, after so many seconds, or when `end` is called.
+    It ends, too, when the notebook does, however that comes. What it prints goes to `log`. With the notebook, or by
+    `end`, goes `folder`, too, if one is given. `exit_code` is None until the call has ended by itself.
+    """
+
+    def __init__(self, function, arguments: tuple, log: Path, seconds: float, folder: Path | None = None):
+        self.exit_code = None
+        self._ended = False
+        self._link, other_end = processes.pipe(duplex=True)
+        try:
+            self._process = processes.start(_watch, other_end, function, arguments, log, seconds, folder)
+        except BaseException:
+            self._link.close()  # so the process ends, if it has begun
+            raise
+        finally:
+            other_end.close()
+
+    def wait(self, seconds: float) -> bool:
+        """Wait so long for the end of everything; return whether it has come."""
+        if not self._ended and self._link.poll(seconds):
+            self._ended = True
+            with suppress(EOFError, ConnectionError):  # somebody has killed the process
+                self.exit_code = self._link.recv()
+        return self._ended
+
+    def end(self) -> None:
+        """End the call, if it has not ended, and remove its folder."""
+        self._ended = True
+        self._link.close()
+        self._process.join(_SECONDS_TO_END)
+        self._process.kill()
+        self._process.join()
+
+
+def run_command(command: list[str], environment: dict[str, str], log: Path, seconds: float) -> int | None:
+    """Run a command as a host runs its ranks: on a private network, with nothing left of what it has started.
+
+    Its output goes to `log`. Return its exit code, or None when it was ended because its time was out.
+    """
+    running = Background(os.execvpe, (command[0], command, environment), log, seconds)
+    try:
+        running.wait(seconds + _SECONDS_TO_END)
+        return running.exit_code
+    finally:
+        running.end()
+
+
+def _watch(link, function, arguments, log, seconds, folder):
+    begin_family()
+    namespaces.enter_private_network()
+    try:
+        process = processes.children().Process(target=_call, args=(link, function, arguments, log))
+        process.start()
+        end = processes.end_of(process)
+        ready = wait([link, end], timeout=seconds)
+    finally:
+        end_family()
+    process.join()
+    with suppress(EOFError, ConnectionError):  # the notebook has gone
+        link.send(process.exitcode if end in ready else None)
+        link.recv()  # until it is done with the folder
+    if folder is not None:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _call(link, function, arguments, log):
+    link.close()
+    with log.open("wb") as output:
+        os.dup2(output.fileno(), 1)
+        os.dup2(output.fileno(), 2)
+    function(*arguments)

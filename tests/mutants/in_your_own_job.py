@@ -1,0 +1,23 @@
+"""The lesson in_your_own_job, broken on purpose."""
+
+MUTANTS = {
+    "the disk of rank 1 answers": ("time.sleep(600)", "time.sleep(0)"),
+    "the disk of another rank does not answer": ('"loader" and rank == 1', '"loader" and rank == 0'),
+    "no signal is registered": ("faulthandler.register(signal.SIGUSR1)", "pass"),
+    "no alarm writes the stacks": ("faulthandler.dump_traceback_later(2)", "pass"),
+    "what ends a rank is not written to a file": ("@record\n", ""),
+    "the others log, too": ('"log" and rank == 1 and step == 2', '"log" and step == 2'),
+    "the log has as many numbers as the gradient": ("torch.zeros(1)", "torch.zeros(4)"),
+    "it is rank 0 that logs": ('"log" and rank == 1', '"log" and rank == 0'),
+    "the record says nothing of lines": ("{entry['input_dtypes']}, {where}", "{entry['input_dtypes']}"),
+    "the lesson counts places from 0": ("return place + 1, ranks_of", "return place, ranks_of"),
+    "two different calls are no difference": ("if len(ranks_of) > 1:", "if len(ranks_of) > 2:"),
+    "nobody compares notes": ('TORCH_DISTRIBUTED_DEBUG="DETAIL"', 'TORCH_DISTRIBUTED_DEBUG="OFF"'),
+    "notes cost nothing": ("cost(dist.DebugLevel.DETAIL,", "cost(dist.DebugLevel.INFO,"),
+    "a matrix has the fingerprint of a vector": (
+        "DETAIL, torch.ones(3, 5))",
+        "DETAIL, torch.ones(15))",
+    ),
+    "the last rank is not late": ("time.sleep(3)\n    try", "time.sleep(0)\n    try"),
+    "the roll call is patient": ("timedelta(seconds=1), wait_all_ranks", "timedelta(seconds=9), wait_all_ranks"),
+}

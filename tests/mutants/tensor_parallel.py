@@ -1,0 +1,56 @@
+"""The lesson tensor_parallel, broken on purpose."""
+
+MUTANTS = {
+    "by rows a rank has the whole numbers": ("total = all_reduce(by_rows)", "total = by_rows"),
+    "every rank adds the bias to its share": (
+        "        return self.leave(F.linear(x, self.weight)) + self.bias",
+        "        return self.leave(F.linear(x, self.weight, self.bias))",
+    ),
+    "a rank keeps all rows": (
+        "        self.weight = part(layer.weight, dim=1)",
+        "        self.weight = nn.Parameter(layer.weight.detach().clone() / n)",
+    ),
+    "the way back of g is an all_reduce": (
+        "f, g = Enter.apply, Leave.apply",
+        "f, g = Enter.apply, SumBothWays.apply",
+    ),
+    "nothing has to be added up where x enters": ("f, g = Enter.apply, Leave.apply", "f, g = nothing, Leave.apply"),
+    "the sum of notebook 04 gives the right gradient": (
+        "        return all_reduce(gradient)\n\ndef loss_of(y):",
+        "        return gradient\n\ndef loss_of(y):",
+    ),
+    "the tokens of a rank get their gradient from this rank alone": (
+        "        return scattered(gradient)",
+        "        return gradient.chunk(n, dim=1)[rank].contiguous()",
+    ),
+    "a block sends each sum once more": (
+        "    payload.append(2 * (n - 1) * x.nbytes // n)\n    total = x.clone()\n    dist.all_reduce(total)\n",
+        "    payload.append(2 * (n - 1) * x.nbytes // n)\n    total = x.clone()\n    dist.all_reduce(total.clone())\n"
+        "    dist.all_reduce(total)\n",
+    ),
+    "nothing is sent while it is measured": (
+        "        loss_of(block(x)).backward()\n        dist.barrier()\n    return sum(payload), carried.bytes / 2",
+        "        dist.barrier()\n    loss_of(block(x)).backward()\n    return sum(payload), carried.bytes / 2",
+    ),
+    "a rank looks up tokens of others, too": ("return g(rows * mine.unsqueeze(-1))", "return g(rows)"),
+    "each rank subtracts its own largest logit": (
+        "largest = largest_of_all(logits.amax(-1))",
+        "largest = logits.detach().amax(-1)",
+    ),
+    "every rank has the logit of the target": ("g(of_target * mine)", "g(of_target)"),
+    "the loss gathers the logits": (
+        "    logits = logits - largest.unsqueeze(-1)",
+        "    dist.all_gather([torch.empty_like(logits) for _ in range(n)], logits.contiguous())\n"
+        "    logits = logits - largest.unsqueeze(-1)",
+    ),
+    "the gradients of the norms are whole": ("        dist.all_reduce(parameter.grad)\n", ""),
+    "the ring adds nothing": ("passing = received + parts[(rank - step - 1) % n]", "passing = received"),
+    "the library scatters by a ring, too": (
+        "for reduce_scatter in (by_library, by_ring):\n    found[reduce_scatter.__name__]",
+        "for name, reduce_scatter in (('by_library', by_ring), ('by_ring', by_ring)):\n    found[name]",
+    ),
+    "all tokens are kept": ("along_tokens = kept(sequence_block, my_tokens(x))", "along_tokens = kept(block, x)"),
+    "the first plan is as good as the second": ('plan["attention"] = once', 'plan["mlp"] = once'),
+    "the norms have all tokens": ('    "norm1": SequenceParallel(),\n', ""),
+    "the library needs no loss_parallel": ("with loss_parallel():\n", "if True:\n"),
+}

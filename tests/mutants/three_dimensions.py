@@ -1,0 +1,80 @@
+"""The lesson three_dimensions, broken on purpose."""
+
+MUTANTS = {
+    "the first axis counts fastest": (
+        "    for axis, size in reversed(layout):\n        place[axis] = rank % size",
+        "    for axis, size in layout:\n        place[axis] = rank % size",
+    ),
+    "a group has all ranks that share the coordinate along its axis": (
+        "if all(theirs[name] == mine[name] for name in mine if name != axis):",
+        "if all(theirs[name] == mine[name] for name in mine if name == axis):",
+    ),
+    "f adds up nothing backward": (
+        "        return total(gradient, context.group), None",
+        "        return gradient, None",
+    ),
+    "g adds up nothing forward": (
+        "        return total(tensor, group)\n",
+        "        return total(tensor, None)\n",
+    ),
+    "heads are cut as their features are": ('"qkv_3DHE": 2,', '"qkv_3DHE": 1,'),
+    "all stages have the first blocks": (
+        "whole_model()[stage * L // stages : (stage + 1) * L // stages]",
+        "whole_model()[: L // stages]",
+    ),
+    "a position sees those that follow": ("v_BHSE, is_causal=True)", "v_BHSE, is_causal=False)"),
+    "the loss of a micro-batch is that of the batch": (
+        "(mse_loss(out_BSD, y_BSD) / len(kept)).backward()",
+        "mse_loss(out_BSD, y_BSD).backward()",
+    ),
+    "gradients come back in the reverse order": (
+        "    for x_BSD, out_BSD, y_BSD in kept:",
+        "    for x_BSD, out_BSD, y_BSD in reversed(kept) if stage > 0 else kept:",
+    ),
+    "the sum over the replicas is their mean": (
+        "group_of.get(tuple(replicas))) / len(replicas)",
+        "group_of.get(tuple(replicas)))",
+    ),
+    "all replicas see the first samples": (
+        "xs = batch_BSD.chunk(len(replicas))[replica]",
+        "xs = batch_BSD.chunk(len(replicas))[0]",
+    ),
+    "every tensor rank adds to the scales' gradients": (
+        "    average([weight for block in blocks for weight in block.values()], replicas)",
+        "    for block in blocks:\n"
+        '        block["scale1_D"].grad = total(block["scale1_D"].grad, group("tensor", layout))\n'
+        "    average([weight for block in blocks for weight in block.values()], replicas)",
+    ),
+    "a block has two all-reduces": (
+        '"tensor": 4 * L // p * A // d if t > 1 else 0,',
+        '"tensor": 2 * L // p * A // d if t > 1 else 0,',
+    ),
+    "every stage has two neighbours": (
+        "neighbours = (stage > 0) + (stage < p - 1)",
+        "neighbours = 2 if p > 1 else 0",
+    ),
+    "scales are cut, too": (
+        "weights = L // p * (12 * D * D // t + 2 * D) * 8",
+        "weights = L // p * (12 * D * D + 2 * D) // t * 8",
+    ),
+    "the outermost axis has its ranks on one host": (
+        "layout = (outermost, *[pair for pair in way if pair != outermost])",
+        "layout = (*[pair for pair in way if pair != outermost], outermost)",
+    ),
+    "a ring has no last arrow": (
+        "ring = zip(line, line[1:] + line[:1])\n                crossing = sum(home(a) < home(b) for a, b in ring)",
+        "ring = zip(line, line[1:])\n                crossing = sum(home(a) > home(b) for a, b in ring)",
+    ),
+    "nothing is left between the hosts for tensor": (
+        'return (left["data"] + left["tensor"] + 2 * left["pipeline"]) / R',
+        'return (left["data"] + 2 * left["pipeline"]) / R',
+    ),
+    "a parameter needs 8 bytes": (
+        "    states = 16 * parameters / (pipeline * tensor)",
+        "    states = 8 * parameters / (pipeline * tensor)",
+    ),
+    "a network card is as fast as NVLink": (
+        "NVLINK, CARD = 300e9, 25e9",
+        "NVLINK, CARD = 300e9, 300e9",
+    ),
+}
