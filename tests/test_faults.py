@@ -118,7 +118,7 @@ def test_a_cell_says_that_the_controller_is_dead_also_one_that_waits(notebook):
     dead = "WorldError: The process that carries messages between the notebook and its ranks has died. Call world.rest"
     assert dead in notebook.run("%%px\nimport time\ntime.sleep(30)", timeout=20)
     assert dead in notebook.run("%%px\nprint('not run')")
-    assert notebook.run("world.restart()\n%px print('run')").endswith("[stdout:0] \nrun\n[stdout:1] \nrun\n")
+    assert notebook.run("world.restart()\n%px print('run')").endswith("[stdout:0-1] \nrun\n")
     notebook.run("kill()")
     time.sleep(2)
     assert notebook.run("world.stop()") == ""
@@ -155,7 +155,7 @@ def test_interrupt_while_stuck(notebook):
     states = "print([state.state for state in world.where()])"
     # After the timeout of the group the rank has an error to tell, which takes it a while on a busy machine.
     assert wait_until(lambda: "busy" not in notebook.run(states), 60)
-    assert notebook.run("%%px\nprint('run')") == "".join(f"[stdout:{r}] \nrun\n" for r in range(4))
+    assert notebook.run("%%px\nprint('run')") == "[stdout:0-3] \nrun\n"
     assert notebook.run(states) == "['idle', 'idle', 'idle', 'idle']\n"
 
 
@@ -169,6 +169,20 @@ def test_interrupt_shows_the_error_of_the_rank_that_the_others_wait_for(notebook
     assert "Rank 1 raised FileNotFoundError: [Errno 2] No such file or directory: '/nowhere'" in shown
 
 
+def test_what_all_print_alike_is_shown_once(notebook):
+    notebook.run("from helpers import World\nworld = World(4)\n%px import os, sys")
+    say = "print('hello')"
+    assert notebook.run(f"%px {say}") == "[stdout:0-3] \nhello\n"
+    assert notebook.run(f"%%px --targets 0,2\n{say}") == "[stdout:0,2] \nhello\n"
+    assert notebook.run(f"%%px --targets 2\n{say}") == "[stdout:2] \nhello\n"
+    apart = "".join(f"[stdout:{rank}] \nhello\n" for rank in range(4))
+    assert notebook.run(f"%%px -e\n{say}") == apart
+    assert notebook.run("%px print('hello' if os.environ['RANK'] != '3' else 'hi')").endswith("[stdout:3] \nhi\n")
+    assert notebook.run(f"%%px --out answer\n{say}\nprint('bad', file=sys.stderr)").startswith("[stdout:0-3] \nhello\n")
+    kept = str(["hello\n"] * 4)
+    assert notebook.run("print(answer.stdout, answer.engine_id)") == f"{kept} {[0, 1, 2, 3]}\n"
+
+
 def test_a_cell_that_a_rank_has_not_run_says_so(notebook):
     notebook.run("from helpers import World\nworld = World(2)")
     notebook.run("%%px\n" + INIT.format(timeout=20))
@@ -176,14 +190,14 @@ def test_a_cell_that_a_rank_has_not_run_says_so(notebook):
     shown = notebook.run("%%px\nprint('run')")
     assert "[stdout:0] \nrun" in shown
     assert "WorldError: This cell did not run on rank 1: it had to wait for an earlier cell, which" in shown
-    assert notebook.run("%%px\nprint('run')") == "[stdout:0] \nrun\n[stdout:1] \nrun\n"
+    assert notebook.run("%%px\nprint('run')") == "[stdout:0-1] \nrun\n"
 
 
 def test_interrupt_of_python_code_brings_every_rank_back(notebook):
     notebook.run("from helpers import World\nworld = World(2)")
     shown = notebook.run("%%px\nimport time\nwhile True:\n    time.sleep(0.01)", interrupt_after=1)
     assert "[0:execute]" in shown and "[1:execute]" in shown and "KeyboardInterrupt" in shown
-    assert notebook.run("%%px\nprint('run')") == "[stdout:0] \nrun\n[stdout:1] \nrun\n"
+    assert notebook.run("%%px\nprint('run')") == "[stdout:0-1] \nrun\n"
 
 
 def test_a_rank_that_takes_long_to_tell_of_its_interrupt_is_not_taken_for_stuck(notebook):
@@ -203,7 +217,7 @@ def test_a_rank_that_dies_in_a_cell_is_named(notebook):
     notebook.run("%%px\n" + INIT.format(timeout=3))
     shown = notebook.run("%%px\nprint('here', flush=True)\ntime.sleep(0.2)\nif rank == 1:\n    os.abort()")
     assert "WorldError: Rank 1 has died (SIGABRT).\nCall world.restart() for working ranks." in shown
-    assert "[stdout:0] \nhere" in shown
+    assert "[stdout:0-1] \nhere" in shown
     assert "Rank 1 has died (SIGABRT)" in notebook.run("%%px\nprint('not run')")
     notebook.run("world.restart()")
     for rank in "01":
@@ -371,7 +385,7 @@ def test_an_interrupt_of(notebook, call, moment):
     notebook.run(f"{cell}\nimport time\ntime.sleep(2)", interrupt_after=moment)  # it may come after the call
     notebook.run("try:\n    world.stop()\nexcept NameError:\n    pass")
     shown = notebook.run("world = World(2)\n%px print('run')")
-    assert shown.endswith("[stdout:0] \nrun\n[stdout:1] \nrun\n"), shown
+    assert shown.endswith("[stdout:0-1] \nrun\n"), shown
     notebook.run("world.stop()")
     assert only_multiprocessing_is_left(notebook)
 

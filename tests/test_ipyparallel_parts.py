@@ -5,14 +5,24 @@ import multiprocessing
 import re
 
 import ipyparallel.controller.app
+import traitlets
 from ipykernel.iostream import OutStream
 from ipyparallel.client.magics import ParallelMagics
+from ipyparallel.controller import heartmonitor
 from ipyparallel.controller.app import IPController
+from ipyparallel.controller.heartmonitor import HeartMonitor
+from ipyparallel.controller.hub import Hub
 
 
 def test_the_heart_monitor_is_a_process_that_is_made_as_a_thread_is():
     assert ipyparallel.controller.app.Process is multiprocessing.Process
     assert "heartmonitor_process = Process(\n            target=" in inspect.getsource(IPController.init_hub)
+
+
+def test_the_heart_monitor_is_made_by_its_name_and_the_hub_knows_who_waits():
+    assert "HeartMonitor(" in inspect.getsource(heartmonitor._setup_heartmonitor)
+    assert "self.caller = ioloop.PeriodicCallback(self.beat, self.period)" in inspect.getsource(HeartMonitor.start)
+    assert isinstance(Hub.incoming_registrations, traitlets.Dict)
 
 
 def test_all_that_the_controller_takes_of_time_is_one_sleep():

@@ -1,6 +1,6 @@
 """`%%px` for ranks: output in the order of the ranks, and an Interrupt that says where every rank is."""
 
-from contextlib import nullcontext, suppress
+from contextlib import contextmanager, nullcontext, suppress
 
 import ipyparallel as ipp
 from ipyparallel.client.magics import ParallelMagics
@@ -67,7 +67,8 @@ class RankMagics(ParallelMagics):
         for rank, answer in zip(targets, result.metadata, strict=True):
             answer["engine_id"] = rank  # the name that its output is shown under
         if not stream:
-            result.display_outputs(groupby)
+            with _said_once(targets, result) if groupby == "type" else nullcontext():
+                result.display_outputs(groupby)
         self._raise_errors(targets, result)
 
     def _require_answering(self, targets):
@@ -155,6 +156,25 @@ class RankMagics(ParallelMagics):
         words = {rank: self._ranks.last_words(rank) for rank in targets}
         left = [f"Rank {rank} wrote before it died:\n{words[rank]}" for rank in words if words[rank]]
         return "\n".join(["Call world.restart() for working ranks.", *left])
+
+
+@contextmanager
+def _said_once(ranks, result):
+    """Print what every rank has printed alike once, under the names of all; `-e` of `%%px` shows them apart."""
+    texts = [answer["stdout"] for answer in result.metadata]
+    if len(texts) == 1 or not texts[0] or len(set(texts)) > 1:
+        yield
+        return
+    in_a_row = ranks == list(range(ranks[0], ranks[0] + len(ranks)))
+    names = f"{ranks[0]}-{ranks[-1]}" if in_a_row else ",".join(map(str, ranks))
+    print(f"[stdout:{names}] \n{texts[0]}", end="")
+    for answer in result.metadata:
+        answer["stdout"] = ""
+    try:
+        yield
+    finally:  # for `--out`
+        for answer in result.metadata:
+            answer["stdout"] = texts[0]
 
 
 def _say_ranks(ranks):

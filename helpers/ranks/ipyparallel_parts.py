@@ -4,7 +4,9 @@ import threading
 from types import SimpleNamespace
 
 import ipyparallel.controller.app
+import ipyparallel.controller.heartmonitor
 from ipykernel.iostream import OutStream
+from ipyparallel.controller.heartmonitor import HeartMonitor
 
 
 class SocketsInAFolder(ipyparallel.controller.app.IPController):
@@ -18,6 +20,19 @@ class SocketsInAFolder(ipyparallel.controller.app.IPController):
         info = {"engine": self.engine_info, "client": self.client_info, "internal": self.internal_info}[kind]
         number = info[channel] if index is None else info[channel][index]
         return f"{info['interface']}:{number}"
+
+
+class BeatsForNewcomers(HeartMonitor):
+    """A heart monitor that sends a beat when an engine waits for it to be registered, and else is quiet.
+
+    The death of a rank is noticed by other means, and sooner. Without an end of beats every rank would wake five times
+    a second, also those of learners who have gone for lunch.
+    """
+
+    def beat(self):
+        """Send a beat if it is needed, and register the engines that have answered the one before."""
+        if SocketsInAFolder.instance().hub.incoming_registrations:
+            super().beat()
 
 
 class RankStream(OutStream):
@@ -35,6 +50,7 @@ def launch_controller(directory: str, for_engines: dict, for_clients: dict, moni
     """Run a controller with this connection info, until it is killed."""
     # The heart monitor would be a process of its own. What it takes is a thread's share, and it ends with the others.
     ipyparallel.controller.app.Process = threading.Thread
+    ipyparallel.controller.heartmonitor.HeartMonitor = BeatsForNewcomers
     # The hub sleeps for a quarter of a second while it starts, for a database that this one has not.
     ipyparallel.controller.app.time = SimpleNamespace(sleep=lambda seconds: None)
     transport, _, interface = for_engines["interface"].partition("://")
@@ -48,8 +64,8 @@ def launch_controller(directory: str, for_engines: dict, for_clients: dict, moni
             # One process in place of eight. What ranks send to each other does not pass through here.
             "--IPController.use_threads=True",
             "--IPController.broadcast_scheduler_depth=0",
-            # An engine registers after its first heartbeat. The death of a rank is noticed by other means, and sooner;
-            # a rank that misses heartbeats because the machine is short of time must not be taken for dead.
+            # An engine is registered after its first heartbeat, so this is short. A rank that misses heartbeats because
+            # the machine is short of time must not be taken for dead.
             "--HeartMonitor.period=200",
             "--HeartMonitor.max_heartmonitor_misses=1000000",
         ],
