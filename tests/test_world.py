@@ -1,12 +1,14 @@
 """A world from start to stop, on real ranks: what they get, what they are refused, what they leave behind."""
 
 import os
+import re
 import shutil
 import signal
 import stat
 import subprocess
 import sys
 import textwrap
+import time
 from functools import partial
 from pathlib import Path
 
@@ -281,6 +283,21 @@ def test_what_a_rank_leaves_in_its_temporary_folder_stays_over_a_restart_and_goe
     assert all(file.exists() for file in files)
     world.stop()
     assert not any(file.exists() for file in files)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux alone counts how often a thread has slept")
+def test_idle_ranks_sleep(world):
+    def wakeups(name):
+        tasks = [task for pid in world.pids for task in Path(f"/proc/{pid}/task").iterdir()]
+        named = [task for task in tasks if name in (task / "comm").read_text()]
+        assert len(named) >= world.size, "threads have other names now"
+        return sum(int(re.search(r"\nvoluntary_ctxt_switches:\s+(\d+)", (t / "status").read_text())[1]) for t in named)
+
+    run(world, INIT.format(timeout=10) + SUM)
+    heartbeats, moves = wakeups("ZMQbg/IO"), wakeups("gloo_tcp_loop")
+    time.sleep(3)
+    assert wakeups("ZMQbg/IO") - heartbeats < world.size * 5  # ipyparallel's would be 5 a second
+    assert wakeups("gloo_tcp_loop") - moves < world.size * 150  # gloo's would be 100 a second
 
 
 def test_a_rank_can_have_processes_of_its_own(world):

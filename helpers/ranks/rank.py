@@ -9,7 +9,7 @@ import tempfile
 import threading
 from pathlib import Path
 
-from helpers.ranks import processes, questions, recorder, stacks
+from helpers.ranks import processes, questions, recorder, stacks, wakeups
 
 _SECONDS_TO_REGISTER = 120
 
@@ -39,6 +39,7 @@ def run_rank(rank: int, environment: dict[str, str], directory: str) -> None:
     stacks.answer_into_a_file(rank, directory)
     questions.answer(rank, directory)
     recorder.watch()
+    wakeups.spare()
     _draw_other_numbers()
 
     from helpers.ranks import handles
