@@ -1,7 +1,7 @@
 """Measure what the course claims about speed, and print one table for each part.
 
 Run as `python -m benchmarks`, or `make bench`; `python -m benchmarks ring_all_reduce` runs one part. `kernels`,
-`interrupts`, `ranks_come_and_go` and `classroom`, which take long and are drills, run only by their names.
+`interrupts`, `ranks_come_and_go`, `classroom` and `soak`, which take long and are drills, run only by their names.
 """
 
 import os
@@ -26,6 +26,7 @@ from benchmarks import (
     ring_all_reduce,
     round_trips,
     sharded_data_parallel,
+    soak,
 )
 from helpers.table import table
 
@@ -50,9 +51,10 @@ PARTS = {
         kernels,
         ranks_come_and_go,
         classroom,
+        soak,
     )
 }
-ONLY_BY_NAME = {"classroom", "interrupts", "kernels", "ranks_come_and_go"}
+ONLY_BY_NAME = {"classroom", "interrupts", "kernels", "ranks_come_and_go", "soak"}
 
 
 def main(names: list[str]) -> None:

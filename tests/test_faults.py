@@ -134,6 +134,12 @@ def test_a_fresh_store_is_refused_while_a_rank_is_busy(world):
         world.new_store()
 
 
+def test_a_world_that_has_ended_is_forgotten(notebook):
+    notebook.run("from helpers import World\nfor _ in range(2):\n    World(1)\nworld = World(1)\nworld.stop()")
+    count = "import gc\ngc.collect()\nprint(sum(type(thing) is World for thing in gc.get_objects()))"
+    assert notebook.run(count) == "1\n"
+
+
 def test_interrupt_while_stuck(notebook):
     notebook.run("from helpers import World\nworld = World(4)")
     notebook.run("%%px\n" + INIT.format(timeout=8))

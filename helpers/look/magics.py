@@ -24,6 +24,7 @@ class RankMagics(ParallelMagics):
 
     def __init__(self, shell, world, ranks, cells):
         super().__init__(shell, world.view)
+        shell.configurables.remove(self)  # IPython would keep it there for %config, and with it the world, for ever
         self._world = world
         self._ranks = ranks
         self._cells = cells
