@@ -146,7 +146,7 @@ FAULTS = {
             "    dist.all_gather(parts, features)\n"
             "    parts[rank] = features\n"
             "    return torch.cat(parts)\n",
-            "    from torch.distributed.nn.functional import all_gather\n\n    return torch.cat(all_gather(features))\n",
+            "    return torch.cat(torch.distributed.nn.functional.all_gather(features))\n",
         ),
     ),
     "devices_of_a_host": Fault(
@@ -164,7 +164,7 @@ FAULTS = {
         "Using torch.distributed.barrier() makes the whole code hang",
         "https://github.com/pytorch/pytorch/issues/54059",
         ("mse_loss(model(inputs), targets)", "mse_loss(model.module(inputs), targets)"),
-        ["loss = nn.functional.mse_loss("],
+        ["loss = nn.functional.mse_loss(model", "dist.barrier()"],
     ),
     "hooked": Fault(
         "wait in a callback",

@@ -2,16 +2,15 @@
 
 import random
 import re
-import time
 from pathlib import Path
 
-from helpers.faults import EXAMPLE, FAULTS, mended
 from helpers.errors import WorldError
+from helpers.faults import EXAMPLE, FAULTS, mended
 
 _FOLDER = Path(__file__).parent.parent / "notebooks" / "faulty"
 _SECONDS_ALONE = 60
 _SECONDS_TO_LOOK = 4  # after which a case that has not ended is left running
-RUNNING = "still running"
+_SECONDS_FOR_OUTPUT = 1
 _dealt = {}  # the cases of this notebook, by their numbers
 
 
@@ -21,8 +20,9 @@ class Case:
     `right` are the numbers that one process comes to when nothing is wrong, `chosen` the rank that the script names so.
     """
 
-    def __init__(self, number: int, name: str, chosen: int, right: list[float]):
-        self.number, self.name, self.chosen, self.right = number, name, chosen, right
+    def __init__(self, number: int, name: str, chosen: int):
+        self.number, self.name, self.chosen = number, name, chosen
+        self.right: list[float] = []
         self.script = script(name, chosen)
 
     def line(self, text: str) -> int:
@@ -52,13 +52,18 @@ def deal(world, seed: int) -> dict[int, Case]:
     """
     if len(world.hosts) < 2:
         raise WorldError(f"A case needs ranks on two hosts: world = World({world.size}, hosts=2).")
+    cases = shuffled(seed, world.size)
+    _find_out_what_is_right(world, cases)
+    _dealt.clear()
+    _dealt.update({case.number: case for case in cases})
+    return dict(_dealt)
+
+
+def shuffled(seed: int, size: int) -> list[Case]:
+    """Return the cases in the order of a seed, for so many ranks; what they should come to is not known yet."""
     chance = random.Random(seed)
     names = [EXAMPLE, *chance.sample(sorted(FAULTS.keys() - {EXAMPLE}), len(FAULTS) - 1)]
-    right = _alone(world, names)
-    _dealt.clear()
-    for number, name in enumerate(names):
-        _dealt[number] = Case(number, name, chance.randrange(world.size), right[name])
-    return dict(_dealt)
+    return [Case(number, name, chance.randrange(size)) for number, name in enumerate(names)]
 
 
 def dealt() -> dict[int, Case]:
@@ -67,7 +72,7 @@ def dealt() -> dict[int, Case]:
 
 
 def start(world, script: str):
-    """Run a script on fresh ranks, as `%%px --noblock` runs a cell; return ipyparallel's result, which can be waited for.
+    """Run a script on fresh ranks, as `%%px --noblock` runs a cell, and return ipyparallel's result.
 
     `world.where()` and the like know the lines of the script by the numbers that they have in it.
     """
@@ -86,45 +91,36 @@ def run(world, case: Case) -> None:
     """
     answer = start(world, case.script)
     answer.wait(_SECONDS_TO_LOOK)
+    answer.wait_for_output(_SECONDS_FOR_OUTPUT if answer.ready() else 0)
+    ended_by = errors(answer)
     said = {}
-    for rank, what in enumerate(outcomes(answer)):
-        said.setdefault(what, []).append(rank)
+    for rank, told in enumerate(answer.metadata):
+        come_to = told["stdout"].strip() if told["status"] else "still running"
+        said.setdefault(ended_by.get(rank, come_to), []).append(rank)
     for what, ranks in said.items():
-        print(f"ranks {', '.join(map(str, ranks))}: {what}" if ranks[1:] else f"rank {ranks[0]}: {what}")
+        print(f"{'ranks' if ranks[1:] else 'rank'} {', '.join(map(str, ranks))}: {what}")
     print(f"one process, nothing wrong: {case.right}")
 
 
-def outcomes(answer) -> list[str]:
-    """Return what each rank has come to: what it has printed, the error that has ended it, or that it still runs."""
-    time.sleep(0.1 if answer.ready() else 0)  # what it has printed comes by another way
-    found = []
-    for rank in range(len(answer.msg_ids)):
-        answered = answer.metadata[rank]
-        if answered["status"] is None:
-            found.append(RUNNING)
-        elif answered["error"]:
-            kind, text = answered["error"].ename, answered["error"].evalue
-            found.append(f"{kind}: {text.splitlines()[0] if text else ''}")
-        else:
-            found.append(answered["stdout"].strip())
-    return found
+def errors(answer) -> dict[int, str]:
+    """Return the kind and the first line of the error that has ended a rank, for each that was ended by one."""
+    told = {rank: metadata["error"] for rank, metadata in enumerate(answer.metadata) if metadata["error"]}
+    return {rank: f"{error.ename}: {error.evalue.partition(chr(10))[0]}" for rank, error in told.items()}
 
 
-def _alone(world, names):
-    """Return for each name the result of the mended script when one process runs it; the ranks are fresh then."""
+def _find_out_what_is_right(world, cases):
+    """Have one process run each script without its fault, all by itself; the ranks are fresh after that."""
     world.restart()
-    only = world.view.client[world.view.targets[0]]
-    right = {}
-    for name in names:
+    alone = world.view.client[world.view.targets[0]]
+    for case in cases:
         world.new_store()
-        only.execute(_LEAVE, silent=True).get(_SECONDS_ALONE)
-        only.execute(mended(name, script(name)), silent=True).get(_SECONDS_ALONE)
-        right[name] = only.pull("result", block=True)
+        alone.execute(_BE_ALONE, silent=True).get(_SECONDS_ALONE)
+        alone.execute(mended(case.name, script(case.name)), silent=True).get(_SECONDS_ALONE)
+        case.right = alone.pull("result", block=True)
     world.restart()
-    return right
 
 
-_LEAVE = """
+_BE_ALONE = """
 import os, warnings
 import torch.distributed as dist
 if dist.is_initialized():

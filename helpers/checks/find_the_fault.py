@@ -4,12 +4,15 @@ The broken trainings and what is wrong with them are in `helpers.faults`, how th
 """
 
 import math
+import time
 
 from helpers import faulty
-from helpers.faults import CAUSES, FAULTS
 from helpers.checks.judging import CUT_OFF, RESTART, Verdict, Wrong
+from helpers.faults import CAUSES, FAULTS
 
 _SECONDS_TO_END = 20  # of a repaired training
+_SECONDS_TO_LOOK = 4  # before a training that has not ended is asked where its ranks part
+_SECONDS_BETWEEN_LOOKS = 0.1
 _ALIKE = 1e-9
 _proved = set()  # repaired scripts, by the number of ranks that they were run on
 
@@ -19,12 +22,16 @@ _proved = set()  # repaired scripts, by the number of ranks that they were run o
 def diagnosis(world, case, ranks, line, cause) -> Verdict:
     """Check one diagnosis: the ranks at fault, the number of the line that has to change, and the cause's name."""
     wrong = _wrong_with(world, case, (ranks, line, cause))
-    return Verdict(not wrong, " ".join(wrong) or f"Case {case.number}: {CAUSES[cause][0]}.")
+    return Verdict(not wrong, " ".join(wrong) or _thread_of(case))
 
 
 def diagnoses(world) -> Verdict:
-    """Check `my_diagnoses`: for the number of each case a tuple of the ranks at fault, the line and the cause's name."""
-    return _check_each(world, "my_diagnoses", _wrong_with, "Each case has its ranks, its line and its cause.")
+    """Check `my_diagnoses`: for the number of each case a tuple of the ranks at fault, a line and a cause's name."""
+    return _check_each(world, "my_diagnoses", _wrong_with, _thread_of)
+
+
+def _thread_of(case):
+    return f"Whoever has had it before: {FAULTS[case.name].thread}"
 
 
 def _wrong_with(world, case, answer):
@@ -82,7 +89,7 @@ def repair(world, case, *changes) -> Verdict:
     wrong = _wrong_with_repair(world, case, list(changes))
     if world.pids != before:
         world.restart()
-    return Verdict(not wrong, " ".join(wrong) or f"Case {case.number}: every rank comes to what one process comes to.")
+    return Verdict(not wrong, " ".join(wrong) or _proof_of(case))
 
 
 def repairs(world) -> Verdict:
@@ -90,9 +97,11 @@ def repairs(world) -> Verdict:
 
     Each repaired script runs on fresh ranks, and has to come to the numbers of one process.
     """
-    return _check_each(
-        world, "my_repairs", _wrong_with_repair, "Each repaired training comes to what one process comes to."
-    )
+    return _check_each(world, "my_repairs", _wrong_with_repair, _proof_of)
+
+
+def _proof_of(case):
+    return "All ranks come to what one process comes to."
 
 
 def _wrong_with_repair(world, case, changes):
@@ -130,13 +139,7 @@ def _result_of(script):
 
 def _require_right_numbers(world, case, repaired):
     answer = faulty.start(world, repaired)
-    answer.wait(_SECONDS_TO_END)
-    ended = faulty.outcomes(answer)
-    for rank, outcome in enumerate(ended):
-        if answer.metadata[rank]["error"] and not _is_echo(outcome, ended):
-            raise Wrong(f"Rank {rank} ends with {outcome}")
-    if running := [rank for rank, outcome in enumerate(ended) if outcome == faulty.RUNNING]:
-        raise Wrong(f"It has not ended within {_SECONDS_TO_END} s on ranks {running}.")
+    _require_an_end(world, answer)
     for rank, result in enumerate(world.view["result"]):
         if case.is_silent(rank) and result == []:
             continue
@@ -147,40 +150,53 @@ def _require_right_numbers(world, case, repaired):
                 raise Wrong(f"On rank {rank} result[{place}] is {number:.6g}, and one process comes to {right:.6g}.")
 
 
-def _is_echo(outcome, ended):
-    """Return whether a rank was ended by what another did, and that one has an error of its own."""
-    own = [other for other in ended if other.partition(":")[0].isidentifier() and not CUT_OFF.search(other)]
-    return bool(own) and CUT_OFF.search(outcome) is not None
+def _require_an_end(world, answer):
+    """Wait until all ranks have ended without an error; when it is clear that they will not, wait no longer."""
+    began = time.monotonic()
+    while True:
+        ready = answer.wait(_SECONDS_BETWEEN_LOOKS)
+        waited = time.monotonic() - began
+        errors = {rank: error for rank, error in faulty.errors(answer).items() if not CUT_OFF.search(error)}
+        if errors or ready:
+            for rank, error in (errors or faulty.errors(answer)).items():
+                raise Wrong(f"Rank {rank} ends with {error}")
+            return
+        if waited > _SECONDS_TO_LOOK and (parted := world.history().differences):
+            raise Wrong(f"It hangs, and the ranks part here:\n{parted[0]!r}")
+        if waited > _SECONDS_TO_END:
+            raise Wrong(f"It has not ended within {_SECONDS_TO_END} s.")
 
 
 # ---------------------------------------------------------------- what both share
 
 
-def _check_each(world, name, wrong_with, solved):
-    """Return the verdict on an answer for each of the twelve cases, with a sentence for each that is wrong."""
+def _check_each(world, name, wrong_with, praise):
+    """Return the verdict on an answer for each of the twelve cases, with a sentence for each that is not open."""
     try:
         cases = {number: case for number, case in faulty.dealt().items() if number > 0}
         if not cases:
             raise Wrong("No case has been dealt out: run the cell that does it, then this check.")
         answers = _answers(world, name)
-        said, still_open, before = [], [], world.pids
-        for number, case in cases.items():
-            if answers.get(number) in (None, ..., ()):
-                still_open.append(number)
-            elif wrong := wrong_with(world, case, answers[number]):
-                said.append(f"Case {number}: {' '.join(wrong)}")
+        if strangers := [number for number in answers if number not in cases]:
+            raise Wrong(f"There is no case {strangers[0]!r}: they are 1 to {len(cases)}.")
     except Wrong as wrong:
         return Verdict(False, str(wrong))
+    before = world.pids
+    said, still_open, wrong = [], [], {}
+    for number, case in cases.items():
+        if answers.get(number) in (None, ..., ()):
+            still_open.append(number)
+            continue
+        wrong[number] = wrong_with(world, case, answers[number])
+        said.append(f"Case {number}: {' '.join(wrong[number]) or 'right. ' + praise(case)}")
     if world.pids != before:
         world.restart()
         world.view.push({name: answers})  # fresh ranks have lost it
-    if not answers.keys() <= cases.keys():
-        said.append(f"There is no case {min(answers.keys() - cases.keys(), key=str)!r}.")
-    right = len(cases) - len(still_open) - len(said)
-    if not said and not still_open:
-        return Verdict(True, solved)
-    left = f"Still open: {', '.join(map(str, still_open))}." if still_open else ""
-    return Verdict(False, "\n".join([*said, f"{max(right, 0)} of {len(cases)} are right. {left}".rstrip()]))
+    right = [number for number in wrong if not wrong[number]]
+    said.insert(0, f"{len(right)} of {len(cases)} are right.")
+    if still_open:
+        said.append(f"Still open: {', '.join(map(str, still_open))}.")
+    return Verdict(len(right) == len(cases), "\n".join(said))
 
 
 def _answers(world, name):

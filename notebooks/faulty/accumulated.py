@@ -8,7 +8,7 @@ from torch import nn
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 from torch.nn.parallel import DistributedDataParallel
 
-dist.init_process_group("gloo", timeout=timedelta(seconds=20))
+dist.init_process_group("gloo", timeout=timedelta(seconds=30))
 rank, n = dist.get_rank(), dist.get_world_size()
 torch.manual_seed(0)
 inputs = torch.randn(96, 3, dtype=torch.float64)

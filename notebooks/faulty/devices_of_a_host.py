@@ -6,7 +6,7 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 
-dist.init_process_group("gloo", timeout=timedelta(seconds=8))
+dist.init_process_group("gloo", timeout=timedelta(seconds=30))
 rank, n = dist.get_rank(), dist.get_world_size()
 devices = ["cpu"] * int(os.environ["LOCAL_WORLD_SIZE"])  # as many as a host has ranks
 device = devices[int(os.environ["RANK"])]

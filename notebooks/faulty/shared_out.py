@@ -9,7 +9,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 chosen = 0  # the rank that the 49th example is dealt to
 
-dist.init_process_group("gloo", timeout=timedelta(seconds=20))
+dist.init_process_group("gloo", timeout=timedelta(seconds=30))
 rank, n = dist.get_rank(), dist.get_world_size()
 torch.manual_seed(0)
 inputs = torch.randn(49, 3, dtype=torch.float64)

@@ -7,7 +7,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-dist.init_process_group("gloo", timeout=timedelta(seconds=20))
+dist.init_process_group("gloo", timeout=timedelta(seconds=30))
 rank, n = dist.get_rank(), dist.get_world_size()
 torch.manual_seed(0)
 inputs = torch.randn(24, 3, dtype=torch.float64)
