@@ -168,7 +168,7 @@ FAULTS = {
     ),
     "hooked": Fault(
         "wait in a callback",
-        ["dist.all_reduce(buffer)", "return work.get_future().then("],
+        ["dist.all_reduce(buffer)", "work = dist.all_reduce(largest", "return work.get_future().then("],
         _all,
         "Callbacks of Futures shouldn't wait inline on another future",
         "https://github.com/pytorch/pytorch/issues/48478",

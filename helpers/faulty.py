@@ -9,7 +9,7 @@ from helpers.faults import EXAMPLE, FAULTS, mended
 
 _FOLDER = Path(__file__).parent.parent / "notebooks" / "faulty"
 _SECONDS_ALONE = 60
-_SECONDS_TO_LOOK = 4  # after which a case that has not ended is left running
+_SECONDS_TO_LOOK = 3  # after which a case that has not ended is left running
 _SECONDS_FOR_OUTPUT = 1
 _dealt = {}  # the cases of this notebook, by their numbers
 

@@ -21,7 +21,8 @@ UNREPAIRED = {
     "all_features": r"On rank 0 result\[0\] is -0\.48\d+, and one process comes to -0\.60\d+\.",
     "devices_of_a_host": r"Rank [23] ends with IndexError: list index out of range",
     "evaluated": r"It hangs, and the ranks part here:\nCall \d+ in group default_pg: rank 1 calls another function",
-    "hooked": r"It has not ended within 20 s\.",
+    # In which order the callbacks come to their calls is a matter of luck. It ends well in no order.
+    "hooked": r"(It has not ended within|It hangs, and the ranks part here|Rank \d ends with)",
     "one_server": r"On rank \d result\[0\] is \d+, and one process comes to 24\.",
     "order_of_examples": r"On rank 0 result\[0\] is 0\.79\d+, and one process comes to 0\.81\d+\.",
     "recall": r"It hangs, and the ranks part here:\nCall 1 in group default_pg: rank \d brings another shape",
@@ -86,7 +87,7 @@ def test_a_repair_of_another_style(dealt, name):
     [
         ("accumulated", [("    sent += bucket.buffer().nbytes\n", "    sent += 8\n")], "is another training."),
         ("accumulated", [("micro_batch in range(4)", "micro_batch in range(1)")], "is another training."),
-        ("all_features", [("    parts[rank] = features\n", "")], "Rank 0 ends with RuntimeError: element 0 of tensors"),
+        ("all_features", [("    parts[rank] = features\n", "")], "ends with RuntimeError: element 0 of tensors"),
         ("devices_of_a_host", [('os.environ["RANK"]', 'os.environ["NODE_RANK"]')], "ends with KeyError"),
         ("evaluated", [("if rank == chosen:", "if rank == 0:")], "It hangs, and the ranks part here:"),
         ("evaluated", [("mse_loss(model(inputs), targets)", "mse_loss(targets, targets)")], "is another training."),
@@ -95,7 +96,7 @@ def test_a_repair_of_another_style(dealt, name):
         ("order_of_examples", [("shuffle=True", "shuffle=False")], "and one process comes to 0.81"),
         ("recall", [("if labels[part].sum() > 0:\n    dist.all_reduce(counts)\n", "")], "is another training."),
         ("resumed", [("train(model, optimizer, 5)\nresult", "train(model, first_optimizer, 5)\nresult")], "comes to"),
-        ("saved_model", [("strict=False", "strict=True")], "Rank 0 ends with RuntimeError: Error(s) in loading"),
+        ("saved_model", [("strict=False", "strict=True")], "ends with RuntimeError: Error(s) in loading"),
         ("weighted_loss", [("loss = n * errors.mean()", "loss = errors.sum()")], "and one process comes to 0.17"),
         ("weighted_loss", [("loss = n *", "loss = n * *")], "ends with SyntaxError"),
         (
@@ -127,6 +128,15 @@ def test_the_diagnosis_is_accepted_at_each_of_its_lines(dealt, name):
     for text in FAULTS[name].lines:
         verdict = checks.diagnosis(world, cases[name], ranks, cases[name].line(text), cause)
         assert verdict and FAULTS[name].thread in repr(verdict)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_line_that_the_repair_changes_is_one_of_the_diagnosis(name):
+    wrong, right = FAULTS[name].change
+    case = faulty.Case(1, name, 0)
+    for line in wrong.splitlines():
+        if line.strip() and line not in right.splitlines():
+            assert case.line(line) in [case.line(text) for text in FAULTS[name].lines], line
 
 
 @pytest.mark.parametrize("name", NAMES)

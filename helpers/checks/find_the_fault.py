@@ -11,7 +11,7 @@ from helpers.checks.judging import CUT_OFF, RESTART, Verdict, Wrong
 from helpers.faults import CAUSES, FAULTS
 
 _SECONDS_TO_END = 20  # of a repaired training
-_SECONDS_TO_LOOK = 4  # before a training that has not ended is asked where its ranks part
+_SECONDS_TO_LOOK = 3  # before a training that has not ended is asked where its ranks part
 _SECONDS_BETWEEN_LOOKS = 0.1
 _ALIKE = 1e-9
 _proved = set()  # repaired scripts, by the number of ranks that they were run on
@@ -31,7 +31,7 @@ def diagnoses(world) -> Verdict:
 
 
 def _thread_of(case):
-    return f"Whoever has had it before: {FAULTS[case.name].thread}"
+    return f"Others have had it: {FAULTS[case.name].thread}"
 
 
 def _wrong_with(world, case, answer):

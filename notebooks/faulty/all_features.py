@@ -31,5 +31,5 @@ for _ in range(5):
     loss.backward()
     optimizer.step()
 
-result = model.module.weight.flatten().tolist()
+result = model.module.weight[0].tolist()
 print(result)
