@@ -10,7 +10,7 @@ from helpers import faulty
 from helpers.checks.judging import CUT_OFF, RESTART, Verdict, Wrong
 from helpers.faults import CAUSES, FAULTS
 
-_SECONDS_TO_END = 20  # of a repaired training
+_SECONDS_TO_END = 15  # of a repaired training
 _SECONDS_TO_LOOK = 3  # before a training that has not ended is asked where its ranks part
 _SECONDS_BETWEEN_LOOKS = 0.1
 _ALIKE = 1e-9
@@ -84,11 +84,9 @@ def _wrong_with_cause(cause, right):
 
 
 def repair(world, case, *changes) -> Verdict:
-    """Check one repair, pairs of a text of the script and the text that takes its place; the ranks are fresh then."""
-    before = world.pids
+    """Check one repair, pairs of a text of the script and the text that takes its place, on fresh ranks."""
     wrong = _wrong_with_repair(world, case, list(changes))
-    if world.pids != before:
-        world.restart()
+    _free(world)
     return Verdict(not wrong, " ".join(wrong) or _proof_of(case))
 
 
@@ -190,13 +188,19 @@ def _check_each(world, name, wrong_with, praise):
         wrong[number] = wrong_with(world, case, answers[number])
         said.append(f"Case {number}: {' '.join(wrong[number]) or 'right. ' + praise(case)}")
     if world.pids != before:
-        world.restart()
+        _free(world)
         world.view.push({name: answers})  # fresh ranks have lost it
     right = [number for number in wrong if not wrong[number]]
     said.insert(0, f"{len(right)} of {len(cases)} are right.")
     if still_open:
         said.append(f"Still open: {', '.join(map(str, still_open))}.")
     return Verdict(len(right) == len(cases), "\n".join(said))
+
+
+def _free(world):
+    """Give fresh ranks if some are left that hang, or have died."""
+    if any(state.state != "idle" for state in world.where()):
+        world.restart()
 
 
 def _answers(world, name):
