@@ -15,6 +15,7 @@ from helpers.checks.distributed_rnn import clip, two_layers
 from helpers.checks.episode_weights import weights
 from helpers.checks.faster_distributed_rnn import looked_up, loss_there
 from helpers.checks.fewer_bytes import coarse, one_round, scaled
+from helpers.checks.find_the_fault import diagnoses, diagnosis, repair, repairs
 from helpers.checks.fully_shard import clipped, grouped, slices
 from helpers.checks.going_on import went_on
 from helpers.checks.groups_and_order import across_hosts, global_mean, grid_sums, host_groups, stop_together
@@ -88,6 +89,8 @@ __all__ = [
     "cut_between_stages",
     "cut_layers",
     "cut_qkv",
+    "diagnoses",
+    "diagnosis",
     "difference",
     "f_and_g",
     "fan_out",
@@ -134,6 +137,8 @@ __all__ = [
     "quorum",
     "reduce_scatter",
     "remote_step",
+    "repair",
+    "repairs",
     "returns_of",
     "ring_indices",
     "ring_shift",

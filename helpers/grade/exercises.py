@@ -41,10 +41,16 @@ def sizes(opening: str) -> tuple[int, list[int]]:
 
 
 def variants(lesson: Path) -> list[str]:
-    """Return the parameters that a lesson is graded with, as code: the stored ones, and others that it works for."""
+    """Return the parameters that a lesson is graded with, as code: the stored ones, and others that it works for.
+
+    A lesson may say that its answers belong to its parameters; then it is graded with these alone.
+    """
     notebook = nbformat.read(lesson, as_version=4)
     parameters = next(cell.source for cell in notebook.cells if "parameters" in cell.metadata.get("tags", []))
-    _, others = sizes("".join(cell.source for cell in notebook.cells[:3]))
+    opening = "".join(cell.source for cell in notebook.cells[:3])
+    if "Your answers belong to these parameters." in opening:
+        return [parameters]
+    _, others = sizes(opening)
     other = re.sub(r"^WORLD_SIZE = .*", f"WORLD_SIZE = {others[0]}", parameters, flags=re.M) if others else parameters
     other = re.sub(r"^SEED = (\d+)", lambda found: f"SEED = {int(found[1]) + 1}", other, flags=re.M)
     return [parameters] if other == parameters else [parameters, other]

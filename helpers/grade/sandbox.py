@@ -145,6 +145,7 @@ def _sandbox(hidden):
         command += ["--ro-bind", folder, folder]
     for folder in [ROOT / "notebooks", ROOT / "tests", *hidden]:
         command += ["--tmpfs", str(folder)]
+    command += ["--ro-bind", str(ROOT / "notebooks/faulty"), str(ROOT / "notebooks/faulty")]  # which a lesson runs
     for module in sorted(ROOT.glob("notebooks/*.py")):  # which lessons import
         command += ["--ro-bind", str(module), f"/tmp/{module.name}"]
     command += ["--setenv", "TMPDIR", "/tmp", "--setenv", "HOME", "/tmp", "--setenv", "PYTHONPATH", str(ROOT)]

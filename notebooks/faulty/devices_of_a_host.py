@@ -1,0 +1,16 @@
+"""Each rank chooses one of the devices of its host, and adds up its part of the numbers there."""
+
+import os
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+
+dist.init_process_group("gloo", timeout=timedelta(seconds=30))
+rank, n = dist.get_rank(), dist.get_world_size()
+devices = ["cpu"] * int(os.environ["LOCAL_WORLD_SIZE"])  # as many as a host has ranks
+device = devices[int(os.environ["RANK"])]
+total = torch.arange(24.0, device=device)[rank::n].sum()
+dist.all_reduce(total)
+result = [total.item()]
+print(result)
