@@ -118,7 +118,8 @@ def plain_engines_on_two_hosts(folder):
     stuck.wait(20)
     assert [error.ename for error in stuck.get(return_exceptions=True)] == ["KeyboardInterrupt"] * 3
     assert world.post_mortem(0).error == "KeyboardInterrupt"
-    assert world.post_mortem(0)["worn"][0] == "0" and world.post_mortem(0).frames[0].line_number == 3
+    assert world.post_mortem(0)["worn"][0] == "0"
+    assert world.post_mortem(0).frames[0].line_number in (3, 5, 7)  # also when it is past the recv
 
     # What cannot be had from afar says so.
     for refused in (lambda: os.kill(world.pids[2], signal.SIGKILL), lambda: world.folder, world.restart, loopback):
