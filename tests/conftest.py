@@ -1,11 +1,13 @@
 """How all tests run: in which order, beside what, in which environment; and worlds for the tests of the checks."""
 
 import os
+from pathlib import Path
 
 import _pytest.runner
 import lessons
 import pytest
 from chromium import browser  # noqa: F401  # a fixture
+from xdist.scheduler import LoadScopeScheduling
 
 import helpers.world
 from helpers import World
@@ -48,13 +50,27 @@ def pytest_report_header():
 
 
 def pytest_collection_modifyitems(config, items):
-    """Run the long tests first, each for itself, and those of any other module in one process: they share a world."""
+    """Run the long tests first."""
     if lessons.CHOSEN:
         config.hook.pytest_deselected(items=[item for item in items if not lessons.belongs(item)])
         items[:] = [item for item in items if lessons.belongs(item)]
     items.sort(key=lambda item: LONG.index(item.path.name) if item.path.name in LONG else len(LONG))
-    for item in items if config.pluginmanager.hasplugin("xdist") else []:
-        item.add_marker(pytest.mark.xdist_group(item.nodeid if item.path.name in LONG else item.path.name))
+
+
+class ByModule(LoadScopeScheduling):
+    """Each long test runs in the next process that is free, and those of any other module in one: they share a world.
+
+    xdist's groups would say the same, but xdist 3.8 does not see them with pytest 9.2.
+    """
+
+    def _split_scope(self, nodeid):
+        module = nodeid.partition("::")[0]
+        return nodeid if Path(module).name in LONG else module
+
+
+@pytest.hookimpl(optionalhook=True)  # without `-n` there is no xdist that asks
+def pytest_xdist_make_scheduler(config, log):
+    return ByModule(config, log)
 
 
 @pytest.fixture(scope="module")

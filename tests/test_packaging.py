@@ -332,3 +332,10 @@ def test_ci_fails_when_chromium_cannot_be_installed(tmp_path):
     update, install = result.stdout.splitlines()  # of other programs those that are missing here
     assert update == "apt-get update"
     assert re.match("apt-get install --yes --no-install-recommends chromium( [a-z-]+)*$", install)
+
+
+def test_the_tests_of_a_module_share_a_process():
+    command = [sys.executable, "-m", "pytest", "-v", "-n", "2", "--dist", "loadscope", "tests/test_datasets.py"]
+    said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True).stdout
+    processes = re.findall(r"\[(gw\d+)\] .* tests/test_datasets\.py::", said)
+    assert len(processes) > 2 and len(set(processes)) == 1, said
