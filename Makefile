@@ -15,7 +15,7 @@ NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 10))
 # Kernels, of JupyterLab and of tests, are reached through private sockets; see helpers/kernels.py.
 export JUPYTER_DEFAULT_PROVISIONER_NAME := private-sockets
 
-.PHONY: help lab test test-cuda mutants bench notebooks script grade site clean
+.PHONY: help lab test test-cuda mutants bench notebooks minutes script grade site clean
 
 help:
 	@echo 'make lab        open the course in JupyterLab (ARGS="--no-browser --port 8899" passes arguments on)'
@@ -25,6 +25,7 @@ help:
 	@echo 'make test-cuda  run every notebook and the CUDA tests on a machine with a GPU, with the torch that PYTHON has'
 	@echo 'make bench      measure start, restart, memory and stop (ARGS= passes arguments on)'
 	@echo 'make notebooks  run every notebook and store its outputs (NOTEBOOKS="notebooks/01*.ipynb" for a few)'
+	@echo 'make minutes    write the minutes of each notebook, by their rule, wherever they are given'
 	@echo 'make script     write the rank code of a notebook for torchrun (NOTEBOOK=08_data_parallel)'
 	@echo 'make grade      judge the notebooks of a class (SUBMISSIONS=folder, with folder/NAME/NN_topic.ipynb in it)'
 	@echo 'make site       write all lessons with their stored outputs as a web site into build/site'
@@ -82,6 +83,9 @@ notebooks: $(INSTALLED)
 	@$(RUN) nbconvert --to notebook --execute --inplace \
 	  --ExecutePreprocessor.record_timing=False --ExecutePreprocessor.store_widget_state=False \
 	  --Exporter.preprocessors=nbconvert.preprocessors.CoalesceStreamsPreprocessor $(NOTEBOOKS)
+
+minutes: $(INSTALLED)
+	@$(RUN) helpers.minutes --write $(ARGS)
 
 script: $(INSTALLED)
 	@$(RUN) helpers.script $(NOTEBOOK)

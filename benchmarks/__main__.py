@@ -18,6 +18,7 @@ from benchmarks import (
     hybrid,
     interrupts,
     kernels,
+    learner,
     notebooks,
     pipelines,
     ranks,
@@ -35,6 +36,7 @@ PARTS = {
     for part in (
         ranks,
         hosts,
+        learner,
         board,
         history,
         ring_all_reduce,

@@ -1,34 +1,36 @@
-"""How long every notebook takes under nbval."""
+"""How long the machine takes for every notebook: a kernel starts, runs the stored cells one after the other, and ends.
+
+`NOTEBOOKS="notebooks/03* notebooks/12*" python -m benchmarks notebooks` runs only these. What this prints,
+`python -m helpers.minutes --write --machine FILE` puts into docs/teaching.md.
+"""
 
 import os
-import subprocess
-import sys
 import time
 from pathlib import Path
-from statistics import median
 
+import nbformat
+from nbclient import NotebookClient
 from tqdm import tqdm
 
 from benchmarks.lesson import NOTEBOOKS
 
-REPEATS = 3
-# With the settings of the tests a kernel starts as a user's does.
-COMMAND = [sys.executable, "-m", "pytest", "-q", "--nbval", "-p", "conftest", "-p", "no:cacheprovider"]
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(NOTEBOOKS.parent / "tests")}
+SECONDS_FOR_A_CELL = 600
 
 
 def rows() -> list[list]:
-    """Measure, and return the rows of the table."""
-    return [
-        [f"{notebook.name} under nbval", f"{median(_seconds(notebook) for _ in range(REPEATS)):.0f} s", "", ""]
-        for notebook in tqdm(sorted(NOTEBOOKS.glob("*.ipynb")), desc="notebooks")
-    ]
+    """Run them, and return the rows of the table."""
+    return [[notebook.name, f"{_seconds(notebook):.0f} s", "", ""] for notebook in tqdm(_chosen(), desc="notebooks")]
+
+
+def _chosen() -> list[Path]:
+    """Return the notebooks that the environment names, or all."""
+    patterns = os.environ.get("NOTEBOOKS", "notebooks/[0-9]*.ipynb").split()
+    return sorted(path for pattern in patterns for path in NOTEBOOKS.parent.glob(pattern))
 
 
 def _seconds(notebook: Path) -> float:
-    """Return how long nbval takes for a notebook, and stop if the notebook does not pass."""
+    """Return how long a notebook runs; a cell that fails ends the benchmark with its error."""
+    cells = nbformat.read(notebook, as_version=4)
     before = time.perf_counter()
-    result = subprocess.run([*COMMAND, str(notebook)], env=ENVIRONMENT, capture_output=True, text=True)
-    if result.returncode:
-        sys.exit(f"{notebook.name} has failed:\n{result.stdout}")
+    NotebookClient(cells, timeout=SECONDS_FOR_A_CELL, resources={"metadata": {"path": str(NOTEBOOKS)}}).execute()
     return time.perf_counter() - before

@@ -1,0 +1,216 @@
+"""How many minutes each notebook takes a reader, by a rule, and the texts that give these figures.
+
+`python -m helpers.minutes` prints a table, `python -m helpers.minutes 05` the minutes of each section of one notebook.
+`python -m helpers.minutes --write` writes the figures wherever the course gives them: in `README.md`, in the opening of
+each notebook, and in `docs/teaching.md`, where it also adds up the plans. The machine's seconds are not known here:
+`--machine FILE` takes them from what `python -m benchmarks notebooks` has printed.
+"""
+
+import argparse
+import datetime
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from helpers.table import table
+
+ROOT = Path(__file__).resolve().parent.parent
+NOTEBOOKS = ROOT / "notebooks"
+TEACHING = ROOT / "docs/teaching.md"
+
+# The rule. Prose about code is read slowly, with a look at the outputs.
+WORDS_PER_MINUTE = 100
+LINES_PER_MINUTE = 15
+MINUTES_PER_PREDICTION = 1
+MINUTES_PER_ANSWER = 5
+ANSWERS_PER_CASE = 2  # a diagnosis and a repair
+ROUNDED_TO = 5
+
+_LINK = r"\[[^\]]+\]\(\.\./notebooks/(\w+)\.ipynb\)"
+_WITHOUT = r"(?: without (\*[^*|]+\*(?:(?:, | and )\*[^*|]+\*)*))?"
+
+
+@dataclass
+class Section:
+    """What there is to read and to do below one heading of a notebook, and its minutes, not rounded."""
+
+    title: str
+    words: int = 0
+    lines: int = 0
+    predictions: int = 0
+    answers: int = 0
+
+    @property
+    def minutes(self) -> float:
+        """The minutes by the rule."""
+        reading = self.words / WORDS_PER_MINUTE + self.lines / LINES_PER_MINUTE
+        return reading + self.predictions * MINUTES_PER_PREDICTION + self.answers * MINUTES_PER_ANSWER
+
+
+def sections(path: Path) -> list[Section]:
+    """Return the sections of a notebook; the first one is what stands above the first heading, and has no title."""
+    found = [Section("")]
+    for cell in json.loads(path.read_text())["cells"]:
+        source = "".join(cell["source"])
+        if cell["cell_type"] == "code":
+            section = found[-1]
+            section.lines += sum(bool(line.strip()) for line in source.splitlines())
+            section.predictions += bool(re.search(r"^my_\w+ = .*(?:\.\.\.|None)", source, re.M))
+            section.answers += len(re.findall(r"^checks\.\w+\(", source, re.M))
+            continue
+        for line in source.splitlines():
+            if line.startswith("## "):
+                found.append(Section(line.removeprefix("## ")))
+            found[-1].words += len(re.findall(r"\w[\w'’.-]*", line))
+            found[-1].answers += ANSWERS_PER_CASE * line.startswith("#### Case ")
+    return found
+
+
+def rounded(minutes: float) -> int:
+    """Round to what a plan is made of."""
+    return ROUNDED_TO * max(1, round(minutes / ROUNDED_TO))
+
+
+def minutes(notebook: str, without: tuple[str, ...] = ()) -> int:
+    """Return the minutes of a notebook, given by its name, without the sections that have these titles."""
+    there = sections(NOTEBOOKS / f"{notebook}.ipynb")
+    if missing := set(without) - {section.title for section in there}:
+        raise ValueError(f"{notebook} has no section {', '.join(sorted(missing))}")
+    return rounded(sum(section.minutes for section in there if section.title not in without))
+
+
+def names() -> list[str]:
+    """Return the names of all notebooks, in their order."""
+    return [path.stem for path in sorted(NOTEBOOKS.glob("[0-9]*.ipynb"))]
+
+
+# ---------------------------------------------------------------- the texts that give these figures
+
+
+def in_readme(text: str) -> str:
+    """Write the minutes into the tables of README.md."""
+    row = r"^(\| \[[^\]]+\]\(notebooks/(\w+)\.ipynb\) \| .* \| )\d+( \| [^|]+ \|)$"
+    return re.sub(row, lambda found: f"{found[1]}{minutes(found[2])}{found[3]}", text, flags=re.M)
+
+
+def in_notebook(text: str, name: str) -> str:
+    """Write the minutes into the opening of a notebook."""
+    return re.sub(r"(?<=\*\*Time\*\*: )\d+(?= minutes for you)", str(minutes(name)), text)
+
+
+def in_teaching(text: str, seconds: dict[str, str]) -> str:
+    """Write the table of all notebooks, what can be skipped, and the plans; `seconds` are those of the machine."""
+    begin, end = "<!-- minutes -->\n", "<!-- end of minutes -->"
+    before, rest = text.split(begin)
+    _, after = rest.split(end)
+    parts = re.split(rf"(^#+ {_LINK}$)", after, flags=re.M)
+    for number in range(1, len(parts), 3):
+        parts[number + 2] = _skipped(parts[number + 2], parts[number + 1])
+    after = "".join(part for number, part in enumerate(parts) if number % 3 != 2)
+    return _plans(before) + begin + _of_all(seconds) + end + _plans(after)
+
+
+def seconds_in(text: str) -> dict[str, str]:
+    """Return the machine's seconds of each notebook: from what the benchmark has printed, or from the document."""
+    return dict(re.findall(r"^(?:\| \[.*?/)?(\d\d_\w+)\.ipynb\b.*? (\d+) s\b", text, re.M))
+
+
+def _of_all(seconds):
+    header = ["notebook", "lesson", "exercises", "in all", *(["machine"] if seconds else [])]
+    lines = [_row_of(header), _row_of(["---"] * len(header))]
+    readme = (ROOT / "README.md").read_text()
+    for title, name in re.findall(r"^\| \[([^\]]+)\]\(notebooks/(\w+)\.ipynb\)", readme, re.M):
+        lesson, whole = minutes(name, ("Exercises",)), minutes(name)
+        cells = [f"[{title}](../notebooks/{name}.ipynb)", lesson, whole - lesson, whole]
+        if seconds:
+            cells.append(f"{seconds[name]} s" if name in seconds else "")
+        lines.append(_row_of(cells))
+    return "\n".join(lines) + "\n"
+
+
+def _row_of(cells):
+    return "| " + " | ".join(map(str, cells)) + " |"
+
+
+def _skipped(text, notebook):
+    """Write how many minutes a section takes: what leaving it out saves."""
+    titles = {section.title: section for section in sections(NOTEBOOKS / f"{notebook}.ipynb")}
+    return re.sub(
+        r"\*([^*]+)\* \(\d+ min\)",
+        lambda found: f"*{found[1]}* ({max(1, round(titles[found[1]].minutes))} min)",
+        text,
+    )
+
+
+def _plans(text):
+    """Add up each table that has a column of minutes and one of what is done then, and ends in a line "in all"."""
+    lines, clock, total = [], None, 0
+    for line in text.splitlines(keepends=True):
+        row = re.fullmatch(r"\| ([^|]*?) \| (\d+) \| (.+) \|\n", line)
+        if not row:
+            clock, total = None, 0
+            lines.append(line)
+            continue
+        start, spent, what = row[1], int(row[2]), row[3]
+        if clock is None and re.fullmatch(r"\d+:\d\d", start):
+            clock = datetime.datetime.strptime(start, "%H:%M")
+        if clock is not None:
+            at = clock + datetime.timedelta(minutes=total)
+            start = f"{at.hour}:{at.minute:02d}"
+        if what.startswith("in all"):
+            spent = total
+        elif lessons := re.findall(_LINK + _WITHOUT, what):
+            spent = sum(minutes(name, tuple(re.findall(r"\*([^*]+)\*", without))) for name, without in lessons)
+        total += 0 if what.startswith("in all") else spent
+        lines.append(f"| {start} | {spent} | {what} |\n")
+    return "".join(lines)
+
+
+def write(seconds: dict[str, str]) -> list[Path]:
+    """Write the figures into all texts that give them, and return those that have changed."""
+    changed = []
+    known = seconds_in(TEACHING.read_text()) | seconds
+    for path in [ROOT / "README.md", TEACHING, *sorted(NOTEBOOKS.glob("[0-9]*.ipynb"))]:
+        before = path.read_text()
+        after = written(path, before, known)
+        if after != before:
+            path.write_text(after)
+            changed.append(path)
+    return changed
+
+
+def written(path: Path, text: str, seconds: dict[str, str]) -> str:
+    """Return a text of the course with the figures that it gives brought up to date."""
+    if path.suffix == ".ipynb":
+        return in_notebook(text, path.stem)
+    return in_readme(text) if path.name == "README.md" else in_teaching(text, seconds)
+
+
+def main() -> None:
+    """Print the table, or that of one notebook, or write the figures."""
+    parser = argparse.ArgumentParser(description="How many minutes each notebook takes a reader.")
+    parser.add_argument("notebook", nargs="?", help="the sections of this one, as in 05")
+    parser.add_argument("--write", action="store_true", help="write the figures into README.md, notebooks and docs")
+    parser.add_argument("--machine", type=Path, help="what `python -m benchmarks notebooks` has printed")
+    arguments = parser.parse_args()
+    if arguments.write:
+        for path in write(seconds_in(arguments.machine.read_text()) if arguments.machine else {}):
+            print(path.relative_to(ROOT))
+        return
+    header = ["words", "lines", "predictions", "answers", "minutes"]
+    if arguments.notebook:
+        (path,) = NOTEBOOKS.glob(f"{arguments.notebook[:2]}_*.ipynb")
+        rows = [[section.title or "(opening)", *_row([section])] for section in sections(path)]
+        print(table(["section", *header], [*rows, ["in all", *_row(sections(path))]]))
+    else:
+        print(table(["notebook", *header], [[name, *_row(sections(NOTEBOOKS / f"{name}.ipynb"))] for name in names()]))
+
+
+def _row(of):
+    counts = [sum(getattr(section, name) for section in of) for name in ("words", "lines", "predictions", "answers")]
+    return [*map(str, counts), f"{sum(section.minutes for section in of):.0f}"]
+
+
+if __name__ == "__main__":
+    main()
