@@ -79,7 +79,7 @@ def test_the_bar_at_the_side_lists_the_parts_of_the_readme(pages):
     entries = [link["href"] for link in bar.select(".toctree-l1 > a")]
     lessons, documents = entries[: len(NOTEBOOKS)], entries[len(NOTEBOOKS) :]
     assert lessons == [page_of(path) for path in NOTEBOOKS]  # every lesson once, in its place
-    assert {"docs/install.html", "docs/classroom.html", "docs/clusters.html"} < set(documents)
+    assert {"docs/install.html", "docs/teaching.html", "docs/classroom.html", "docs/clusters.html"} < set(documents)
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS + SOLUTIONS, ids=lambda path: f"{path.parent.name}/{path.stem}")
