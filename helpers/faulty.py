@@ -2,6 +2,7 @@
 
 import random
 import re
+import time
 from pathlib import Path
 
 from helpers.errors import WorldError
@@ -9,7 +10,9 @@ from helpers.faults import EXAMPLE, FAULTS, mended
 
 _FOLDER = Path(__file__).parent.parent / "notebooks" / "faulty"
 _SECONDS_ALONE = 60
-_SECONDS_TO_LOOK = 3  # after which a case that has not ended is left running
+_SECONDS_TO_LOOK = 3
+_SECONDS_TO_STAND_STILL = 1
+_MOST_SECONDS_TO_LOOK = 15
 _SECONDS_FOR_OUTPUT = 1
 _dealt = {}  # the cases of this notebook, by their numbers
 
@@ -87,10 +90,15 @@ def start(world, script: str):
 def run(world, case: Case) -> None:
     """Run a case on fresh ranks, for some seconds, and show what each rank has come to, and what one process does.
 
-    What has not ended by then runs on.
+    What has not ended when no rank moves any more runs on.
     """
     answer = start(world, case.script)
+    end = time.monotonic() + _MOST_SECONDS_TO_LOOK
     answer.wait(_SECONDS_TO_LOOK)
+    before = None
+    while not answer.ready() and (now := _places(world)) != before and time.monotonic() < end:
+        before = now
+        answer.wait(_SECONDS_TO_STAND_STILL)
     answer.wait_for_output(_SECONDS_FOR_OUTPUT if answer.ready() else 0)
     ended_by = errors(answer)
     said = {}
@@ -100,6 +108,10 @@ def run(world, case: Case) -> None:
     for what, ranks in said.items():
         print(f"{'ranks' if ranks[1:] else 'rank'} {', '.join(map(str, ranks))}: {what}")
     print(f"one process, nothing wrong: {case.right}")
+
+
+def _places(world):
+    return [(state.state, state.call, state.line_number) for state in world.where()]
 
 
 def errors(answer) -> dict[int, str]:
