@@ -135,12 +135,15 @@ def _row_of(cells):
 
 def _skipped(text, notebook):
     """Write how many minutes a section takes: what leaving it out saves."""
-    titles = {section.title: section for section in sections(NOTEBOOKS / f"{notebook}.ipynb")}
-    return re.sub(
-        r"\*([^*]+)\* \(\d+ min\)",
-        lambda found: f"*{found[1]}* ({max(1, round(titles[found[1]].minutes))} min)",
-        text,
-    )
+    by_title = {section.title: section for section in sections(NOTEBOOKS / f"{notebook}.ipynb")}
+
+    def anew(found):
+        title = " ".join(found[1].split())  # a line may end in it
+        if title not in by_title:
+            raise ValueError(f"{notebook} has no section {title}")
+        return f"{found[0].rpartition('(')[0]}({max(1, round(by_title[title].minutes))} min)"
+
+    return re.sub(r"\*([^*]+)\*\s\(\d+ min\)", anew, text)
 
 
 def _plans(text):

@@ -24,7 +24,8 @@ def about(name):
 def skipped(name):
     """Return the sets of sections that docs/teaching.md leaves out of a notebook, in its notes and in its plans."""
     notes = set()
-    for first, second in re.findall(r"\*([^*]+)\* \(\d+ min\)(?: together\s+with \*([^*]+)\* \()?", about(name)):
+    text = " ".join(about(name).split())
+    for first, second in re.findall(r"\*([^*]+)\* \(\d+ min\)(?: together with \*([^*]+)\* \()?", text):
         notes.add(frozenset({first, second} - {""}))
     for own, without in re.findall(minutes._LINK + minutes._WITHOUT, "".join(PLANS)):
         if own == name and without:
@@ -81,6 +82,17 @@ def test_a_stale_figure_is_written_anew():
         stale = re.sub(r"(\| |\*\*Time\*\*: )50( \||(?= minutes))", r"\g<1>51\2", text, count=1)
         assert stale != text
         assert minutes.written(path, stale, seconds) == text
+
+
+def test_a_section_that_can_be_skipped():
+    def text(title, number):
+        markers = "<!-- minutes -->\n<!-- end of minutes -->\n"
+        return f"{markers}### [05](../notebooks/05_ring_all_reduce.ipynb)\n\nSkip: *{title}*\n({number} min)."
+
+    written = minutes.in_teaching(text("Where it\ncame from", 99), {})
+    assert written.endswith("Skip: *Where it\ncame from*\n(1 min).")
+    with pytest.raises(ValueError, match="has no section Where it goes"):
+        minutes.in_teaching(text("Where it goes", 1), {})
 
 
 @EVERY
