@@ -334,8 +334,8 @@ def test_ci_fails_when_chromium_cannot_be_installed(tmp_path):
     assert re.match("apt-get install --yes --no-install-recommends chromium( [a-z-]+)*$", install)
 
 
-def test_the_tests_of_a_module_share_a_process():
-    command = [sys.executable, "-m", "pytest", "-v", "-n", "2", "--dist", "loadscope", "tests/test_datasets.py"]
-    said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True).stdout
+def test_the_tests_of_a_module_share_a_process(tmp_path):
+    command = [sys.executable, "-m", "pytest", f"--basetemp={tmp_path / 'its'}", "-v", "-n", "2", "--dist", "loadscope"]
+    said = subprocess.run([*command, "tests/test_datasets.py"], cwd=ROOT, capture_output=True, text=True).stdout
     processes = re.findall(r"\[(gw\d+)\] .* tests/test_datasets\.py::", said)
     assert len(processes) > 2 and len(set(processes)) == 1, said
