@@ -59,6 +59,19 @@ with timeline.recorded() as intervals:
     assert min(interval.end for interval in alone) >= max(interval.begin for interval in alone)
 
 
+def test_the_block_ends_when_every_end_is_noted_and_not_when_a_future_is_done(world):
+    """gloo's thread runs what follows a future first, and then notes the end in the profiler's memory."""
+    world.view.execute("""
+with timeline.recorded() as intervals:
+    future = dist.all_reduce(torch.ones(10), async_op=True).get_future()
+    future.add_done_callback(lambda _: time.sleep(0.3))
+    future.wait()
+""")
+    for ((name, begin, end),) in world.view["intervals"]:
+        assert name == "gloo:all_reduce"
+        assert end - begin > 0.3
+
+
 def test_backward_ends_before_ddp_waits_for_the_other_ranks(world):
     world.view.execute("""
 with timeline.recorded("step") as intervals:

@@ -8,9 +8,12 @@ from typing import NamedTuple
 # What torch.profiler.profile is made of; that one imports all of torch._inductor when it starts: seconds, and memory.
 from torch.autograd.profiler import profile, record_function
 
+from helpers.measure.torch_parts import unfinished_collectives
+
 _BACKWARD = "autograd::engine::evaluate_function"  # begins the name of each step of autograd's engine
 _GAP = 1e-3  # seconds: steps of the engine that are closer together are one interval
 _ORIGIN = "timeline: origin"
+_PAUSE = 1e-3  # seconds
 
 
 class Interval(NamedTuple):
@@ -27,14 +30,17 @@ def recorded(*names: str) -> Iterator[list[Interval]]:
 
     It holds what the block gives one of these names with `torch.profiler.record_function`; every collective, by the
     name that its backend gives it, as "gloo:all_reduce", from its call until it is complete (a thread of the backend
-    notes that, so up to about a millisecond late); and "backward", the time in which autograd computes gradients. That
+    notes that, so up to about a millisecond late; the block ends when the last is noted); and "backward", the time in which autograd computes gradients. That
     ends before `loss.backward()` returns, if that waits for communication at its end, as under DistributedDataParallel.
     """
     intervals = []
     with profile() as profiler:
         with record_function(_ORIGIN):
-            origin = time.monotonic()
+            origin, since = time.monotonic(), time.time_ns()
         yield intervals
+        # An end noted later would be written where the profiler's memory has been, which another owner uses by then.
+        while unfinished_collectives(since):
+            time.sleep(_PAUSE)
     events = sorted(profiler.function_events, key=lambda event: event.time_range.start)
     start = next(event.time_range.start for event in events if event.name == _ORIGIN)
     for event in events:

@@ -1,5 +1,5 @@
 """What of torch is private, and what for. It stands here and, as a name to replace, where it is replaced: in `calls`,
-`traffic`, `handles` and `recorder`.
+`traffic`, `handles`, `timeline` and `recorder`.
 
 tests/test_torch_parts.py says when a release of torch has moved one of them.
 """
@@ -26,6 +26,7 @@ __all__ = [
     "load_dynamo",
     "source_rank",
     "tree_leaves",
+    "unfinished_collectives",
     "without_compiler",
     "worker_of",
     "workers",
@@ -68,6 +69,16 @@ def flight_records() -> list[dict]:
     """Return what the flight recorder of this process holds: its last collectives, the oldest first, with stacks."""
     with without_compiler():
         return pickle.loads(_dump_fr_trace())["entries"]
+
+
+def unfinished_collectives(since: int) -> list[str]:
+    """Return the names of the collectives called after the moment `since`, by time.time_ns, that gloo still works on.
+
+    gloo is done with one a little later than whoever waits for its future, as DistributedDataParallel does: its thread
+    then runs what was asked to follow, and notes the end for the profiler.
+    """
+    entries = pickle.loads(_dump_fr_trace(includeStackTraces=False))["entries"]
+    return [entry["profiling_name"] for entry in entries if entry["time_created_ns"] >= since and not entry["retired"]]
 
 
 def load_dynamo() -> None:
