@@ -401,6 +401,7 @@ class Panel:
 
     def __init__(self, page):
         self.table = page.locator(".jupyterlab-sidecar [role=table]")
+        self.close = page.locator(".lm-TabBar-tab", has_text="Ranks").locator(".lm-TabBar-tabCloseIcon")
 
     def lines(self):
         """Return what stands in each line, by the names of the columns."""
@@ -410,7 +411,7 @@ class Panel:
 
 
 def test_the_board_moves_beside_the_notebook(browser, lab, tmp_path):
-    cells = [WORLD.replace("World(2)", "World(4)"), GROUP, "world.board()", ADDS, STUCK, RESTART, FEEDERS]
+    cells = [WORLD.replace("World(2)", "World(4)"), GROUP, "world.board()", ADDS, STUCK, RESTART, FEEDERS, FEEDERS]
     with opened(lab, browser, notebook_of(*cells), "board.ipynb", tmp_path) as notebook:
         panel = Panel(notebook.page)
         for cell in (0, 1, 2):
@@ -439,6 +440,9 @@ def test_the_board_moves_beside_the_notebook(browser, lab, tmp_path):
         wait_for(lambda: "idle" in panel.lines()[1]["state"], 10, otherwise="the new rank is not seen idle")
 
         assert "1 thread" in notebook.run(6)
+        panel.close.click(force=True)  # JupyterLab gives the click to the tab, which looks where it has been
+        panel.table.wait_for(state="detached", timeout=10_000)
+        assert "0 thread" in notebook.run(7)
 
 
 # ---------------------------------------------------------------- without a browser

@@ -60,7 +60,7 @@ with timeline.recorded() as intervals:
 
 
 def test_the_block_ends_when_every_end_is_noted_and_not_when_a_future_is_done(world):
-    """gloo's thread runs what follows a future first, and then notes the end in the profiler's memory."""
+    """A thread of gloo runs what follows a future first, and then notes the end in the profiler's memory."""
     world.view.execute("""
 with timeline.recorded() as intervals:
     future = dist.all_reduce(torch.ones(10), async_op=True).get_future()

@@ -34,6 +34,7 @@ _SIGNS = {
     "dead": ("†", "#d55e00"),
 }
 
+
 def show(board: "Board | None", find_ranks: Callable[[], tuple[object, Cells]]) -> "Board | None":
     """Show the board of a world: the one that there is, or else a new one; return it, None where nothing can move.
 

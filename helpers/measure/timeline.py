@@ -30,8 +30,9 @@ def recorded(*names: str) -> Iterator[list[Interval]]:
 
     It holds what the block gives one of these names with `torch.profiler.record_function`; every collective, by the
     name that its backend gives it, as "gloo:all_reduce", from its call until it is complete (a thread of the backend
-    notes that, so up to about a millisecond late; the block ends when the last is noted); and "backward", the time in which autograd computes gradients. That
-    ends before `loss.backward()` returns, if that waits for communication at its end, as under DistributedDataParallel.
+    notes that, so up to about a millisecond late, and the block ends when the last is noted); and "backward", the time
+    in which autograd computes gradients. That ends before `loss.backward()` returns, if that waits for communication
+    at its end, as under DistributedDataParallel.
     """
     intervals = []
     with profile() as profiler:
