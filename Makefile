@@ -32,12 +32,8 @@ help:
 	@echo 'make clean      remove .venv, .venv-cuda and all caches'
 	@echo 'The first of them installs the course into .venv; PYTHON=python3.12 says with which Python.'
 
-# By its address the notebook opens, also for whoever copies the printed one from `make lab ARGS=--no-browser`.
-# JupyterLab asks its user whether it may look for news in the web. The settings in .jupyter say no: the course works
-# offline, and a learner is asked nothing.
-lab: export JUPYTER_CONFIG_PATH := $(CURDIR)/.jupyter$(if $(JUPYTER_CONFIG_PATH),:$(JUPYTER_CONFIG_PATH))
 lab: $(INSTALLED)
-	@exec env $(RUN) jupyterlab --LabApp.default_url=/lab/tree/notebooks/00_meet_the_ranks.ipynb $(ARGS)
+	@exec env $(RUN) helpers.lab $(ARGS)
 
 # All three run, whatever the others say, and each counts. Most tests wait for ranks, so three share the machine. Their
 # temporary folder is a new one with a short name, for sockets, and nothing may be left there but what pytest and torch

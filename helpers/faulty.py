@@ -3,12 +3,12 @@
 import random
 import re
 import time
-from pathlib import Path
 
+from helpers.course import NOTEBOOKS
 from helpers.errors import WorldError
 from helpers.faults import EXAMPLE, FAULTS, mended
 
-_FOLDER = Path(__file__).parent.parent / "notebooks" / "faulty"
+_FOLDER = NOTEBOOKS / "faulty"
 _SECONDS_ALONE = 60
 _SECONDS_TO_LOOK = 3
 _SECONDS_TO_STAND_STILL = 1
