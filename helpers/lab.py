@@ -18,15 +18,23 @@ _SETTINGS = Path(__file__).resolve().parent / "jupyter"
 
 
 def main() -> None:
-    """Become JupyterLab, with the first notebook open, and with kernels that are reached through private sockets."""
+    """Become JupyterLab, with the first notebook open."""
+    prepare()
+    # By its address the notebook opens, also for whoever copies the printed one, as with --no-browser.
+    opened = f"--LabApp.default_url=/lab/tree/notebooks/{FIRST}"
+    os.execv(sys.executable, [sys.executable, "-m", "jupyterlab", opened, *sys.argv[1:]])
+
+
+def prepare() -> None:
+    """Make this process one that can become a server of Jupyter, with kernels reached through private sockets.
+
+    Its folder is then the one in which `notebooks` lies.
+    """
     os.chdir(NOTEBOOKS.parent if IS_CHECKOUT else _copy())
     os.environ["JUPYTER_DEFAULT_PROVISIONER_NAME"] = "private-sockets"
     os.environ["JUPYTER_CONFIG_PATH"] = _first(_SETTINGS, "JUPYTER_CONFIG_PATH")
     # What a notebook or a terminal starts, such as torchrun or python, is the course's own.
     os.environ["PATH"] = _first(Path(sys.executable).parent, "PATH")
-    # By its address the notebook opens, also for whoever copies the printed one, as with --no-browser.
-    opened = f"--LabApp.default_url=/lab/tree/notebooks/{FIRST}"
-    os.execv(sys.executable, [sys.executable, "-m", "jupyterlab", opened, *sys.argv[1:]])
 
 
 def _copy():
