@@ -40,6 +40,7 @@ def prepare() -> None:
 def _copy():
     """Return the folder that has the notebooks; what is there already stays as it is."""
     folder = Path(FOLDER)
+    folder.mkdir(mode=0o700, exist_ok=True)  # many systems let every user read a home folder, and the answers in it
     if not (folder / "notebooks").exists():
         shutil.copytree(NOTEBOOKS, folder / "notebooks", ignore=shutil.ignore_patterns("__pycache__"))
     print(f"The notebooks are in {folder.resolve()}.")

@@ -61,6 +61,7 @@ def test_the_first_notebook_is_opened_from_a_copy_of_the_learners_own(package, t
     with lab(package, tmp_path) as (address, log):
         notebooks = tmp_path / "torch-distributed-live/notebooks"
         assert f"The notebooks are in {notebooks.parent}." in log.read_text()
+        assert notebooks.parent.stat().st_mode & 0o077 == 0, "other users can read the answers"
         assert address.path == "/lab/tree/notebooks/00_meet_the_ranks.ipynb"
         folder = urlunsplit(address._replace(path="/api/contents/notebooks"))
         served = {entry["name"] for entry in json.load(urllib.request.urlopen(folder, timeout=30))["content"]}
