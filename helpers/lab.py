@@ -43,7 +43,7 @@ def _copy():
     folder.mkdir(mode=0o700, exist_ok=True)  # many systems let every user read a home folder, and the answers in it
     if not (folder / "notebooks").exists():
         shutil.copytree(NOTEBOOKS, folder / "notebooks", ignore=shutil.ignore_patterns("__pycache__"))
-    print(f"The notebooks are in {folder.resolve()}.")
+    print(f"The notebooks are in {folder.resolve()}.", flush=True)  # execv throws away what is not yet written
     return folder
 
 
