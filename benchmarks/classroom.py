@@ -3,7 +3,7 @@
 They come one after the other and work through notebooks 02 and 08 at reading pace: for each word of prose and each line
 of code a cell has its time. Then nobody runs a cell, for half a minute. Then each has two ranks wait for each other,
 and presses Interrupt. `LEARNERS=60 MINUTES=20 python -m benchmarks classroom` has 60 learners work for 20 minutes
-instead of 48 for 10. No more come when a machine has no memory left for one more.
+instead of 48 for 10. No more come when those who are there will need what memory is left.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from statistics import median
 import nbformat
 import psutil
 from nbclient import NotebookClient
-from nbclient.exceptions import DeadKernelError
+from nbclient.exceptions import CellTimeoutError, DeadKernelError
 from nbformat.v4 import new_code_cell
 from tqdm import tqdm
 
@@ -28,7 +28,7 @@ SECONDS_BETWEEN_ARRIVALS = 5
 SECONDS_FOR_A_WORD = 60 / 200
 SECONDS_FOR_A_LINE = 2
 SECONDS_OF_REST = 30
-LEAST_MEMORY = 2**30
+LEAST_MEMORY = 5 * 2**30  # a learner who works takes half as much again as one who has just come
 DEADLOCK = "%%px\ndist.recv(torch.zeros(1), (dist.get_rank() + 1) % dist.get_world_size())"
 
 
@@ -121,8 +121,8 @@ async def _class():
         idle = psutil.cpu_percent()
         memory = (before - psutil.virtual_memory().available) / len(learners)
         await asyncio.gather(*[_interrupt_in_turn(number, learner) for number, learner in enumerate(learners)])
-    except DeadKernelError as error:
-        return [[f"learners until a kernel died ({error})", str(len(learners)), "", ""]]
+    except (CellTimeoutError, DeadKernelError) as error:
+        return [[f"learners until one could not go on: {type(error).__name__}", str(len(learners)), "", ""]]
     finally:
         for learner in tqdm(learners, desc="leaving"):
             await learner.leave()

@@ -349,6 +349,36 @@ def test_restart_the_kernel_while_ranks_are_busy(browser, lab, tmp_path):
         assert "the sum on rank 0 is 3\n" in notebook.run(5)
 
 
+# ---------------------------------------------------------------- a fault
+
+DIFFERS = """\
+%%px
+step = 3
+loss = torch.ones(2)
+dist.all_reduce(loss, dist.ReduceOp.MAX if rank == 1 else dist.ReduceOp.SUM)
+print("through")"""
+
+FAILS = """\
+%%px
+if rank == 1:
+    loss[step]"""
+
+
+def test_a_fault_is_seen_in_the_history_and_in_what_the_failed_rank_had(browser, lab, tmp_path):
+    died = "world.post_mortem(1)"
+    cells = [WORLD.replace("World(2)", "World(4)"), GROUP, DIFFERS, "world.history()", FAILS, died, f'{died}["step"]']
+    with opened(lab, browser, notebook_of(*cells), "fault.ipynb", tmp_path) as notebook:
+        notebook.run(0)
+        notebook.run(1)
+        assert notebook.run(2).endswith("[stdout:0-3] \nthrough\n")  # what all print stands there once
+        history = notebook.run(3)
+        assert "rank 1 brings another operator" in history and "SUM" in history and "MAX" in history
+        assert "IndexError" in notebook.run(4)
+        frames = notebook.run(5)
+        assert "Rank 1 raised IndexError: " in frames and "loss[step]" in frames
+        assert notebook.run(6).strip() == "3"
+
+
 # ---------------------------------------------------------------- Tab and Shift-Tab
 
 HAVE = '''\
