@@ -357,7 +357,7 @@ def test_a_size_that_is_no_number_of_ranks(size):
 
 def test_a_world_too_large_is_refused_with_the_numbers():
     before = started_here()
-    with pytest.raises(WorldError, match=r"takes about 100 MiB, .* GiB are free.*force=True") as refusal:
+    with pytest.raises(WorldError, match=r"takes about 170 MiB, .* GiB are free.*force=True") as refusal:
         World(100_000)
     assert started_here() == before
     largest = int(str(refusal.value).split("The largest world that fits has ")[1].split()[0])
