@@ -13,7 +13,7 @@ _SECONDS_ALONE = 60
 _SECONDS_TO_LOOK = 3
 _SECONDS_TO_STAND_STILL = 1
 _MOST_SECONDS_TO_LOOK = 15
-_SECONDS_FOR_OUTPUT = 1
+SECONDS_FOR_OUTPUT = 10  # the most that what a rank has said may need, after the word that it has ended
 _dealt = {}  # the cases of this notebook, by their numbers
 
 
@@ -99,7 +99,7 @@ def run(world, case: Case) -> None:
     while not answer.ready() and (now := _places(world)) != before and time.monotonic() < end:
         before = now
         answer.wait(_SECONDS_TO_STAND_STILL)
-    answer.wait_for_output(_SECONDS_FOR_OUTPUT if answer.ready() else 0)
+    answer.wait_for_output(SECONDS_FOR_OUTPUT if answer.ready() else 0)
     ended_by = errors(answer)
     said = {}
     for rank, told in enumerate(answer.metadata):
