@@ -13,7 +13,7 @@ _SECONDS_ALONE = 60
 _SECONDS_TO_LOOK = 3
 _SECONDS_TO_STAND_STILL = 1
 _MOST_SECONDS_TO_LOOK = 15
-SECONDS_FOR_OUTPUT = 10  # the most that what a rank has said may need, after the word that it has ended
+_SECONDS_FOR_OUTPUT = 10
 _dealt = {}  # the cases of this notebook, by their numbers
 
 
@@ -99,7 +99,6 @@ def run(world, case: Case) -> None:
     while not answer.ready() and (now := _places(world)) != before and time.monotonic() < end:
         before = now
         answer.wait(_SECONDS_TO_STAND_STILL)
-    answer.wait_for_output(SECONDS_FOR_OUTPUT if answer.ready() else 0)
     ended_by = errors(answer)
     said = {}
     for rank, told in enumerate(answer.metadata):
@@ -115,7 +114,12 @@ def _places(world):
 
 
 def errors(answer) -> dict[int, str]:
-    """Return the kind and the first line of the error that has ended a rank, for each that was ended by one."""
+    """Return the kind and the first line of the error that has ended a rank, for each that was ended by one.
+
+    What a rank has said may arrive after the word that it has ended, and is waited for when all have ended.
+    """
+    if answer.ready():
+        answer.wait_for_output(_SECONDS_FOR_OUTPUT)
     told = {rank: metadata["error"] for rank, metadata in enumerate(answer.metadata) if metadata["error"]}
     return {rank: f"{error.ename}: {error.evalue.partition(chr(10))[0]}" for rank, error in told.items()}
 

@@ -153,8 +153,6 @@ def _require_an_end(world, answer):
     began = time.monotonic()
     while True:
         ready = answer.wait(_SECONDS_BETWEEN_LOOKS)
-        if ready:
-            answer.wait_for_output(faulty.SECONDS_FOR_OUTPUT)  # an error may arrive later
         waited = time.monotonic() - began
         errors = {rank: error for rank, error in faulty.errors(answer).items() if not CUT_OFF.search(error)}
         if errors or ready:
