@@ -49,4 +49,9 @@ MUTANTS = {
         "loaded = everything(model, optimizer)",
         "loaded = everything(model, adam(model.parameters()))",
     ),
+    "every rank is given the whole model": (
+        "of_model, of_optimizer = get_state_dict(model, optimizer)\nstate =",
+        "of_model, of_optimizer = get_state_dict(model, optimizer)\n"
+        "of_model = {name: full(value) for name, value in of_model.items()}\nstate =",
+    ),
 }
