@@ -26,8 +26,8 @@ assert total.item() == size * (size + 1) / 2, total
 class Notebook:
     """A real kernel, and the cells that a test runs in it."""
 
-    def __init__(self):
-        self.manager, self.client = start_new_kernel(startup_timeout=120)
+    def __init__(self, **options):
+        self.manager, self.client = start_new_kernel(startup_timeout=120, **options)
         self.pid = self.manager.provisioner.process.pid
 
     def run(self, cell, interrupt_after=None, timeout=60):

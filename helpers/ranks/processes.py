@@ -16,7 +16,10 @@ from contextlib import contextmanager
 from multiprocessing import forkserver
 from multiprocessing.util import get_temp_dir
 
+import psutil
+
 from helpers.errors import WorldError
+from helpers.ranks import spare
 
 PRELOADED = ["helpers.ranks.preload"]  # what the fork server imports before it forks
 START_METHOD = "forkserver" if sys.platform == "linux" else "spawn"
@@ -24,6 +27,20 @@ START_METHOD = "forkserver" if sys.platform == "linux" else "spawn"
 FOLDER_TO_REMOVE = "FOLDER_TO_REMOVE"
 # A socket with a name in the file system has at most 103 bytes for it on macOS, 107 on Linux.
 _BYTES_OF_A_SOCKET_NAME = 100
+
+
+def prepare() -> None:
+    """Import torch, which takes a second or two, for this process and for the ranks that it will start.
+
+    Call it before anything else: it forks this process, which must have a single thread.
+    """
+    if START_METHOD != "forkserver":
+        return
+    spare.prepare(["torch.distributed.rpc"], at_import())
+    if torch := sys.modules.get("torch"):  # one thread is for ranks, and not for this process
+        cores = min(psutil.cpu_count(logical=False) or 1, len(os.sched_getaffinity(0)))
+        asked = os.environ.get("OMP_NUM_THREADS", "")
+        torch.set_num_threads(min(cores, int(asked)) if asked.isdecimal() and int(asked) else cores)
 
 
 def warm_up(preload: Sequence[str] = ()) -> None:
@@ -34,7 +51,7 @@ def warm_up(preload: Sequence[str] = ()) -> None:
     if START_METHOD != "forkserver":
         return
     forkserver.set_forkserver_preload([*PRELOADED, *preload])
-    with _environment({**at_import(), FOLDER_TO_REMOVE: get_temp_dir()}), _without_main():
+    with spare.in_use({**at_import(), FOLDER_TO_REMOVE: get_temp_dir()}), _without_main():
         forkserver.ensure_running()
 
 
@@ -98,20 +115,6 @@ def make_folder() -> str:
             "the notebook with a shorter one, as in: TMPDIR=/tmp make lab"
         )
     return folder
-
-
-@contextmanager
-def _environment(changes):
-    before = {name: os.environ.get(name) for name in changes}
-    os.environ.update(changes)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
 
 
 @contextmanager
