@@ -1,4 +1,4 @@
-"""Starts a kernel that has torch, beside a copy of itself from which the ranks will be forked: see `helpers.ranks.spare`.
+"""Starts a kernel that has torch, beside the copy of itself from which ranks will be forked: see `helpers.ranks.spare`.
 
 `helpers.kernels` has Jupyter call it in the place of `ipykernel_launcher`.
 """

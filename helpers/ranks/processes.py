@@ -21,7 +21,9 @@ import psutil
 from helpers.errors import WorldError
 from helpers.ranks import spare
 
-PRELOADED = ["helpers.ranks.preload"]  # what the fork server imports before it forks
+# What both a kernel and its ranks need; and what the fork server imports besides, before it forks.
+SHARED = ["torch.distributed.rpc", "ipykernel.kernelapp", "ipyparallel"]
+PRELOADED = ["helpers.ranks.preload"]
 START_METHOD = "forkserver" if sys.platform == "linux" else "spawn"
 # Names the folder that the fork server removes when all that it has forked has ended; see `helpers.ranks.preload`.
 FOLDER_TO_REMOVE = "FOLDER_TO_REMOVE"
@@ -36,7 +38,7 @@ def prepare() -> None:
     """
     if START_METHOD != "forkserver":
         return
-    spare.prepare(["torch.distributed.rpc"], at_import())
+    spare.prepare(SHARED, at_import())
     if torch := sys.modules.get("torch"):  # one thread is for ranks, and not for this process
         cores = min(psutil.cpu_count(logical=False) or 1, len(os.sched_getaffinity(0)))
         asked = os.environ.get("OMP_NUM_THREADS", "")
