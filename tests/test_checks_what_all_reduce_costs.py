@@ -324,6 +324,63 @@ def test_halving_doubling_solution(world):
     )
 
 
+RIGHT_HALVING_DOUBLINGS = {
+    "a function that calls itself": """
+        def halving_doubling(tensor, m):
+            def go_on(part, distance):
+                if distance:
+                    halves = part.tensor_split(2)
+                    mine, given = halves if rank & distance == 0 else halves[::-1]
+                    received = torch.empty_like(mine)
+                    exchange(given, received, rank ^ distance)
+                    mine += received
+                    go_on(mine, distance // 2)
+                    exchange(mine, given, rank ^ distance)
+            go_on(tensor, m // 2)
+        """,
+    "indices, and messages that do not wait": """
+        def halving_doubling(tensor, m):
+            def swap(given, taken, peer):
+                works = [dist.isend(tensor[given], peer), dist.irecv(received[taken], peer)]
+                for work in works:
+                    work.wait()
+            first, last, distance = 0, len(tensor), m // 2
+            received = torch.empty_like(tensor)
+            path = []
+            while distance > 0:
+                middle = (first + last) // 2
+                halves = [slice(first, middle), slice(middle, last)]
+                mine = halves.pop(rank // distance % 2)
+                swap(halves[0], mine, rank ^ distance)
+                tensor[mine] += received[mine]
+                path.append((mine, halves[0], rank ^ distance))
+                first, last, distance = mine.start, mine.stop, distance // 2
+            for mine, other, peer in path[::-1]:
+                swap(mine, other, peer)
+                tensor[other] = received[other]
+        """,
+    "the nearest first": """
+        def halving_doubling(tensor, m):
+            part, rounds = tensor, []
+            for bit in range(m.bit_length() - 1):
+                peer = rank ^ 1 << bit
+                low, high = part.chunk(2)
+                part, given = (low, high) if rank < peer else (high, low)
+                received = torch.empty(part.shape)
+                exchange(given.clone(), received, peer)
+                part.add_(received)
+                rounds.insert(0, (peer, part, given))
+            for peer, part, given in rounds:
+                exchange(part, given, peer)
+        """,
+}
+
+
+@pytest.mark.parametrize("style", RIGHT_HALVING_DOUBLINGS)
+def test_halving_doubling_in_other_styles(world, style):
+    assert says(checks.halving_doubling, world, RIGHT_HALVING_DOUBLINGS[style]).startswith("Solved. ")
+
+
 def test_halving_doubling_skeleton(world):
     assert says(checks.halving_doubling, world, skeleton("halving_doubling")) == (
         "Not yet. Rank 0 holds [4.0, 8.0, 12.0, 16.0] in chunk 0, and the target is [10.0, 20.0, 30.0, 40.0]."
