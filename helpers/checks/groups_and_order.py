@@ -107,6 +107,8 @@ def across_hosts(world) -> Verdict:
                     f"The sums are right. Rank {rank} brought this many numbers to all_reduces across hosts: {sent}. "
                     "The target is once, 1 number."
                 )
+        if len(total) == 1:
+            return "Every rank holds the sum. Its host has no other rank, so nothing could be saved: try 4 ranks, too."
         return "Every rank holds the sum, and brought only one chunk to an all_reduce across hosts."
 
     return judge(world, "hierarchical_sum", check, _run_hierarchical_sum)

@@ -14,7 +14,8 @@ import sys
 from helpers.ranks.processes import FOLDER_TO_REMOVE
 
 if FOLDER_TO_REMOVE in os.environ:
-    os.setsid()
+    if os.getsid(0) != os.getpid():  # as the spare of a kernel it does so already
+        os.setsid()
     atexit.register(shutil.rmtree, os.environ.pop(FOLDER_TO_REMOVE), ignore_errors=True)
 
 # ipykernel imports debugpy where it can. A rank is not debugged through ipyparallel, so spare it the time and memory.

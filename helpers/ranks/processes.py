@@ -8,8 +8,10 @@ habit, so elsewhere each one is a fresh Python.
 import multiprocessing
 import multiprocessing.connection
 import os
+import signal
 import sys
 import tempfile
+import threading
 import types
 from collections.abc import Sequence
 from contextlib import contextmanager
@@ -53,7 +55,8 @@ def warm_up(preload: Sequence[str] = ()) -> None:
     if START_METHOD != "forkserver":
         return
     forkserver.set_forkserver_preload([*PRELOADED, *preload])
-    with spare.in_use({**at_import(), FOLDER_TO_REMOVE: get_temp_dir()}), _without_main():
+    os.makedirs(get_temp_dir(), mode=0o700, exist_ok=True)  # a fork server that was killed has removed it
+    with _interrupted_later(), spare.in_use({**at_import(), FOLDER_TO_REMOVE: get_temp_dir()}), _without_main():
         forkserver.ensure_running()
 
 
@@ -70,7 +73,7 @@ def start(target, *arguments) -> multiprocessing.Process:
     """Start a process that calls `target(*arguments)`, a function of an importable module."""
     warm_up()
     process = multiprocessing.get_context(START_METHOD).Process(target=target, args=arguments)
-    with _without_main():
+    with _interrupted_later(), _without_main():
         process.start()
     return process
 
@@ -117,6 +120,22 @@ def make_folder() -> str:
             "the notebook with a shorter one, as in: TMPDIR=/tmp make lab"
         )
     return folder
+
+
+@contextmanager
+def _interrupted_later():
+    """Put an Interrupt off until the end: the fork server dies of a request that breaks off in the middle."""
+    if threading.current_thread() is not threading.main_thread():  # which alone is interrupted
+        yield
+        return
+    interrupts = []
+    before = signal.signal(signal.SIGINT, lambda *_: interrupts.append(True))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        if interrupts:
+            signal.raise_signal(signal.SIGINT)
 
 
 @contextmanager

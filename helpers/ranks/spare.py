@@ -9,7 +9,6 @@ import gc
 import importlib
 import multiprocessing
 import os
-import signal
 import sys
 from collections.abc import Mapping
 from contextlib import contextmanager
@@ -106,7 +105,7 @@ def _ask(code, descriptors, environment):
 
 def _wait(connection):
     """Wait for an order, and carry it out as a fresh Python would; does not return."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an Interrupt is for the kernel
+    os.setsid()  # an Interrupt is for the kernel's process group
     try:
         code, environment, folder, numbers = connection.recv()
         received = [reduction.recv_handle(connection) for _ in numbers]
