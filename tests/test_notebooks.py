@@ -1,9 +1,10 @@
 """Every notebook and its solution run as they are stored; some notebooks, in turn, go on in ways of a reader's own.
 
 The solution runs in the kernel of its notebook, which is cleared for it, because half of the time would go into another
-start. Every day a seventh of the notebooks run all their cells once more in that kernel: with another number of ranks,
-each cell twice in a row, and with a pause where a reader makes one. The numbers of ranks take turns, too. The outputs
-need not be the stored ones then; the asserts have to hold. Five notebooks run once more, with their ranks on two hosts.
+start. Every day a fourteenth of the notebooks run all their cells once more in that kernel: with another number of
+ranks, each cell twice in a row, and with a pause where a reader makes one. The numbers of ranks take turns, too. The
+outputs need not be the stored ones then; the asserts have to hold. Five notebooks take turns at running with their
+ranks on two hosts.
 
 Before a notebook stops its world, its history of collectives has to differ where the lesson means it to, and nowhere.
 """
@@ -17,7 +18,7 @@ from nbformat.v4 import new_code_cell
 
 from helpers.grade.exercises import sizes
 
-SHARES = 7
+SHARES = 14
 ON_TWO_HOSTS = ["point_to_point", "ring_all_reduce", "what_all_reduce_costs", "inside_ddp", "uneven_ranks"]
 CLEAR = new_code_cell("%reset_selective -f .")
 
@@ -94,7 +95,7 @@ def test_runs_as_stored_and_in_its_turn_as_readers_do(number, tmp_path, request)
     run(notebook, tmp_path / path.name, request)
 
 
-@pytest.mark.parametrize("topic", ON_TWO_HOSTS)
+@pytest.mark.parametrize("topic", [topic for topic in ON_TWO_HOSTS if has_its_turn(ON_TWO_HOSTS.index(topic), 5)])
 def test_runs_with_its_ranks_on_two_hosts(topic, tmp_path, request):
     (path,) = [path for path in NOTEBOOKS if path.stem.partition("_")[2] == topic]
     notebook = nbformat.read(path, as_version=4)
