@@ -11,6 +11,7 @@ import sys
 from contextlib import contextmanager
 
 from jupyter_client.manager import start_new_kernel
+from jupyter_client.provisioning import KernelProvisionerFactory
 from tqdm import tqdm
 
 KERNELS = int(os.environ.get("KERNELS", 300))
@@ -44,7 +45,7 @@ def rows() -> list[list]:
 
 def _starts(provisioner):
     """Start a kernel, end it, and return whether it answered."""
-    os.environ["JUPYTER_DEFAULT_PROVISIONER_NAME"] = provisioner
+    KernelProvisionerFactory.instance().default_provisioner_name = provisioner  # it reads its variable once
     try:
         manager, client = start_new_kernel(startup_timeout=120, stderr=subprocess.DEVNULL)
     except RuntimeError:  # "Kernel died before replying to kernel_info"

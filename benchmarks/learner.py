@@ -11,6 +11,7 @@ from pathlib import Path
 
 import psutil
 from jupyter_client.manager import start_new_kernel
+from jupyter_client.provisioning import KernelProvisionerFactory
 from tqdm import tqdm
 
 WORLDS = {
@@ -18,7 +19,9 @@ WORLDS = {
     "a world of 4, on 2 hosts": "World(4, hosts=2)",
     "a world of 8, on 2 hosts": "World(8, hosts=2)",
 }
+# The notebook itself comes to use torch in most lessons, with the first tensor that it fetches or check that it calls.
 START = """
+import torch
 from helpers import World
 world = {world}
 %px from datetime import timedelta
@@ -47,7 +50,8 @@ def rows() -> list[list]:
 
 def _taken(start, provisioner):
     """Start the world in a kernel, and return what the kernel and all that it has started take."""
-    with tempfile.TemporaryDirectory(prefix="l-") as folder, _environment(folder, provisioner):
+    KernelProvisionerFactory.instance().default_provisioner_name = provisioner  # it reads its variable once
+    with tempfile.TemporaryDirectory(prefix="l-") as folder, _temporary(folder):
         begin = time.perf_counter()
         manager, client = start_new_kernel()
         try:
@@ -71,10 +75,10 @@ def _taken(start, provisioner):
 
 
 @contextmanager
-def _environment(folder, provisioner):
-    """Have kernels start in this way, with this temporary folder."""
+def _temporary(folder):
+    """Have kernels use this temporary folder."""
     before = dict(os.environ)
-    os.environ.update(TMPDIR=folder, JUPYTER_DEFAULT_PROVISIONER_NAME=provisioner)
+    os.environ["TMPDIR"] = folder
     try:
         yield
     finally:
