@@ -78,13 +78,14 @@ def test_two_optimizers_that_are_right(world, answer):
     [
         (SKELETON["two_optimizers"], "In a step the table has moved, but not as with SparseAdam at this rate."),
         (TWO.replace("SparseAdam, lr", "SparseAdam, lr / 2"), "In a step the table has moved, but not as with Sparse"),
-        (TWO.replace("optim.Adam", "optim.SGD"), "In a step the dense layer has moved, but not as with Adam at this "),
+        (TWO.replace("optim.Adam", "optim.SGD"), "In a step the weight of the dense layer has moved, but not as "),
         (TWO.replace("in self.optimizers", "in self.optimizers[1:]"), "In a step the table has not moved."),
-        (TWO.replace("in self.optimizers", "in self.optimizers[:1]"), "In a step the dense layer has not moved."),
+        (TWO.replace("in self.optimizers", "in self.optimizers[:1]"), "In a step the weight of the dense layer has "),
+        (TWO.replace("rest, torch", "rest[1:], torch"), "In a step the bias of the dense layer has not moved."),
         ("def two_optimizers(model, lr):\n    return [references(model)]", "Rank 0 raised AttributeError: 'list' "),
         (TWO.replace("optim.SparseAdam", "optim.Adam"), "Rank 0 raised "),
     ],
-    ids=["skeleton", "rate", "SGD", "no table", "no dense layer", "a list", "Adam for both"],
+    ids=["skeleton", "rate", "SGD", "no table", "no dense layer", "no bias", "a list", "Adam for both"],
 )
 def test_two_optimizers_that_are_wrong(world, answer, message):
     assert says(world, "two_optimizers", answer).startswith(f"Not yet. {message}")
@@ -103,7 +104,7 @@ def test_split_table_solution(world):
 
 def test_split_table_skeleton(world):
     assert says(world, "split_table", SKELETON["split_table"]) == (
-        "Not yet. 40 of 40 rows are on server, and the target is 20 on each owner."
+        "Not yet. By `remote_parameters`, 40 of 40 rows are on server; the target is 20 on each."
     )
 
 
@@ -157,9 +158,9 @@ def test_split_table_with_a_row_of_zeros_for_the_words_of_the_other(world):
         (("right=True) - 1", "right=True).clamp(max=len(offsets) - 1)"), "With bags of [3, 4, 5] words, bag "),
         ((" - number * self.half", " * 0"), "`forward` returns one vector for two different rows. Do two owners "),
         (("True, seed)", "True)"), "`forward` returns one vector for two different rows. Do two owners "),
-        (("[self.half, rows - self.half]", "[rows, rows]"), "40 of 40 rows are on server, and the target is 20 on "),
+        (("[self.half, rows - self.half]", "[rows, rows]"), "By `remote_parameters`, 40 of 40 rows are "),
         (("call.wait() for", "call.wait().detach() for"), "The sums are right, and no gradient comes to the owners."),
-        (("for part in self.parts for", "for part in self.parts[:1] for"), "0 of 40 rows are on master, and the "),
+        (("for part in self.parts for", "for part in self.parts[:1] for"), "By `remote_parameters`, 0 of 40 rows are "),
         (("sum(call.wait() for call in calls)", "calls[0].wait().detach() + calls[1].wait()"), STEP + " has not "),
         (("call.wait() for", "(2 * call.wait() - call.wait().detach()) for"), f"{STEP} has moved wrongly."),
         (("call.wait() for", "call.wait()[:1] for"), "For 40 bags, `forward` returned shape (1, 16), and the "),

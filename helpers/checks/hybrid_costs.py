@@ -11,11 +11,12 @@ _ROWS = 40
 _OWNERS = ("server", "master")
 _SAME_VECTOR = (
     "`forward` returns one vector for two different rows. "
-    "Do two owners make their part from the same seed, or does one word count on both owners?"
+    "Do two owners make their part from the same seed, does one word count on both owners, or do the offsets not fit "
+    "the words of each owner?"
 )
-_RATE = 0.1
-_PARTS = ("table", "dense layer")
-_KINDS = ("SparseAdam", "Adam")
+_RATE = 0.07
+_PARTS = ("table", "weight of the dense layer", "bias of the dense layer")
+_KINDS = ("SparseAdam", "Adam", "Adam")
 
 
 def two_optimizers(world) -> Verdict:
@@ -79,7 +80,8 @@ def _run_two_optimizers():
             optimizer.step()
             optimizer.zero_grad()
         after = _weights(model)
-        for part, kind, old, new, goal in zip(_PARTS, _KINDS, begin, after, (own_table, own_dense), strict=False):
+        goals = own_table, own_dense, own_bias
+        for part, kind, old, new, goal in zip(_PARTS, _KINDS, begin, after, goals, strict=True):
             if new.equal(old):
                 return run._replace(result=f"In a step the {part} has not moved.")
             if not new.allclose(goal, atol=1e-4):
@@ -126,7 +128,8 @@ def _try_split_table(table):
     for owner, rows in rows_on.items():
         most = (_ROWS + 1) // 2 + 2 if owner in _OWNERS else 0  # a row or two for padding is fine
         if rows > most or (owner in _OWNERS and rows < _ROWS // 2):
-            return f"{rows} of {_ROWS} rows are on {owner}, and the target is {_ROWS // 2} on each owner.", {}
+            wrong = f"By `remote_parameters`, {rows} of {_ROWS} rows are on {owner}"
+            return f"{wrong}; the target is {_ROWS // 2} on each.", {}
     with torch.no_grad():
         weight = table.forward(torch.arange(_ROWS), torch.arange(_ROWS)).detach().clone()
     if weight.shape != (_ROWS, _COLUMNS):

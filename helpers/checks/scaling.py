@@ -83,10 +83,10 @@ def fastest(world) -> Verdict:
                 if times[result] > times[target] * (1 + 1e-9):
                     raise Wrong(
                         f"With {compute:g} s of computing, latency {link[0]:g} s, {link[1]:g} B/s and {link[2]:g} B, "
-                        f"rank {rank} returned {result}, whose step takes {times[result]:.4g} s; {target} take "
-                        f"{times[target]:.4g} s."
+                        f"rank {rank} returned {result}, whose step takes {times[result]:.6g} s; {target} take "
+                        f"{times[target]:.6g} s."
                     )
-        return "The shortest step is found, where computing and communication balance."
+        return "The shortest step is found on each link."
 
     return judge(world, "fastest", check, _run, "fastest", cases)
 
