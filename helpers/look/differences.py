@@ -202,8 +202,12 @@ def _calls_that_meet(row, model, shift):
 
 
 def _is_same(call, other):
-    """Return whether these are the same call of two ranks, from the same line."""
-    return _place(call) == _place(other) and _unlike(call, other) is None
+    """Return whether these are the same call of two ranks, from the same line.
+
+    One that a thread of C++ makes, as for the callback of a future, comes from no line: it may be any.
+    """
+    no_line = "" in (call.path, other.path)
+    return (no_line or _place(call) == _place(other)) and _unlike(call, other) is None
 
 
 def _place(call):
