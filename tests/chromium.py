@@ -13,7 +13,7 @@ NO_PLAYWRIGHT = "playwright, which drives the browser, is not installed; get it 
 
 
 @pytest.fixture(scope="module")
-def browser():
+def browser(tmp_path_factory):
     missing = []
     if not any(map(shutil.which, BROWSERS)):
         missing.append(NO_BROWSER)
@@ -30,6 +30,7 @@ def browser():
         chromium = playwright.chromium.launch(
             executable_path=next(filter(None, map(shutil.which, BROWSERS))),
             args=["--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"],  # no way out into the network
+            env={**os.environ, "TMPDIR": str(tmp_path_factory.mktemp("chromium"))},  # it may leave a file behind
         )
         yield chromium
         started = set(psutil.Process().children(recursive=True)) - set(earlier)
