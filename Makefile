@@ -19,8 +19,8 @@ export JUPYTER_DEFAULT_PROVISIONER_NAME := private-sockets
 
 help:
 	@echo 'make lab        open the course in JupyterLab (ARGS="--no-browser --port 8899" passes arguments on)'
-	@echo 'make test       run every test, every notebook and every solution; some tests take turns, by day (ALL=1 runs all'
-	@echo '                of them, NOTEBOOKS="notebooks/04*" all that belongs to a lesson)'
+	@echo 'make test       run every notebook, every solution and every test but the nightly ones (ALL=1 runs these, too;'
+	@echo '                NOTEBOOKS="notebooks/04*" runs all that belongs to a lesson)'
 	@echo 'make mutants    break every claim on purpose, and see that its notebook refuses (NOTEBOOKS="notebooks/04*")'
 	@echo 'make test-cuda  run every notebook and the CUDA tests on a machine with a GPU, with the torch that PYTHON has'
 	@echo 'make bench      measure start, restart, memory and stop (ARGS= passes arguments on)'
@@ -51,11 +51,11 @@ test: $(INSTALLED)
 SIDE_BY_SIDE := -n 3 --dist loadscope --no-loadscope-reorder
 NO_TESTS := 5  # what pytest says when none of a lesson's tests has to be alone
 SECONDS_TO_VANISH := 3
-# A lesson for which NOTEBOOKS asks runs whole: also what takes turns when all lessons run. See tests/lessons.py.
+# A lesson for which NOTEBOOKS asks runs whole, nightly tests included. See tests/lessons.py.
 ASKED = $(if $(filter command environment,$(firstword $(origin NOTEBOOKS))),$(or $(FOUND),$(NO_NOTEBOOK)))
 FOUND = $(wildcard $(NOTEBOOKS))
 NO_NOTEBOOK = $(error there is no notebook $(NOTEBOOKS))
-CHOICE = LESSONS="$(ASKED)" ALL="$(if $(ASKED),1,$(ALL))" SHARE="$(SHARE)"
+CHOICE = LESSONS="$(ASKED)" ALL="$(if $(ASKED),1,$(ALL))"
 
 # On a machine with a GPU torch is there already, in a build that fits it. PYTHON's packages are seen and not changed:
 # .venv-cuda gets what is missing.

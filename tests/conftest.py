@@ -45,16 +45,19 @@ def pytest_configure(config):
         config.option.nbval_kernel_startup_timeout = 120
 
 
-def pytest_report_header():
-    return f"today's share of what takes turns: SHARE={lessons.SHARE}" if not lessons.ALL else "all that takes turns"
-
-
 def pytest_collection_modifyitems(config, items):
-    """Run the long tests first."""
+    """Leave out what is not asked for, and run the long tests first."""
     if lessons.CHOSEN:
-        config.hook.pytest_deselected(items=[item for item in items if not lessons.belongs(item)])
-        items[:] = [item for item in items if lessons.belongs(item)]
+        keep(config, items, lessons.belongs)
+    if not lessons.ALL:
+        keep(config, items, lambda item: not item.get_closest_marker("nightly"))
     items.sort(key=lambda item: LONG.index(item.path.name) if item.path.name in LONG else len(LONG))
+
+
+def keep(config, items, condition):
+    """Deselect the items for which the condition does not hold."""
+    config.hook.pytest_deselected(items=[item for item in items if not condition(item)])
+    items[:] = [item for item in items if condition(item)]
 
 
 class ByModule(LoadScopeScheduling):

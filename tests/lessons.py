@@ -1,6 +1,5 @@
-"""What the tests of notebooks share: which lessons there are, whose turn it is today, and nbval in this process."""
+"""What the tests of notebooks share: which lessons there are, which tests are asked for, and nbval in this process."""
 
-import datetime
 import os
 import re
 import shutil
@@ -15,16 +14,13 @@ ROOT = Path(__file__).parent.parent
 NOTEBOOKS = sorted(ROOT.glob("notebooks/[0-9]*.ipynb"))
 SOLUTIONS = sorted(ROOT.glob("notebooks/solutions/*.ipynb"))
 
-# Some tests take turns, so that a run stays short: every day another share of them. `make test SHARE=738000` runs the
-# share of that day again, and `make test ALL=1` runs all of them. In the environment all workers find the same day.
-SHARE = int(os.environ.get("SHARE") or datetime.datetime.now(datetime.timezone.utc).toordinal())
-os.environ["SHARE"] = str(SHARE)
+# `make test ALL=1` also runs what is marked `nightly`; without it every run of a commit runs the same tests.
 ALL = bool(os.environ.get("ALL"))
 
 # `make test NOTEBOOKS=notebooks/04*` runs what belongs to one lesson, whose topic is the name without the number.
 CHOSEN = [Path(name).stem.partition("_")[2] for name in os.environ.get("LESSONS", "").split()]
 
-# The tag of a cell that looks at what an earlier one has started on the ranks: a reader takes his time between the two.
+# The tag of a cell that looks at what an earlier cell started on the ranks: a reader takes time between the two.
 PAUSE = "reader-pauses"
 SECONDS_OF_A_PAUSE = 15
 
@@ -35,11 +31,6 @@ def belongs(item) -> bool:
     if re.fullmatch(f"test_(checks_)?({names})", item.path.stem):
         return True
     return re.search(rf"(\d\d_|[/[])({names})\b", item.name) is not None
-
-
-def has_its_turn(number: int, shares: int) -> bool:
-    """Return whether the test with this number runs today, when the tests are dealt out to so many days."""
-    return ALL or number % shares == SHARE % shares
 
 
 def run(notebook, path: Path, request, until_refused: bool = False) -> None:

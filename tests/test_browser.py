@@ -22,6 +22,7 @@ import numpy
 import psutil
 import pytest
 from chromium import assert_gone
+from live import is_served
 
 ROOT = Path(__file__).resolve().parent.parent
 LESSON = ROOT / "notebooks/02_point_to_point.ipynb"
@@ -65,6 +66,7 @@ def lab(browser, tmp_path):
             otherwise="JupyterLab has printed no address",
         )
         assert make.poll() is None, f"make lab has ended:\n{log.read_text()}"
+        wait_for(lambda: is_served(address[1]), seconds=60, otherwise="JupyterLab does not answer")
         (server,) = psutil.Process(make.pid).children()
         yield Lab(server, folder, address[1])
     finally:

@@ -1,7 +1,7 @@
 """Grading: solutions get full marks, skeletons none, and whoever does harm or cheats is stopped or seen through.
 
-Every submission is judged as `make grade` does it, in the real sandbox, on ranks of its own. In its turn the notebook
-of every lesson is submitted as it is, and with its solutions.
+Every submission is judged as `make grade` does it, in the real sandbox, on ranks of its own. At night the notebook of
+every lesson is submitted as it is, and with its solutions.
 """
 
 import csv
@@ -14,13 +14,11 @@ import time
 import nbformat
 import psutil
 import pytest
-from lessons import NOTEBOOKS, ROOT, has_its_turn
+from lessons import NOTEBOOKS, ROOT
 
 from helpers.grade import __main__ as grading
 from helpers.grade import exercises, sandbox
 
-SHARES = 20
-TODAY = [path for number, path in enumerate(NOTEBOOKS) if has_its_turn(number, SHARES)]
 RING = ROOT / "notebooks" / "05_ring_all_reduce.ipynb"
 NAMES = ["ring_indices", "reduce_scatter", "two_way_ring"]
 
@@ -250,7 +248,8 @@ def test_without_a_folder_it_says_how_to_call_it():
     assert told.returncode == 1 and "make grade SUBMISSIONS=folder" in told.stderr
 
 
-@pytest.mark.parametrize("lesson", TODAY, ids=[path.stem for path in TODAY])
+@pytest.mark.nightly
+@pytest.mark.parametrize("lesson", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_lesson_is_graded_as_it_is_and_with_its_solutions(lesson, tmp_path):
     submitted(tmp_path / "right.ipynb", lesson, answers_of(lesson))
     first, *others = exercises.variants(lesson)

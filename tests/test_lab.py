@@ -14,7 +14,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import psutil
 import pytest
-from live import left_after, wait_until
+from live import is_served, left_after, wait_until
 
 ROOT = Path(__file__).resolve().parent.parent
 NOT_OF_THE_PACKAGE = shutil.ignore_patterns(".*", "build", "*.egg-info", "__pycache__", "tests", "benchmarks")
@@ -49,7 +49,9 @@ def lab(package, folder):
         )
     try:
         assert wait_until(lambda: ADDRESS.search(log.read_text()), 120), log.read_text()
-        yield urlsplit(ADDRESS.search(log.read_text())[0]), log
+        address = ADDRESS.search(log.read_text())[0]
+        assert wait_until(lambda: is_served(address), 60), log.read_text()
+        yield urlsplit(address), log
     finally:
         started = psutil.Process(server.pid).children(recursive=True) if server.poll() is None else []
         server.terminate()

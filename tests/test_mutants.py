@@ -1,19 +1,17 @@
 """Lessons broken on purpose: a mutant makes a claim of its notebook false, and the notebook has to refuse it.
 
 tests/mutants/TOPIC.py holds those of notebooks/NN_TOPIC.ipynb, as `MUTANTS = {what is false now: (old, new)}`. `old` is
-text that stands once in the code of the notebook, and `new` takes its place. `make mutants` runs all of them, and
-`make test` some, in turn.
+text that stands once in the code of the notebook, and `new` takes its place. `make mutants` runs them, and
+`make test ALL=1`.
 """
 
-import math
 import re
 import runpy
 
 import nbformat
 import pytest
-from lessons import ROOT, has_its_turn, run
+from lessons import ROOT, run
 
-IN_ONE_RUN = 4
 # A mutant that is not a program any more proves nothing.
 NO_PROGRAM = re.compile(r"\b(SyntaxError|IndentationError|NameError|ModuleNotFoundError|ImportError)\b")
 MUTANTS = [
@@ -21,7 +19,6 @@ MUTANTS = [
     for path in sorted(ROOT.glob("tests/mutants/*.py"))
     for name, change in runpy.run_path(str(path))["MUTANTS"].items()
 ]
-TODAY = [mutant for number, mutant in enumerate(MUTANTS) if has_its_turn(number, math.ceil(len(MUTANTS) / IN_ONE_RUN))]
 
 
 def break_on_purpose(notebook, old, new):
@@ -31,7 +28,8 @@ def break_on_purpose(notebook, old, new):
     cell.source = cell.source.replace(old, new)
 
 
-@pytest.mark.parametrize(("topic", "name", "old", "new"), TODAY, ids=[f"{m[0]}: {m[1]}" for m in TODAY])
+@pytest.mark.nightly
+@pytest.mark.parametrize(("topic", "name", "old", "new"), MUTANTS, ids=[f"{m[0]}: {m[1]}" for m in MUTANTS])
 def test_the_notebook_refuses(topic, name, old, new, tmp_path, request):
     (path,) = ROOT.glob(f"notebooks/[0-9][0-9]_{topic}.ipynb")
     notebook = nbformat.read(path, as_version=4)

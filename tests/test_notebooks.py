@@ -1,26 +1,26 @@
-"""Every notebook and its solution run as they are stored; some notebooks, in turn, go on in ways of a reader's own.
+"""Every notebook and its solutions run as they are stored; at night each also runs as readers run it.
 
-The solution runs in the kernel of its notebook, which is cleared for it, because half of the time would go into another
-start. Every day a fourteenth of the notebooks run all their cells once more in that kernel: with another number of
-ranks, each cell twice in a row, and with a pause where a reader makes one. The numbers of ranks take turns, too. The
-outputs need not be the stored ones then; the asserts have to hold. Five notebooks take turns at running with their
-ranks on two hosts.
+The solutions run in the kernel of their notebook, which is cleared for them, because a second start would take half of
+the time again. The reader's pass goes on in the kernel of a notebook that has run: with another number of ranks, each
+cell twice in a row, and with a pause where a reader makes a pause. The outputs need not be the stored ones then; the
+asserts have to hold.
 
-Before a notebook stops its world, its history of collectives has to differ where the lesson means it to, and nowhere.
+Before a notebook stops its world, its history of collectives has to differ where the lesson means it to, and nowhere
+else.
 """
 
 import uuid
 
 import nbformat
 import pytest
-from lessons import NOTEBOOKS, PAUSE, SHARE, SOLUTIONS, has_its_turn, run
+from lessons import NOTEBOOKS, PAUSE, SOLUTIONS, run
 from nbformat.v4 import new_code_cell
 
 from helpers.grade.exercises import sizes
 
-SHARES = 14
 ON_TWO_HOSTS = ["point_to_point", "ring_all_reduce", "what_all_reduce_costs", "inside_ddp", "uneven_ranks"]
 CLEAR = new_code_cell("%reset_selective -f .")
+EACH = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 
 # The lines of the calls that differ between the ranks when a notebook ends: most lessons have none.
 LINES_THAT_DIFFER = {
@@ -55,13 +55,10 @@ assert lines_that_differ() == {expected!r}, lines_that_differ()
 """
 
 
-def another_size(notebook, number):
-    """Return one of the world sizes that the notebook says it works for, in turn low ones and high ones."""
+def other_sizes(notebook):
+    """Return the smallest and the largest of the other world sizes that the notebook says it works for."""
     stored, others = sizes("".join(cell.source for cell in notebook.cells[:3]))
-    if not others:
-        return stored
-    others = sorted({*others[:2], others[(len(others) - 1) // 2], others[-1]})
-    return others[number % len(others)]
+    return sorted({min(others, default=stored), max(others, default=stored)})
 
 
 def as_readers_do(notebook, size):
@@ -77,32 +74,48 @@ def as_readers_do(notebook, size):
     return cells
 
 
-@pytest.mark.parametrize("number", range(len(NOTEBOOKS)), ids=[path.stem for path in NOTEBOOKS])
-def test_runs_as_stored_and_in_its_turn_as_readers_do(number, tmp_path, request):
-    path = NOTEBOOKS[number]
-    notebook = nbformat.read(path, as_version=4)
-    again = as_readers_do(notebook, another_size(notebook, number + SHARE // SHARES))
-    for cell in notebook.cells:
+def without_pauses(cells):
+    for cell in cells:
         cell.metadata["tags"] = [tag for tag in cell.metadata.get("tags", []) if tag != PAUSE]
+    return cells
+
+
+def with_new_ids(cells):
+    """Return the cells of several files, which may use the same ids, as those of one."""
+    for cell in cells:
+        cell.id = uuid.uuid4().hex
+    return cells
+
+
+@EACH
+def test_runs_as_stored_and_then_its_solutions(path, tmp_path, request):
+    notebook = nbformat.read(path, as_version=4)
+    solutions = nbformat.read(path.parent / "solutions" / path.name, as_version=4)
     (stop,) = [place for place, cell in enumerate(notebook.cells) if cell.source.strip() == "world.stop()"]
     expected = LINES_THAT_DIFFER.get(path.stem.partition("_")[2], set())
     notebook.cells.insert(stop, new_code_cell(HISTORY.format(expected=expected)))
-    if has_its_turn(number, SHARES):
-        notebook.cells += again
-    notebook.cells += [CLEAR, *nbformat.read(path.parent / "solutions" / path.name, as_version=4).cells]
-    for cell in notebook.cells:
-        cell.id = uuid.uuid4().hex  # both files count their cells
+    notebook.cells = with_new_ids([*without_pauses(notebook.cells), CLEAR, *solutions.cells])
     run(notebook, tmp_path / path.name, request)
 
 
-@pytest.mark.parametrize("topic", [topic for topic in ON_TWO_HOSTS if has_its_turn(ON_TWO_HOSTS.index(topic), 5)])
+@pytest.mark.nightly
+@EACH
+def test_runs_as_readers_run_it(path, tmp_path, request):
+    notebook = nbformat.read(path, as_version=4)
+    again = [cell for size in other_sizes(notebook) for cell in as_readers_do(notebook, size)]
+    notebook.cells = with_new_ids([*without_pauses(notebook.cells), *again])
+    run(notebook, tmp_path / path.name, request)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("topic", ON_TWO_HOSTS)
 def test_runs_with_its_ranks_on_two_hosts(topic, tmp_path, request):
     (path,) = [path for path in NOTEBOOKS if path.stem.partition("_")[2] == topic]
     notebook = nbformat.read(path, as_version=4)
     (cell,) = [cell for cell in notebook.cells if "World(WORLD_SIZE" in cell.source and cell.cell_type == "code"]
     cell.source = cell.source.replace("World(WORLD_SIZE", "World(WORLD_SIZE, hosts=2")
     for cell in notebook.cells:
-        # Addresses and times are others than those that are stored.
+        # The stored addresses and times are those of one host.
         cell.metadata["tags"] = [*{*cell.metadata.get("tags", []), "nbval-ignore-output"}]
     run(notebook, tmp_path / path.name, request)
 

@@ -137,7 +137,7 @@ def tree(tmp_path):
 
 def make(tree, *arguments, **environment):
     # What a make that runs these tests has put into the environment is not for this one.
-    given = ("PYTHON", "NOTEBOOKS", "LESSONS", "ALL", "SHARE")
+    given = ("PYTHON", "NOTEBOOKS", "LESSONS", "ALL")
     clean = {key: value for key, value in os.environ.items() if not key.startswith("MAKE") and key not in given}
     return subprocess.run(
         ["make", *arguments], cwd=tree, env=clean | environment, capture_output=True, text=True, timeout=120

@@ -1,8 +1,8 @@
 """The script of a notebook is what its ranks run, and it runs under torchrun.
 
 torchrun starts a fresh Python for each rank and for itself, which import torch for most of the time that such a test
-takes. So one script of each kind runs under torchrun; the others run in processes that have torch already, with what
-torchrun would put into their environment, a third of them every day.
+takes. So one script of each kind runs under torchrun; at night all of them run in processes that have torch already,
+with what torchrun would put into their environment.
 """
 
 import re
@@ -14,7 +14,7 @@ import time
 import nbformat
 import pytest
 import script_rank
-from lessons import NOTEBOOKS, ROOT, has_its_turn
+from lessons import NOTEBOOKS, ROOT
 from nbformat.v4 import new_code_cell, new_markdown_cell
 from torch.distributed import TCPStore
 
@@ -24,8 +24,6 @@ from helpers.torchrun import torchrun
 
 # The others are about the notebook's own talk with its ranks.
 SCRIPTS = [path for path in NOTEBOOKS if "make script NOTEBOOK" in path.read_text()]
-SHARES = 3
-TODAY = [path for number, path in enumerate(SCRIPTS) if has_its_turn(number, SHARES)]
 SECONDS_TO_RUN = 120
 
 
@@ -58,7 +56,8 @@ def run_as_torchrun(source, ranks, folder):
     return said
 
 
-@pytest.mark.parametrize("path", TODAY, ids=lambda path: path.stem)
+@pytest.mark.nightly
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
 def test_the_script_runs_with_the_environment_of_torchrun(path, tmp_path):
     assert any(run_as_torchrun(script(path), number_of_ranks(path), tmp_path))
 
