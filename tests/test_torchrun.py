@@ -148,6 +148,14 @@ def test_a_job_that_fails_is_reported():
     job.end()
 
 
+def test_what_a_job_prints_in_the_end_is_found(monkeypatch):
+    job = Job("print('ready')", 1)
+    wait = job.wait
+    monkeypatch.setattr(job, "wait", lambda seconds: wait(60))  # on a busy machine a job may end between two looks
+    job.wait_for("ready")
+    job.end()
+
+
 ENDS = {
     "killed": lambda notebook: os.kill(notebook.pid, signal.SIGKILL),
     "killed with its process group": lambda notebook: os.killpg(notebook.pid, signal.SIGKILL),
