@@ -2,9 +2,9 @@
 
 import os
 import signal
-import time
 
 import pytest
+from live import wait_until
 
 from helpers import checks
 from helpers.checks.judging import RESTART
@@ -183,8 +183,7 @@ def test_a_group_that_was_broken_before_is_not_blamed_on_the_answer(broken_world
 
 def test_a_dead_rank_is_named(broken_world):
     os.kill(broken_world.pids[2], signal.SIGKILL)
-    while broken_world.where()[2].state != "dead":
-        time.sleep(0.01)
+    assert wait_until(lambda: broken_world.where()[2].state == "dead", 20)
     assert repr(checks.numbers_collected(broken_world)) == f"Not yet. Rank 2 is dead. {RESTART}"
 
 

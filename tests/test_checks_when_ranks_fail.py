@@ -2,9 +2,9 @@
 
 import os
 import signal
-import time
 
 import pytest
+from live import wait_until
 
 from helpers import checks
 from helpers.checks import judging
@@ -119,11 +119,11 @@ def test_total_that_hides_the_error_is_refused(world):
 
 def test_total_on_a_stuck_or_dead_rank(broken_world):
     broken_world.view.execute(TOTAL.format(ONE_CALL))
-    broken_world.view.client[1].execute("import time; time.sleep(30)", block=False)
-    time.sleep(0.5)
+    broken_world.view.client[1].execute("import time; time.sleep(1000)", block=False)
+    assert wait_until(lambda: broken_world.where()[1].state == "busy", 20)
     assert repr(checks.uneven_shares(broken_world)) == f"Not yet. Rank 1 is busy. {RESTART}"
     os.kill(broken_world.pids[1], signal.SIGKILL)
-    time.sleep(0.5)
+    assert wait_until(lambda: broken_world.where()[1].state == "dead", 20)
     assert repr(checks.uneven_shares(broken_world)) == f"Not yet. Rank 1 is dead. {RESTART}"
 
 

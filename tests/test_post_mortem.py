@@ -3,7 +3,6 @@
 import os
 import signal
 import textwrap
-import time
 
 import ipyparallel as ipp
 import pytest
@@ -141,8 +140,9 @@ def test_a_rank_that_cannot_tell_says_why(broken_world):
     assert refusal(lambda: world.post_mortem(4)).startswith("There is no rank 4")
     cell = "if rank == 0:\n    raise ValueError(rank)\nif rank < 3:\n    dist.recv(torch.zeros(1), src=3)\n"
     world._cells.remember(cell)
-    world.view.execute(cell, block=False)
+    answer = world.view.execute(cell, block=False)
     assert wait_until(lambda: [s.call for s in world.where()] == ["", "recv", "recv", ""], 10), world.where()
+    assert wait_until(lambda: answer.metadata[0]["error"], 10)
     assert refusal(lambda: world.post_mortem(1)) == (
         "Rank 1 is busy in recv, on line 5: dist.recv(torch.zeros(1), src=3). Its last error can be looked at when it "
         "is idle; world.where() shows what it does now."
@@ -163,8 +163,8 @@ def test_where_an_interrupt_has_met_a_rank(world):
     world._cells.remember(cell)
     answer = world.view.execute(cell, block=False)
     world._cells.sent(list(range(4)), answer.msg_ids)
-    assert wait_until(lambda: all(state.line for state in world.where()), 10), world.where()
-    time.sleep(0.2)
+    in_the_loop = {"while True:", "counted += 1"}
+    assert wait_until(lambda: {state.line for state in world.where()} <= in_the_loop, 20), world.where()
     world.interrupt()
     assert {error.ename for error in answer.get(20, return_exceptions=True)} == {"KeyboardInterrupt"}
     died = world.post_mortem(1)
