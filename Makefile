@@ -29,6 +29,7 @@ help:
 	@echo 'make script     write the rank code of a notebook for torchrun (NOTEBOOK=08_data_parallel)'
 	@echo 'make grade      judge the notebooks of a class (SUBMISSIONS=folder, with folder/NAME/NN_topic.ipynb in it)'
 	@echo 'make site       write all lessons with their stored outputs as a web site into build/site'
+	@echo 'make canaries   see whether what the course replaces in torch and ipyparallel is still there'
 	@echo 'make clean      remove .venv, .venv-cuda and all caches'
 	@echo 'The first of them installs the course into .venv; PYTHON=python3.12 says with which Python.'
 
@@ -95,6 +96,12 @@ site: $(INSTALLED)
 	@rm -rf build/site
 	@$(RUN) sphinx -E -q -W --keep-going -c docs/site -d build/doctrees . build/site
 	@echo 'make: the site is in build/site; open build/site/index.html'
+
+# Allowed to fail: a failure says which private name of torch, ipyparallel or Python has moved.
+canaries: $(INSTALLED)
+	@$(RUN) pytest --continue-on-collection-errors tests/canaries
+
+.PHONY: canaries
 
 clean:
 	rm -rf .venv .venv-cuda .pytest_cache .ruff_cache build *.egg-info

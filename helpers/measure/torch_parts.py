@@ -1,7 +1,7 @@
 """What of torch is private, and what for. It stands here and, as a name to replace, where it is replaced: in `calls`,
 `traffic`, `handles`, `timeline` and `recorder`.
 
-tests/test_torch_parts.py says when a release of torch has moved one of them.
+tests/canaries/test_torch_parts.py says when a release of torch has moved one of them.
 """
 
 import pickle
