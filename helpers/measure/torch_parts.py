@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import torch
 from torch._C import Future  # of which torch.futures.Future is one kind, and what a work object returns another
-from torch._C._distributed_c10d import _dump_fr_trace
+from torch._C._distributed_c10d import _dump_fr_trace  # pyright: ignore[reportAttributeAccessIssue]
 from torch._C._distributed_rpc import PyRRef as RRef  # what rpc.RRef and rpc.remote make: its to_here() can be watched
 from torch.distributed.rpc import WorkerInfo, api, rref_proxy
 from torch.utils._pytree import tree_leaves  # the tensors in nested outputs, as DDP looks for them
