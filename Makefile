@@ -30,6 +30,8 @@ help:
 	@echo 'make grade      judge the notebooks of a class (SUBMISSIONS=folder, with folder/NAME/NN_topic.ipynb in it)'
 	@echo 'make site       write all lessons with their stored outputs as a web site into build/site'
 	@echo 'make canaries   see whether what the course replaces in torch and ipyparallel is still there'
+	@echo 'make types      check the types of helpers/ranks, helpers/look and helpers/measure'
+	@echo 'make lock       write the exact versions of all that is installed into constraints.txt'
 	@echo 'make clean      remove .venv, .venv-cuda and all caches'
 	@echo 'The first of them installs the course into .venv; PYTHON=python3.12 says with which Python.'
 
@@ -101,7 +103,21 @@ site: $(INSTALLED)
 canaries: $(INSTALLED)
 	@$(RUN) pytest --continue-on-collection-errors tests/canaries
 
-.PHONY: canaries
+# The types of helpers/ranks, look and measure; pyproject.toml says which rules.
+types: $(TOOLS)
+	@.venv/bin/basedpyright
+
+# After a change of pyproject.toml, and after an upgrade of something in .venv.
+lock: $(TOOLS)
+	@.venv/bin/python .ci/lock.py
+
+# Whoever changes the course needs more than a learner.
+TOOLS := .venv/.tools
+$(TOOLS): $(INSTALLED)
+	@.venv/bin/python -m pip --quiet install -e ".[dev]" -c constraints.txt
+	@touch $@
+
+.PHONY: canaries types lock
 
 clean:
 	rm -rf .venv .venv-cuda .pytest_cache .ruff_cache build *.egg-info
