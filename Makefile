@@ -15,10 +15,11 @@ NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 10))
 # Kernels, of JupyterLab and of tests, are reached through private sockets; see helpers/kernels.py.
 export JUPYTER_DEFAULT_PROVISIONER_NAME := private-sockets
 
-.PHONY: help lab test test-cuda mutants bench notebooks minutes script grade site clean
+.PHONY: help lab check test test-cuda mutants bench notebooks minutes script grade site clean
 
 help:
 	@echo 'make lab        open the course in JupyterLab (ARGS="--no-browser --port 8899" passes arguments on)'
+	@echo 'make check      look at the code and the text, and run the tests that need no ranks: a minute'
 	@echo 'make test       run every notebook, every solution and every test but the nightly ones (ALL=1 runs these, too;'
 	@echo '                NOTEBOOKS="notebooks/04*" runs all that belongs to a lesson)'
 	@echo 'make mutants    break every claim on purpose, and see that its notebook refuses (NOTEBOOKS="notebooks/04*")'
@@ -35,13 +36,22 @@ help:
 lab: $(INSTALLED)
 	@exec env $(RUN) helpers.lab $(ARGS)
 
-# All three run, whatever the others say, and each counts. Most tests wait for ranks, so three share the machine. Their
+# Code, style, and what needs no ranks.
+check: $(INSTALLED)
+	@failed=0; \
+	$(RUN) ruff check || failed=1; \
+	$(RUN) ruff format --check || failed=1; \
+	$(RUN) pytest $(SIDE_BY_SIDE) tests/check || failed=1; \
+	exit $$failed
+
+# All run, whatever the others say, and each counts. Most tests wait for ranks, so three share the machine. Their
 # temporary folder is a new one with a short name, for sockets, and nothing may be left there but what pytest and torch
 # keep.
 test: $(INSTALLED)
 	@folder=$$(mktemp -d "$${TMPDIR:-/tmp}/t-XXXXXX") && trap 'rm -rf "$$folder"' EXIT && trap 'exit 130' INT TERM; \
 	export TMPDIR="$$folder" $(CHOICE); failed=0; \
 	$(RUN) ruff check || failed=1; \
+	$(RUN) ruff format --check || failed=1; \
 	$(RUN) pytest --basetemp="$$folder/pytest" $(SIDE_BY_SIDE) -m "not alone and not cuda" || failed=1; \
 	$(RUN) pytest --basetemp="$$folder/pytest" -m alone || test $$? = $(NO_TESTS) || failed=1; \
 	rm -rf "$$folder/pytest" "$$folder"/torchinductor_*; sleep $(SECONDS_TO_VANISH); left=$$(ls -A "$$folder"); \
@@ -51,7 +61,7 @@ test: $(INSTALLED)
 SIDE_BY_SIDE := -n 3 --dist loadscope --no-loadscope-reorder
 NO_TESTS := 5  # what pytest says when none of a lesson's tests has to be alone
 SECONDS_TO_VANISH := 3
-# A lesson for which NOTEBOOKS asks runs whole, nightly tests included. See tests/lessons.py.
+# A lesson for which NOTEBOOKS asks runs whole, nightly tests included. See tests/lesson_files.py.
 ASKED = $(if $(filter command environment,$(firstword $(origin NOTEBOOKS))),$(or $(FOUND),$(NO_NOTEBOOK)))
 FOUND = $(wildcard $(NOTEBOOKS))
 NO_NOTEBOOK = $(error there is no notebook $(NOTEBOOKS))
@@ -69,7 +79,7 @@ test-cuda:
 
 # Each breaks a lesson; the notebook has to notice.
 mutants: $(INSTALLED)
-	@env $(CHOICE) ALL=1 $(RUN) pytest $(SIDE_BY_SIDE) tests/test_mutants.py
+	@env $(CHOICE) ALL=1 $(RUN) pytest $(SIDE_BY_SIDE) tests/lessons/test_mutants.py
 
 bench: $(INSTALLED)
 	@$(RUN) benchmarks $(ARGS)

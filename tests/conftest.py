@@ -6,7 +6,7 @@ from pathlib import Path
 
 import _pytest.runner
 import answers
-import lessons
+import lesson_files
 import pytest
 from chromium import browser  # noqa: F401  # a fixture
 from xdist.scheduler import LoadScopeScheduling
@@ -47,11 +47,11 @@ def pytest_configure(config):
 
 def pytest_collection_modifyitems(config, items):
     """Leave out what is not asked for, and run the long tests first."""
-    if lessons.CHOSEN:
-        keep(config, items, lessons.belongs)
+    if lesson_files.CHOSEN:
+        keep(config, items, lesson_files.belongs)
     for item in further_answers(items):
         item.add_marker(pytest.mark.nightly)
-    if not lessons.ALL:
+    if not lesson_files.ALL:
         keep(config, items, lambda item: not item.get_closest_marker("nightly"))
     items.sort(key=lambda item: LONG.index(item.path.name) if item.path.name in LONG else len(LONG))
 

@@ -134,9 +134,7 @@ def _rows(calls):
             shift = max(_SHIFTS, key=partial(_calls_that_meet, of_rank, model))
             numbered[rank] = {number + shift: call for number, call in of_rank.items()}
     first = max((min(of_rank) for of_rank in numbered.values() if of_rank), default=0)
-    return {
-        rank: [call for number, call in of_rank.items() if number >= first] for rank, of_rank in numbered.items()
-    }
+    return {rank: [call for number, call in of_rank.items() if number >= first] for rank, of_rank in numbered.items()}
 
 
 def _kinds(rows, here, place, late):

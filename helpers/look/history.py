@@ -129,4 +129,3 @@ def _call(recorded, cells):
 
 def _say(call):
     return f"{call.call}, line {call.line_number}, {call.line}"
-

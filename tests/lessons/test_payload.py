@@ -10,7 +10,7 @@ import pytest
 from helpers import World
 from helpers.measure.traffic import by_pair, loopback
 
-NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
+NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 BYTES = 2**24
 
 

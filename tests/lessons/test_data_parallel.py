@@ -10,7 +10,7 @@ import torch
 
 from helpers import World
 
-NOTEBOOK = Path(__file__).parent.parent / "notebooks" / "08_data_parallel.ipynb"
+NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "08_data_parallel.ipynb"
 CELLS = [cell.source for cell in nbformat.read(NOTEBOOK, as_version=4).cells if cell.cell_type == "code"]
 
 ALL = (

@@ -163,6 +163,8 @@ def test_the_slowest_rank_of_each_step_of_a_ring():
     assert in_zigzag.get_title() == "in zigzag: all wait for 5"
     assert [text.get_text() for text in in_order.texts] == ["4", "", "4", "4", "4", "4"]
     assert [text.get_text() for text in in_zigzag.texts] == ["3", "2", "3", "2", "3", "2"]
+
+
 def test_flight_records_have_a_letter_for_each_kind_of_call_and_a_frame_where_they_part():
     plots.flight_records([["sum", "sum"], ["sum", "log", "sum"]], 2)
     (axes,) = plt.gcf().axes
@@ -170,6 +172,8 @@ def test_flight_records_have_a_letter_for_each_kind_of_call_and_a_frame_where_th
     assert axes.get_xlabel().endswith("A: sum\nB: log")
     frame = axes.patches[-1]
     assert (frame.get_x(), frame.get_width(), frame.get_fill()) == (1.5, 1, False)
+
+
 def test_ranks_of_a_grid_are_joined_along_its_axes():
     coordinates = [{"tensor": rank % 2, "pipeline": rank // 2} for rank in range(4)]
     in_a_ring = [{"data": rank} for rank in range(4)]
@@ -185,6 +189,8 @@ def test_the_parts_of_a_step_stand_behind_each_other():
     (axes,) = plt.gcf().axes
     assert [(bar.get_x(), bar.get_width()) for bar in axes.patches] == [(0, 1.0), (1.0, 0.5)]
     assert [list(line.get_xdata()) for line in axes.lines] == [[2.0]]
+
+
 def test_a_flat_vector_and_its_shards():
     plots.flat_vector({"weight": 42, "bias": 7}, 4)
     (axes,) = plt.gcf().axes

@@ -1,7 +1,7 @@
 """The module that 23_hybrid_ddp_rpc writes for the notebooks after it."""
 
 import nbformat
-from lessons import ROOT
+from lesson_files import ROOT
 
 MARK = "%%px\n# hybrid_model.py\n"
 

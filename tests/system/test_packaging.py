@@ -23,7 +23,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib  # pytest brings it
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 STAMP = ".venv/.installed"  # make leaves it when .venv is complete
 
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -243,6 +243,7 @@ def tested_tree(tree):
         """#!/bin/sh
 case "$*" in
   "-m ruff check") part=ruff;;
+  "-m ruff format --check") part=format;;
   "-m pytest "*" -m not alone and not cuda") part=tests;;
   "-m pytest "*" -m alone") part="tests alone";;
 esac
@@ -255,10 +256,10 @@ echo "ran $part, lessons: $LESSONS, all: $ALL"
     return tree
 
 
-@pytest.mark.parametrize("part", ["ruff", "tests", "tests alone", "nothing"])
-def test_make_test_runs_all_three_and_each_counts(tested_tree, part):
+@pytest.mark.parametrize("part", ["ruff", "format", "tests", "tests alone", "nothing"])
+def test_make_test_runs_all_four_and_each_counts(tested_tree, part):
     result = make(tested_tree, "test", "SECONDS_TO_VANISH=0", FAILS=part)
-    expected = [f"ran {part}, lessons: , all: " for part in ["ruff", "tests", "tests alone"]]
+    expected = [f"ran {part}, lessons: , all: " for part in ["ruff", "format", "tests", "tests alone"]]
     assert result.stdout.splitlines() == expected
     assert (result.returncode == 0) == (part == "nothing")
 
@@ -336,6 +337,6 @@ def test_ci_fails_when_chromium_cannot_be_installed(tmp_path):
 
 def test_the_tests_of_a_module_share_a_process(tmp_path):
     command = [sys.executable, "-m", "pytest", f"--basetemp={tmp_path / 'its'}", "-v", "-n", "2", "--dist", "loadscope"]
-    said = subprocess.run([*command, "tests/test_datasets.py"], cwd=ROOT, capture_output=True, text=True).stdout
+    said = subprocess.run([*command, "tests/check/test_datasets.py"], cwd=ROOT, capture_output=True, text=True).stdout
     processes = re.findall(r"\[(gw\d+)\] .* tests/test_datasets\.py::", said)
     assert len(processes) > 2 and len(set(processes)) == 1, said

@@ -5,7 +5,7 @@ import re
 
 import nbformat
 import pytest
-from lessons import NOTEBOOKS, PAUSE, ROOT, SOLUTIONS
+from lesson_files import NOTEBOOKS, PAUSE, ROOT, SOLUTIONS
 
 EVERY = pytest.mark.parametrize("stored", NOTEBOOKS + SOLUTIONS, ids=lambda path: f"{path.parent.name}/{path.stem}")
 TAGS = {"parameters", "nbval-ignore-output", PAUSE}

@@ -17,7 +17,7 @@ from urllib.parse import unquote, urlsplit
 import nbformat
 import pytest
 from bs4 import BeautifulSoup
-from lessons import NOTEBOOKS, ROOT, SOLUTIONS
+from lesson_files import NOTEBOOKS, ROOT, SOLUTIONS
 
 SETTINGS = ROOT / "docs/site"
 COMMAND = ["make", "-n", "site", "--old-file=.venv/.installed", f"RUN={shlex.quote(sys.executable)} -m"]

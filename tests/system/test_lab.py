@@ -16,7 +16,7 @@ import psutil
 import pytest
 from live import is_served, left_after, wait_until
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 NOT_OF_THE_PACKAGE = shutil.ignore_patterns(".*", "build", "*.egg-info", "__pycache__", "tests", "benchmarks")
 
 ADDRESS = re.compile(r"http://127\.0\.0\.1\S+(?=\n)")

@@ -14,7 +14,7 @@ import time
 import nbformat
 import psutil
 import pytest
-from lessons import NOTEBOOKS, ROOT
+from lesson_files import NOTEBOOKS, ROOT
 
 from helpers.grade import __main__ as grading
 from helpers.grade import exercises, sandbox
@@ -122,9 +122,7 @@ SHOWS = cell(
         raise ValueError("<script>alert(1)</script>")
     """
 )
-LOCAL = (
-    "from helpers import checks\ndef two_way_ring(world):\n    return 'Solved.'\nchecks.two_way_ring = two_way_ring"
-)
+LOCAL = "from helpers import checks\ndef two_way_ring(world):\n    return 'Solved.'\nchecks.two_way_ring = two_way_ring"
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,7 @@
 """The lesson two_hosts where the hosts are so in name only: it says what it does not show, and the rest holds."""
 
 import nbformat
-from lessons import ROOT, run
+from lesson_files import ROOT, run
 
 IN_NAME_ONLY = """
 import helpers.ranks.local

@@ -9,7 +9,7 @@ import pytest
 import helpers.world
 from helpers import World, checks
 
-NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
+NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 STEP = """
 def frozen_step(model, optimizer, data):
     rows, offsets, label = data

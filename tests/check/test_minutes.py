@@ -6,7 +6,7 @@ import symtable
 
 import nbformat
 import pytest
-from lessons import NOTEBOOKS, ROOT
+from lesson_files import NOTEBOOKS, ROOT
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 from helpers import minutes

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from lessons import NOTEBOOKS, SOLUTIONS
+from lesson_files import NOTEBOOKS, SOLUTIONS
 
 # What pyproject.toml ignores in a notebook, but for names that nobody defines and imports that nobody uses: these are
 # the point. And B007: `for step in range(9)` says what it counts.

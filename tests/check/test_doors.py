@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 import yaml
-from lessons import ROOT
+from lesson_files import ROOT
 
 TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M)) | {".venv/.installed"}
 WORKFLOWS = sorted(ROOT.glob(".github/workflows/*.yml"))
@@ -50,7 +50,7 @@ def test_a_workflow_names_what_is_there(path):
 def test_the_workflows_do_what_they_are_for():
     site, tests = [jobs(ROOT / f".github/workflows/{name}.yml") for name in ["site", "tests"]]
     runs = [step.get("run") for step in site["build"]["steps"]]
-    assert runs.index("make site") < runs.index(".venv/bin/python -m pytest tests/test_site.py")
+    assert runs.index("make site") < runs.index(".venv/bin/python -m pytest tests/system/test_site.py")
     (upload,) = [step for step in site["build"]["steps"] if "pages-artifact" in step.get("uses", "")]
     assert upload["with"]["path"] == "build/site" and site["publish"]["needs"] == "build"
 

@@ -22,7 +22,7 @@ from helpers.ranks import namespaces
 from helpers.ranks.host import Host
 from helpers.script import script
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 SECONDS_TO_VANISH = 10
 SECONDS_OF_A_GROUP = 4
 MiB = 2**20

@@ -24,7 +24,7 @@ import pytest
 from chromium import assert_gone
 from live import is_served
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 LESSON = ROOT / "notebooks/02_point_to_point.ipynb"
 RING = ROOT / "notebooks/05_ring_all_reduce.ipynb"
 

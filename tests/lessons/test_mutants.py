@@ -1,7 +1,7 @@
 """Lessons broken on purpose: a mutant makes a claim of its notebook false, and the notebook has to refuse it.
 
-tests/mutants/TOPIC.py holds those of notebooks/NN_TOPIC.ipynb, as `MUTANTS = {what is false now: (old, new)}`. `old` is
-text that stands once in the code of the notebook, and `new` takes its place. `make mutants` runs them, and
+tests/lessons/mutants/TOPIC.py holds those of notebooks/NN_TOPIC.ipynb, as `MUTANTS = {what is false now: (old, new)}`.
+`old` is text that stands once in the code of the notebook, and `new` takes its place. `make mutants` runs them, and
 `make test ALL=1`.
 """
 
@@ -10,13 +10,13 @@ import runpy
 
 import nbformat
 import pytest
-from lessons import ROOT, run
+from lesson_files import ROOT, run
 
 # A mutant that is not a program any more proves nothing.
 NO_PROGRAM = re.compile(r"\b(SyntaxError|IndentationError|NameError|ModuleNotFoundError|ImportError)\b")
 MUTANTS = [
     (path.stem, name, *change)
-    for path in sorted(ROOT.glob("tests/mutants/*.py"))
+    for path in sorted(ROOT.glob("tests/lessons/mutants/*.py"))
     for name, change in runpy.run_path(str(path))["MUTANTS"].items()
 ]
 

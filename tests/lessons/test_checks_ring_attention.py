@@ -156,8 +156,7 @@ def test_merged_solution(world):
         {},
         {"output": "torch.lerp(second[0], first[0], torch.sigmoid(first[1] - second[1]))"},
         {"logarithm": "torch.cat([first[1], second[1]], dim=1).logsumexp(1, keepdim=True)"},
-        {"output": "sum(o * w for o, w in zip((first[0], second[0]),"
-                   " torch.stack([first[1], second[1]]).softmax(0)))"},
+        {"output": "sum(o * w for o, w in zip((first[0], second[0]), torch.stack([first[1], second[1]]).softmax(0)))"},
     ],
 )
 def test_merged_in_other_styles(world, change):

@@ -6,7 +6,7 @@ One process that runs the mended script says what is right: all ranks have to co
 import re
 
 import pytest
-from lessons import ROOT
+from lesson_files import ROOT
 
 from helpers import World, WorldError, checks, faulty
 from helpers.faults import CAUSES, EXAMPLE, FAULTS

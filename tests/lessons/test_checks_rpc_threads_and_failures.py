@@ -10,7 +10,7 @@ from helpers import checks
 from helpers.checks.judging import RESTART
 from helpers.checks.rpc_locking import locked
 
-NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
+NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 
 SETUP = """
 import os, threading, warnings

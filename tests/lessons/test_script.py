@@ -14,7 +14,7 @@ import time
 import nbformat
 import pytest
 import script_rank
-from lessons import NOTEBOOKS, ROOT
+from lesson_files import NOTEBOOKS, ROOT
 from nbformat.v4 import new_code_cell, new_markdown_cell
 from torch.distributed import TCPStore
 

@@ -4,7 +4,7 @@ import re
 
 import nbformat
 import pytest
-from lessons import ROOT
+from lesson_files import ROOT
 
 SOURCES = ROOT / "docs" / "sources.md"
 TEXT = SOURCES.read_text()

@@ -13,7 +13,7 @@ import uuid
 
 import nbformat
 import pytest
-from lessons import NOTEBOOKS, PAUSE, SOLUTIONS, run
+from lesson_files import NOTEBOOKS, PAUSE, SOLUTIONS, run
 from nbformat.v4 import new_code_cell
 
 from helpers.grade.exercises import sizes
@@ -99,6 +99,7 @@ def test_runs_as_stored_and_then_its_solutions(path, tmp_path, request):
 
 
 @pytest.mark.nightly
+@pytest.mark.timeout(1800)
 @EACH
 def test_runs_as_readers_run_it(path, tmp_path, request):
     notebook = nbformat.read(path, as_version=4)

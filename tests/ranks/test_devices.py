@@ -9,7 +9,7 @@ import torch
 
 from helpers import World, devices
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize(
