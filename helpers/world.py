@@ -81,6 +81,7 @@ class World:
         self.size = 0
         self._ranks = None
         self._board = None
+        self._editor = None
         self._stopped = False
         self._directory = None
         atexit.register(self.stop)
@@ -106,7 +107,9 @@ class World:
         self.view.block = True
         if shell := get_ipython():
             shell.register_magics(RankMagics(shell, self, self._ranks, self._cells))
-            Editor(self._ranks, self._cells).connect(shell)
+            self._disconnect_editor()  # the one from before a restart
+            self._editor = Editor(self._ranks, self._cells)
+            self._editor.connect(shell)
 
     @property
     def pids(self) -> list[int]:
@@ -242,6 +245,7 @@ class World:
         if self._stopped:
             return
         # In this order, and each step can be done again: an Interrupt may come at any moment.
+        self._disconnect_editor()
         if self._board is not None:
             self._board.end()
         if self._ranks is not None:
@@ -252,6 +256,11 @@ class World:
         atexit.unregister(self.stop)
         if _current is self:
             _current = None
+
+    def _disconnect_editor(self):
+        if self._editor is not None:
+            self._editor.disconnect()
+            self._editor = None
 
     def __repr__(self):
         from helpers.look.overview import overview

@@ -30,14 +30,25 @@ class Editor:
     def __init__(self, ranks, cells: Cells):
         self._ranks = ranks
         self._cells = cells
+        self._shell = None
 
     def connect(self, shell) -> None:
-        """From now on this editor does it in the cells of this shell, in place of that of an earlier world."""
-        others = [one for one in shell.Completer.custom_matchers if not _is_of_an_editor(one)]
-        shell.Completer.custom_matchers = [*others, self.complete]
+        """Complete and describe in the cells of this shell from now on, until `disconnect`."""
+        self._shell = shell
+        shell.Completer.custom_matchers = [*shell.Completer.custom_matchers, self.complete]
         if kernel := getattr(shell, "kernel", None):
             # Jupyter asks the kernel here. IPython's own hooks see a name, but not in which cell it stands.
             kernel.do_inspect = partial(self.describe, partial(type(kernel).do_inspect, kernel))
+
+    def disconnect(self) -> None:
+        """Leave the cells to the notebook again; nothing happens when the editor is not connected."""
+        if self._shell is None:
+            return
+        completer, kernel = self._shell.Completer, getattr(self._shell, "kernel", None)
+        completer.custom_matchers = [matcher for matcher in completer.custom_matchers if matcher != self.complete]
+        if kernel and getattr(kernel.do_inspect, "func", None) == self.describe:  # not the editor of a newer world
+            del kernel.do_inspect
+        self._shell = None
 
     @context_matcher(identifier="helpers.look.editor", priority=_FIRST)
     def complete(self, context: CompletionContext) -> SimpleMatcherResult:
@@ -72,10 +83,6 @@ class Editor:
         candidates = {int(target[1])} if target else set(range(self._ranks.size))
         idle = sorted(candidates - self._cells.owed().keys() - self._ranks.deaths().keys())
         return next(iter(self._ranks.ask(idle[:1], function, *arguments, seconds=_SECONDS_TO_ANSWER).values()), None)
-
-
-def _is_of_an_editor(matcher):
-    return isinstance(getattr(matcher, "__self__", None), Editor)
 
 
 def _on_the_ranks(text, offset):

@@ -160,11 +160,16 @@ def test_a_rank_that_does_not_answer_costs_little(notebook):
     assert soon(lambda: completions(notebook, "%%px\nmatrix_on") == ["%%px\nmatrix_on_ranks"])
 
 
-def test_after_a_restart_the_new_ranks_are_asked(notebook):
+CONNECTED = "print(len(get_ipython().Completer.custom_matchers), 'do_inspect' in vars(get_ipython().kernel))"
+
+
+def test_after_a_restart_the_new_ranks_are_asked_and_after_a_stop_none(notebook):
     notebook.run("world.restart()")
+    assert notebook.run(CONNECTED) == "1 True\n"
     assert completions(notebook, "%%px\nmatrix_on") == []
     notebook.run("%px another_variable = 1")
     assert soon(lambda: completions(notebook, "%%px\nanother_v") == ["%%px\nanother_variable"])
     notebook.run("world.stop()")
+    assert notebook.run(CONNECTED) == "0 False\n"  # nothing of the editor is left, which would keep the world
     assert completions(notebook, "%%px\nanother_v") == []
     assert documentation(notebook, "%%px\nanother_variable") is None

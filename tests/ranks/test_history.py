@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 import time
 from itertools import count
 
@@ -9,7 +10,8 @@ import ipyparallel as ipp
 import pytest
 from live import wait_until
 
-from helpers.look.differences import Call, compare
+from helpers.look.alignment import compare
+from helpers.look.differences import Call
 from helpers.ranks.recorder import Group
 
 SETUP = """
@@ -88,6 +90,23 @@ def test_two_calls_are_swapped(world):
     first, second = (6, "dist.all_reduce(loss, group=group)"), (9, "dist.all_reduce(number, group=group)")
     assert lines(found) == {0: first, 1: first, 2: second, 3: first}
     assert [call.op for call in found.calls.values()] == ["SUM"] * 4
+
+
+def test_two_calls_are_swapped_in_branches_of_their_own(world):
+    cell = """
+group = new_group("branches")
+loss, number = torch.ones(1), torch.ones(1)
+if rank == 2:
+    work = dist.all_reduce(number, group=group, async_op=True)  # the result has a name here
+    dist.all_reduce(loss, group=group)
+else:
+    dist.all_reduce(loss, group=group)
+    dist.all_reduce(number, group=group, async_op=True)
+"""
+    run(world, cell)
+    (found,) = differences(world, "branches")
+    assert (found.kind, found.ranks) == ("swapped", (2,))
+    assert [call.line_number for call in found.calls.values()] == [8, 8, 5, 8]
 
 
 def test_one_is_missing_while_the_others_are_stuck_and_when_they_have_failed(world):
@@ -237,7 +256,7 @@ def test_a_dead_rank_has_lost_its_calls_and_the_others_are_compared(broken_world
         answer.get()
 
 
-def test_the_table_shows_the_last_calls_or_the_first_difference(broken_world):
+def test_the_table_shows_the_last_calls_or_the_latest_difference(broken_world):
     broken_world.restart()
     broken_world.view.execute(SETUP)
     assert repr(broken_world.history()) == "No rank has called a collective."
@@ -256,6 +275,15 @@ def test_the_table_shows_the_last_calls_or_the_first_difference(broken_world):
     assert [row.split()[:5] for row in shown[2:]] == [
         [str(rank), "all_reduce", "[4]", "float32", "MAX" if rank == 1 else "MIN"] for rank in range(4)
     ]
+    run(broken_world, "dist.reduce(ones, 0, MAX if rank == 2 else MIN)\ndist.reduce(ones, 0, MAX if rank else MIN)")
+    shown = repr(broken_world.history()).splitlines()
+    assert shown[0] == "Call 6 in group default_pg: rank 0 brings another operator."
+    assert shown[1:6] == repr(broken_world.history().differences[-1]).splitlines()[1:]
+    assert shown[6:] == [
+        "Earlier differences (2), the latest first:",
+        "Call 5 in group default_pg: rank 2 brings another operator.",
+        "Call 4 in group default_pg: rank 1 brings another operator.",
+    ]
 
 
 # ---------------------------------------------------------------- the comparison alone
@@ -263,10 +291,10 @@ def test_the_table_shows_the_last_calls_or_the_first_difference(broken_world):
 GROUP = Group("0", "default_pg", (0, 1))
 
 
-def calls(lines, **changes):
-    """Return calls of all_reduce from these lines of one cell, one letter each."""
-    made = zip(lines, count(1))
-    return [Call(n, GROUP, n, "all_reduce", ((1,),), ("float32",), "SUM", None, "cell", ord(x), x) for x, n in made]
+def calls(lines):
+    """Return calls of all_reduce from lines of one cell, one letter for each; `a` and `A` have the same text."""
+    what = "all_reduce", ((1,),), ("float32",), "SUM", None, "cell"
+    return [Call(n, GROUP, n, *what, ord(x), x.lower()) for n, x in zip(count(1), lines, strict=False)]
 
 
 def kinds(*rows, busy=()):
@@ -294,6 +322,13 @@ def kinds(*rows, busy=()):
         (["ab", "ba"], [("swapped", (1,), "ab")]),
         (["a", ""], [("missing", (1,), "a-")]),
         (["mmjjj", "mjjjj", "mmmmj"], []),  # ranks that have run out of data join in from another line
+        (["mmjjjc", "mjjjj", "mmjjjc"], [("missing", (1,), "c-c")]),
+        (["ab", "AB", "ab"], []),
+        (["ab", "BA", "ab"], [("swapped", (1,), "aba")]),
+        (["xabx", "xBAx", "xabx"], [("swapped", (1,), "aba")]),
+        (["abrs", "BApq", "abtu"], [("swapped", (1,), "aba")]),  # each has lines of its own after that
+        (["abrs", "bapq", "abtu"], [("swapped", (1,), "aba")]),
+        (["ab", "B", "ab"], [("missing", (1,), "a-a")]),
     ],
 )
 def test_what_counts_as_a_difference(rows, expected):
@@ -303,6 +338,35 @@ def test_what_counts_as_a_difference(rows, expected):
 def test_a_busy_rank_is_behind_and_not_missing():
     found, behind = kinds("abc", "a", "abc", busy=[1])
     assert found == [] and behind[1].line == "b"
+
+
+def test_calls_of_a_busy_rank_are_swapped_and_not_missing():
+    found, behind = kinds("abcd", "acb", "abcd", busy=[1])
+    assert found == [("swapped", (1,), "bcb")] and behind[1].line == "d"
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        ["a", "b", "c", "d"],  # each has a line of its own
+        ["ab", "cd", "ef", "gh"],
+        ["ab", "ba", "ab", "ab"],
+        ["abcde", "aabbc", "edcba", "abcde"],
+    ],
+)
+def test_the_work_grows_with_the_number_of_calls_and_not_with_its_square(pattern):
+    def work(length):
+        """Return how many functions a comparison calls."""
+        rows = {rank: calls((letters * length)[:length]) for rank, letters in enumerate(pattern)}
+        called = count()
+        sys.setprofile(lambda frame, event, argument: next(called) if event in ("call", "c_call") else None)
+        try:
+            compare(GROUP, rows, {})
+        finally:
+            sys.setprofile(None)
+        return next(called)
+
+    assert work(400) < 3 * work(200)
 
 
 def test_a_rank_that_is_busy_with_something_later_is_not_behind():

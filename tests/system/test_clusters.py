@@ -146,7 +146,9 @@ def plain_engines_on_two_hosts(folder):
     # Another notebook has to wait until this one leaves; the engine stays, with nothing open. Its host has no log left.
     helpers.world._current = None
     assert "Another notebook has made ranks" in refusal(connection_file)
+    assert shell.Completer.custom_matchers
     world.stop()
+    assert shell.Completer.custom_matchers == []  # Tab asks no rank of a stopped world
     assert len(client.ids) == 1
     assert [log.name for log in (folder / "profile/log").glob("rank-*")] == ["rank-2-host0.log"]
     assert "rank-0" not in client[0].apply_sync(os.readlink, "/proc/self/fd/2")
