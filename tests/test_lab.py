@@ -87,3 +87,11 @@ def test_every_file_of_the_notebooks_is_in_the_package(package):
     environment = os.environ | {"PYTHONPATH": str(package)}
     told = subprocess.run([sys.executable, "-c", code], cwd=package, env=environment, capture_output=True, text=True)
     assert told.stdout == "False True\n", told.stderr
+
+
+def test_the_digits_and_their_licence_are_in_the_package(package):
+    assert {path.name for path in (package / "helpers/data").iterdir()} == {"README.md", "digits.npz"}
+    code = "import helpers; from helpers import datasets; print(helpers.__file__, len(datasets.digits()[0]))"
+    environment = os.environ | {"PYTHONPATH": str(package)}
+    result = subprocess.run([sys.executable, "-c", code], cwd=package, env=environment, capture_output=True, text=True)
+    assert result.stdout == f"{package / 'helpers/__init__.py'} 1500\n", result.stderr
