@@ -292,7 +292,7 @@ def test_test_cuda_brings_no_torch(tree):
 def test_test_cuda_takes_torch_as_it_is(tree):
     nowhere = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": "", "PIP_CONFIG_FILE": os.devnull}
     result = make(tree, "test-cuda", f"PYTHON={sys.executable}", **nowhere)
-    assert_one_sentence(result, "pip could not install the course", "check the network")  # it needs setuptools, once
+    assert_one_sentence(result, "pip could not install the course", "check the network")  # it needs hatchling, once
     command = [tree / ".venv-cuda/bin/python", "-m", "pip", "install", "--no-index", "--no-deps", "torch>=2.11"]
     pip = subprocess.run(command, capture_output=True, text=True)
     assert pip.returncode == 0 and "Requirement already satisfied: torch" in pip.stdout
