@@ -16,9 +16,6 @@ UNFINISHED := .venv/.unfinished
 RUN := PATH="$(CURDIR)/.venv/bin:$$PATH" .venv/bin/python -m
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 10))
 
-# Kernels, of JupyterLab and of tests, are reached through private sockets; see helpers/kernels.py.
-export JUPYTER_DEFAULT_PROVISIONER_NAME := private-sockets
-
 .PHONY: help lab test test-cuda mutants bench notebooks minutes script grade site clean
 
 help:
