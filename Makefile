@@ -2,7 +2,11 @@
 
 PYTHON ?= python3
 ARGS ?=
+TORCH ?=
 NOTEBOOKS ?= $(sort $(wildcard notebooks/*.ipynb notebooks/solutions/*.ipynb))
+
+# TORCH=cpu takes PyTorch from this index. For Linux, the index that pip uses otherwise has only the build with CUDA.
+TORCH_INDEX := https://download.pytorch.org/whl/cpu
 
 # .venv is complete when INSTALLED is there, and half-made when UNFINISHED is: make or the machine was stopped.
 INSTALLED := .venv/.installed
@@ -11,9 +15,6 @@ UNFINISHED := .venv/.unfinished
 # .venv first in PATH: what a notebook or a terminal starts (torchrun, python) is the course's own.
 RUN := PATH="$(CURDIR)/.venv/bin:$$PATH" .venv/bin/python -m
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 10))
-
-# Kernels, of JupyterLab and of tests, are reached through private sockets; see helpers/kernels.py.
-export JUPYTER_DEFAULT_PROVISIONER_NAME := private-sockets
 
 .PHONY: help lab check test test-cuda mutants bench notebooks minutes script grade site clean
 
@@ -31,7 +32,8 @@ help:
 	@echo 'make grade      judge the notebooks of a class (SUBMISSIONS=folder, with folder/NAME/NN_topic.ipynb in it)'
 	@echo 'make site       write all lessons with their stored outputs as a web site into build/site'
 	@echo 'make clean      remove .venv, .venv-cuda and all caches'
-	@echo 'The first of them installs the course into .venv; PYTHON=python3.12 says with which Python.'
+	@echo 'The first of them installs the course into .venv; PYTHON=python3.12 says with which Python,'
+	@echo 'and TORCH=cpu takes PyTorch without CUDA.'
 
 lab: $(INSTALLED)
 	@exec env $(RUN) helpers.lab $(ARGS)
@@ -115,6 +117,7 @@ clean:
 $(INSTALLED): pyproject.toml constraints.txt
 	@trap 'exit 130' INT TERM; \
 	fail() { echo "make: $$*." >&2; exit 1; }; \
+	case "$(TORCH)" in ""|cpu);; *) fail '$(NO_SUCH_TORCH)';; esac; \
 	if test -e $(UNFINISHED) || ! .venv/bin/python -c 'import pip; $(NEW_ENOUGH)' 2>/dev/null; then \
 	  "$(PYTHON)" -c '$(NEW_ENOUGH)' 2>/dev/null || fail '$(NO_PYTHON)'; \
 	  rm -rf .venv; mkdir .venv; touch $(UNFINISHED); \
@@ -123,6 +126,8 @@ $(INSTALLED): pyproject.toml constraints.txt
 	fi; \
 	echo 'make: installing the course into .venv (once; PyTorch is large, so this takes minutes)'; \
 	rm -f $@; touch $(UNFINISHED); \
+	{ test -z "$(TORCH)" || \
+	  .venv/bin/python -m pip install --index-url $(TORCH_INDEX) --no-deps torch -c constraints.txt; } && \
 	.venv/bin/python -m pip install -e ".[test]" -c constraints.txt || \
 	  { rm -f $(UNFINISHED); fail '$(NO_INSTALL)'; }; \
 	mv $(UNFINISHED) $@
@@ -130,6 +135,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 VENV_PACKAGE = import sys; print("python%d.%d-venv" % sys.version_info[:2])
 NO_PYTHON = the course needs Python 3.10 or newer and "$(PYTHON)" is none; \
   install one, or name one that you have, as in: make lab PYTHON=python3.12
+NO_SUCH_TORCH = TORCH is "$(TORCH)", and it can only be cpu; leave it out to get the build of PyTorch that pip prefers
 NO_VENV = "$(PYTHON)" cannot make a virtual environment; \
   install its venv module and run the same command again, on Debian and Ubuntu with: apt install
 TORCH_PACKAGES = import pathlib, torch; print(pathlib.Path(torch.__file__).parent.parent)

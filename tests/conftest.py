@@ -13,9 +13,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 import helpers.world
 from helpers import World
-
-# Kernels as `make` starts them; see helpers/kernels.py.
-os.environ["JUPYTER_DEFAULT_PROVISIONER_NAME"] = "private-sockets"
+from helpers.kernels import KERNEL
 
 # Kernels and ranks start as a user starts them. ipykernel forwards what C++ code prints, but not where it finds the
 # name of a test in the environment. pytest has no option that leaves it out; test_kernels.py looks whether it is there.
@@ -40,7 +38,7 @@ LONG = [
 
 def pytest_configure(config):
     if config.pluginmanager.hasplugin("nbval"):
-        config.option.nbval_current_env = True
+        config.option.nbval_kernel_name = KERNEL
         config.option.nbval_cell_timeout = 120
         config.option.nbval_kernel_startup_timeout = 120
 

@@ -10,6 +10,8 @@ from urllib.parse import urlsplit
 import psutil
 from jupyter_client.manager import start_new_kernel
 
+from helpers.kernels import KERNEL
+
 INIT = """
 import os, time
 from datetime import timedelta
@@ -30,7 +32,7 @@ class Notebook:
     """A real kernel, and the cells that a test runs in it."""
 
     def __init__(self, **options):
-        self.manager, self.client = start_new_kernel(startup_timeout=120, **options)
+        self.manager, self.client = start_new_kernel(startup_timeout=120, kernel_name=KERNEL, **options)
         self.pid = self.manager.provisioner.process.pid
 
     def run(self, cell, interrupt_after=None, timeout=60):

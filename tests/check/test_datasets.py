@@ -1,8 +1,18 @@
 """The data of the course: small, real, the same for everybody."""
 
+import hashlib
+
 import torch
 
 from helpers import datasets
+
+# SHA-256 of the training images, training labels, test images and test labels that scikit-learn 1.9.1 gave the course.
+SHA256_OF_DIGITS = [
+    "783e937c891397672c5bf3d138da8ff5ccbe7472f29c87a5d89a0b647728aa37",
+    "60167e13d1f9cb0cb9173ceef4e9406390105c82e3d297aee4ba8bf07391e3c7",
+    "237884f2e63d1a4ba9f9e9b85af3be1f74eed42f8586ec51153e28eed2e749cf",
+    "5334771414d24b53d5bda1dbe615b4c89d003f54745c78fcedb4caf7c4e0108e",
+]
 
 
 def test_digits():
@@ -14,6 +24,12 @@ def test_digits():
         assert images.dtype == torch.float32
         assert (images.min(), images.max()) == (0, 1)
         assert labels.bincount().min() > count / 10 * 0.7  # every digit, about equally often
+
+
+def test_digits_equal_the_values_from_scikit_learn_bit_for_bit():
+    tensors = [tensor for samples in datasets.digits() for tensor in samples.tensors]
+    assert [tensor.dtype for tensor in tensors] == [torch.float32, torch.int64] * 2
+    assert [hashlib.sha256(tensor.numpy().tobytes()).hexdigest() for tensor in tensors] == SHA256_OF_DIGITS
 
 
 def test_digits_are_the_same_every_time_and_leave_the_seed_alone():

@@ -1,20 +1,25 @@
 """Kernels: their sockets lie where only their user can reach them, and nothing of a test is in their environment."""
 
+import json
 import os
 import stat
+import sys
 import tempfile
 from importlib.metadata import entry_points
 from pathlib import Path
 
+import psutil
 import pytest
+from ipykernel.kernelspec import get_kernel_dict
+from jupyter_client.kernelspec import find_kernel_specs, get_kernel_spec
+from jupyter_client.manager import start_new_kernel
+from jupyter_client.provisioning import LocalProvisioner
 from live import Notebook
 
-from helpers.kernels import PrivateSockets, short_folder
+from helpers.kernels import KERNEL, PrivateSockets, short_folder
 
-
-def test_jupyter_finds_the_class_by_its_name():
-    (found,) = entry_points(group="jupyter_client.kernel_provisioners", name="private-sockets")
-    assert found.load() is PrivateSockets, "install the checkout again: pip install -e ."
+ROOT = Path(__file__).resolve().parents[2]
+INSTALL_AGAIN = "install the checkout again: pip install -e ."
 
 
 @pytest.fixture
@@ -22,6 +27,46 @@ def notebook():
     notebook = Notebook()
     yield notebook
     notebook.close()
+
+
+def test_jupyter_finds_the_class_by_its_name():
+    (found,) = entry_points(group="jupyter_client.kernel_provisioners", name="private-sockets")
+    assert found.load() is PrivateSockets, INSTALL_AGAIN
+
+
+def test_the_environment_has_the_kernelspec_of_the_checkout():
+    assert KERNEL in find_kernel_specs(), INSTALL_AGAIN
+    spec = get_kernel_spec(KERNEL)
+    assert Path(spec.resource_dir) == Path(sys.prefix, "share/jupyter/kernels", KERNEL)
+    (stored,) = ROOT.glob("helpers/jupyter/kernels/*/kernel.json")
+    assert json.loads(stored.read_text()) == json.loads(Path(spec.resource_dir, "kernel.json").read_text())
+    assert stored.parent.name == KERNEL, INSTALL_AGAIN
+
+
+def test_the_kernelspec_differs_from_that_of_ipykernel_only_in_module_and_provisioner():
+    expected = get_kernel_dict()
+    expected["argv"] = ["python", "-m", "helpers.start_kernel", *expected["argv"][-2:]]
+    expected["display_name"] = "torch.distributed, live"
+    expected["metadata"]["kernel_provisioner"] = {"provisioner_name": "private-sockets"}
+    (stored,) = ROOT.glob("helpers/jupyter/kernels/*/kernel.json")
+    assert json.loads(stored.read_text()) == expected
+
+
+def test_another_kernel_starts_as_jupyter_starts_it(monkeypatch):
+    monkeypatch.delenv("JUPYTER_DEFAULT_PROVISIONER_NAME", raising=False)
+    manager, client = start_new_kernel(startup_timeout=120, kernel_name="python3")
+    try:
+        assert type(manager.provisioner) is LocalProvisioner and manager.transport == "tcp"
+        command = psutil.Process(manager.provisioner.process.pid).cmdline()
+        assert "ipykernel_launcher" in command and "helpers.start_kernel" not in command
+    finally:
+        client.stop_channels()
+        manager.shutdown_kernel(now=True)
+
+
+def test_the_kernel_runs_in_this_environment(notebook):
+    assert notebook.run("import sys\nprint(sys.prefix)") == f"{sys.prefix}\n"
+    assert "helpers.start_kernel" in psutil.Process(notebook.pid).cmdline()
 
 
 def folder_of(notebook):

@@ -24,7 +24,10 @@ import pytest
 from chromium import assert_gone
 from live import is_served
 
+from helpers.kernels import KERNEL
+
 ROOT = Path(__file__).resolve().parents[2]
+KERNEL_SHOWN = "torch.distributed, live"  # in JupyterLab
 LESSON = ROOT / "notebooks/02_point_to_point.ipynb"
 RING = ROOT / "notebooks/05_ring_all_reduce.ipynb"
 
@@ -158,7 +161,7 @@ class Notebook:
         self.page.locator(".jp-NotebookPanel-toolbar").get_by_role("button", name=button, exact=True).click()
 
     def wait_until_idle(self):
-        self.page.get_by_text("Python 3 (ipykernel) | Idle", exact=True).wait_for(timeout=120_000)
+        self.page.get_by_text(f"{KERNEL_SHOWN} | Idle", exact=True).wait_for(timeout=120_000)
 
 
 @contextmanager
@@ -183,7 +186,7 @@ def opened(lab, browser, notebook, name, tmp_path):
 
 
 def notebook_of(*cells):
-    metadata = {"kernelspec": {"name": "python3", "display_name": "Python 3 (ipykernel)"}}
+    metadata = {"kernelspec": {"name": KERNEL, "display_name": KERNEL_SHOWN}}
     return nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells], metadata=metadata)
 
 

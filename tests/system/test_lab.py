@@ -16,6 +16,8 @@ import psutil
 import pytest
 from live import is_served, left_after, wait_until
 
+from helpers.kernels import KERNEL
+
 ROOT = Path(__file__).resolve().parents[2]
 NOT_OF_THE_PACKAGE = shutil.ignore_patterns(".*", "build", "*.egg-info", "__pycache__", "tests", "benchmarks")
 
@@ -68,6 +70,8 @@ def test_the_first_notebook_is_opened_from_a_copy_of_the_learners_own(package, t
         folder = urlunsplit(address._replace(path="/api/contents/notebooks"))
         served = {entry["name"] for entry in json.load(urllib.request.urlopen(folder, timeout=30))["content"]}
         assert served == {path.name for path in (ROOT / "notebooks").glob("[!._]*")}
+        kernels = urlunsplit(address._replace(path="/api/kernelspecs"))
+        assert json.load(urllib.request.urlopen(kernels, timeout=30))["default"] == KERNEL
 
 
 def test_answers_stay_when_the_course_is_opened_again(package, tmp_path):
@@ -89,3 +93,16 @@ def test_every_file_of_the_notebooks_is_in_the_package(package):
     environment = os.environ | {"PYTHONPATH": str(package)}
     told = subprocess.run([sys.executable, "-c", code], cwd=package, env=environment, capture_output=True, text=True)
     assert told.stdout == "False True\n", told.stderr
+
+
+def test_the_kernelspec_is_in_the_package(package):
+    (stored,) = package.glob("*.data/data/share/jupyter/kernels/*/kernel.json")
+    assert stored.parent.name == KERNEL
+
+
+def test_the_digits_and_their_licence_are_in_the_package(package):
+    assert {path.name for path in (package / "helpers/data").iterdir()} == {"README.md", "digits.npz"}
+    code = "import helpers; from helpers import datasets; print(helpers.__file__, len(datasets.digits()[0]))"
+    environment = os.environ | {"PYTHONPATH": str(package)}
+    result = subprocess.run([sys.executable, "-c", code], cwd=package, env=environment, capture_output=True, text=True)
+    assert result.stdout == f"{package / 'helpers/__init__.py'} 1500\n", result.stderr

@@ -4,13 +4,19 @@ No test here uses the network.
 """
 
 import importlib.metadata
+import json
 import os
 import re
 import shutil
 import stat
 import subprocess
 import sys
+import threading
+import zipfile
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -68,9 +74,16 @@ def test_environment_yml_installs_this_checkout_and_lists_nothing_itself():
 
 
 def test_make_installs_the_same_as_environment_yml():
-    installs = re.findall(r"pip install (.*?)(?: \|\||$)", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
-    with_torch_that_is_there, as_tested = [line.strip(" \\") for line in installs]
+    installs = re.findall(r"pip install (.*?)(?: \|\||;|$)", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
+    with_torch_that_is_there, only_torch, as_tested = [line.strip(" \\") for line in installs]
     assert as_tested == '-e ".[test]" -c constraints.txt' and with_torch_that_is_there == '-e ".[test]"'
+    assert only_torch == "--index-url $(TORCH_INDEX) --no-deps torch -c constraints.txt"
+
+
+def test_the_index_of_cpu_builds_is_named_in_one_place():
+    index = re.search(r"^TORCH_INDEX := https://(\S+)$", (ROOT / "Makefile").read_text(), re.M)[1]
+    files = subprocess.run(["git", "grep", "-lF", index], cwd=ROOT, capture_output=True, text=True).stdout.split()
+    assert files in ([], ["Makefile"])  # none where there is no git
 
 
 def test_there_is_no_second_list():
@@ -137,7 +150,7 @@ def tree(tmp_path):
 
 def make(tree, *arguments, **environment):
     # What a make that runs these tests has put into the environment is not for this one.
-    given = ("PYTHON", "NOTEBOOKS", "LESSONS", "ALL")
+    given = ("PYTHON", "TORCH", "NOTEBOOKS", "LESSONS", "ALL")
     clean = {key: value for key, value in os.environ.items() if not key.startswith("MAKE") and key not in given}
     return subprocess.run(
         ["make", *arguments], cwd=tree, env=clean | environment, capture_output=True, text=True, timeout=120
@@ -280,6 +293,98 @@ def test_make_test_of_one_lesson(tested_tree):
     assert "there is no notebook notebooks/05*" in nowhere.stderr and nowhere.returncode != 0
 
 
+# ---------------------------------------------------------------- the build of PyTorch
+
+TORCH, NUMPY = (next(iter(PINS[name].specifier)).version for name in ["torch", "numpy"])
+
+
+def empty_wheel(folder, name, version, requires=()):
+    """Write a wheel that installs nothing but its name, its version and what it requires; return its path."""
+    folder.mkdir(parents=True, exist_ok=True)
+    wheel = folder / f"{name}-{version}-py3-none-any.whl"
+    head = ["Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}", "Provides-Extra: test"]
+    metadata = "\n".join([*head, *(f"Requires-Dist: {requirement}" for requirement in requires), ""])
+    about = f"{name}-{version}.dist-info"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr(f"{about}/METADATA", metadata)
+        archive.writestr(
+            f"{about}/WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
+        archive.writestr(f"{about}/RECORD", "")
+    return wheel
+
+
+@pytest.fixture
+def indexes(tmp_path):
+    """A server with two package indexes, `usual` and `cpu`, that have torch; the paths asked for collect in `asked`."""
+    empty_wheel(tmp_path / "indexes/usual/torch", "torch", TORCH)
+    empty_wheel(tmp_path / "indexes/usual/numpy", "numpy", NUMPY)
+    empty_wheel(tmp_path / "indexes/cpu/torch", "torch", f"{TORCH}+cpu", requires=["numpy"])
+
+    class Index(SimpleHTTPRequestHandler):
+        asked = []
+
+        def log_message(self, form, *arguments):
+            self.asked.append(self.path)
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Index, directory=tmp_path / "indexes")) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield SimpleNamespace(address=f"http://127.0.0.1:{server.server_port}", asked=Index.asked)
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def small_course(tree):
+    """A tree whose pyproject.toml installs an empty course, which requires torch and numpy."""
+    wheel = empty_wheel(tree, "torch_distributed_live", "0.1.0", requires=["torch>=2.11", "numpy"])
+    hook = f"def build_editable(folder, *_):\n    shutil.copy({str(wheel)!r}, folder)\n    return {wheel.name!r}\n"
+    (tree / "ready_made.py").write_text(f"import shutil\n\n\n{hook}")
+    backend = '[build-system]\nrequires = []\nbuild-backend = "ready_made"\nbackend-path = ["."]\n'
+    project = '[project]\nname = "torch-distributed-live"\nversion = "0.1.0"\ndynamic = ["dependencies"]\n'
+    (tree / "pyproject.toml").write_text(backend + project)
+    return tree
+
+
+def install(tree, indexes, *arguments, **environment):
+    """Have make install the course from these indexes only; return its result."""
+    usual = {"PIP_CONFIG_FILE": os.devnull, "PIP_FIND_LINKS": "", "PIP_INDEX_URL": f"{indexes.address}/usual"}
+    index = f"TORCH_INDEX={indexes.address}/cpu"
+    return make(
+        tree, STAMP, f"PYTHON={sys.executable}", index, *arguments, NO_PROXY="127.0.0.1", **usual, **environment
+    )
+
+
+@pytest.mark.parametrize("choice, version", [([], TORCH), (["TORCH=cpu"], f"{TORCH}+cpu")])
+def test_torch_comes_from_the_index_of_cpu_builds_when_asked_for(small_course, indexes, choice, version):
+    result = install(small_course, indexes, *choice)
+    assert result.returncode == 0, result.stderr
+    assert (small_course / STAMP).exists()
+    show = [small_course / ".venv/bin/python", "-m", "pip", "list", "--format=json"]
+    packages = {package["name"]: package["version"] for package in json.loads(subprocess.check_output(show))}
+    assert packages["torch"] == version and packages["numpy"] == NUMPY
+    assert {path.split("/")[2] for path in indexes.asked if path.startswith("/cpu/")} == (
+        {"torch"} if choice else set()
+    )
+
+
+def test_pip_prefers_the_cpu_build_where_it_sees_both(small_course, indexes):
+    result = install(small_course, indexes, PIP_EXTRA_INDEX_URL=f"{indexes.address}/cpu")
+    assert f"torch-{TORCH}+cpu" in result.stdout, result.stderr
+
+
+def test_an_index_of_cpu_builds_without_torch_is_an_error_when_asked_for(small_course, indexes, tmp_path):
+    shutil.rmtree(tmp_path / "indexes/cpu/torch")
+    assert_one_sentence(install(small_course, indexes, "TORCH=cpu"), "pip could not install the course")
+    assert not (small_course / STAMP).exists()
+
+
+def test_another_build_of_torch_is_refused(tree):
+    assert_one_sentence(make(tree, "lab", "TORCH=cuda"), 'TORCH is "cuda"', "can only be cpu")
+    assert not (tree / ".venv").exists()
+
+
 # ---------------------------------------------------------------- make test-cuda
 
 
@@ -293,7 +398,7 @@ def test_test_cuda_brings_no_torch(tree):
 def test_test_cuda_takes_torch_as_it_is(tree):
     nowhere = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": "", "PIP_CONFIG_FILE": os.devnull}
     result = make(tree, "test-cuda", f"PYTHON={sys.executable}", **nowhere)
-    assert_one_sentence(result, "pip could not install the course", "check the network")  # it needs setuptools, once
+    assert_one_sentence(result, "pip could not install the course", "check the network")  # it needs hatchling, once
     command = [tree / ".venv-cuda/bin/python", "-m", "pip", "install", "--no-index", "--no-deps", "torch>=2.11"]
     pip = subprocess.run(command, capture_output=True, text=True)
     assert pip.returncode == 0 and "Requirement already satisfied: torch" in pip.stdout
