@@ -117,8 +117,3 @@ def test_links_lead_somewhere(stored):
     for link in re.findall(r"\]\(([^)#]+)", text):
         if not link.startswith("https://"):
             assert (stored.parent / link).exists(), link
-
-
-@pytest.mark.parametrize("module", sorted(ROOT.glob("helpers/**/*.py")), ids=lambda path: path.name)
-def test_modules_are_small(module):
-    assert len(module.read_text().splitlines()) <= 300
