@@ -80,8 +80,7 @@ class World:
         _current = self
         self.size = 0
         self._ranks = None
-        self._board = None
-        self._editor = None
+        self._board = self._editor = None
         self._stopped = False
         self._directory = None
         atexit.register(self.stop)
@@ -107,9 +106,7 @@ class World:
         self.view.block = True
         if shell := get_ipython():
             shell.register_magics(RankMagics(shell, self, self._ranks, self._cells))
-            self._disconnect_editor()  # the one from before a restart
-            self._editor = Editor(self._ranks, self._cells)
-            self._editor.connect(shell)
+            self._editor = Editor(self._ranks, self._cells).connect(shell)
 
     @property
     def pids(self) -> list[int]:
@@ -245,7 +242,8 @@ class World:
         if self._stopped:
             return
         # In this order, and each step can be done again: an Interrupt may come at any moment.
-        self._disconnect_editor()
+        if self._editor is not None:
+            self._editor.disconnect()
         if self._board is not None:
             self._board.end()
         if self._ranks is not None:
@@ -256,11 +254,6 @@ class World:
         atexit.unregister(self.stop)
         if _current is self:
             _current = None
-
-    def _disconnect_editor(self):
-        if self._editor is not None:
-            self._editor.disconnect()
-            self._editor = None
 
     def __repr__(self):
         from helpers.look.overview import overview

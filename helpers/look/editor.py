@@ -32,13 +32,15 @@ class Editor:
         self._cells = cells
         self._shell = None
 
-    def connect(self, shell) -> None:
-        """Complete and describe in the cells of this shell from now on, until `disconnect`."""
+    def connect(self, shell) -> "Editor":
+        """Complete and describe in the cells of this shell until `disconnect`, instead of an earlier editor."""
         self._shell = shell
-        shell.Completer.custom_matchers = [*shell.Completer.custom_matchers, self.complete]
+        others = [one for one in shell.Completer.custom_matchers if not _is_of_an_editor(one)]
+        shell.Completer.custom_matchers = [*others, self.complete]
         if kernel := getattr(shell, "kernel", None):
             # Jupyter asks the kernel here. IPython's own hooks see a name, but not in which cell it stands.
             kernel.do_inspect = partial(self.describe, partial(type(kernel).do_inspect, kernel))
+        return self
 
     def disconnect(self) -> None:
         """Leave the cells to the notebook again; nothing happens when the editor is not connected."""
@@ -83,6 +85,10 @@ class Editor:
         candidates = {int(target[1])} if target else set(range(self._ranks.size))
         idle = sorted(candidates - self._cells.owed().keys() - self._ranks.deaths().keys())
         return next(iter(self._ranks.ask(idle[:1], function, *arguments, seconds=_SECONDS_TO_ANSWER).values()), None)
+
+
+def _is_of_an_editor(matcher):
+    return isinstance(getattr(matcher, "__self__", None), Editor)
 
 
 def _on_the_ranks(text, offset):

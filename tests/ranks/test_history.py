@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 import sys
 import time
 from itertools import count
@@ -284,6 +285,23 @@ def test_the_table_shows_the_last_calls_or_the_latest_difference(broken_world):
         "Call 5 in group default_pg: rank 2 brings another operator.",
         "Call 4 in group default_pg: rank 1 brings another operator.",
     ]
+
+
+def test_calls_are_noted_whoever_else_has_wrapped_what_makes_a_group():
+    """Another wrapper than the recorder's own leaves `__wrapped__` behind, too, as that of `wakeups` does."""
+    code = """
+import torch
+import torch.distributed as dist
+from helpers.ranks import recorder, wakeups
+wakeups.spare()
+recorder.watch()
+recorder.watch()
+dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+dist.all_reduce(torch.ones(1), dist.ReduceOp.MAX)
+print([(call.call, call.op) for call in recorder.record().calls])
+"""
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert ran.stdout == "[('all_reduce', 'MAX')]\n", ran.stderr
 
 
 # ---------------------------------------------------------------- the comparison alone
