@@ -156,7 +156,14 @@ class Frontend:
 
     def run(self, cell):
         """Run a cell, and return what it prints."""
-        request = self._client.execute(cell)
+        return self.end_of(self.start(cell))
+
+    def start(self, cell):
+        """Start a cell, and return its request."""
+        return self._client.execute(cell)
+
+    def end_of(self, request):
+        """Wait for the end of a cell, and return what it prints meanwhile."""
         printed = ""
         while True:
             message = self._client.get_iopub_msg(timeout=60)
@@ -200,23 +207,36 @@ class Frontend:
             self.tables.append(content["data"]["state"]["value"])
 
 
-def test_it_moves_while_a_cell_runs_and_goes_with_the_world(notebook):
+def seconds_in(tables):
+    """Return how long the rank that is busy has been so, in each table that shows one."""
+    return [float(found[1]) for found in map(SECONDS.search, tables) if found]
+
+
+def test_it_moves_while_a_cell_runs_and_goes_with_the_world(notebook, tmp_path):
+    def wait_for(file):
+        return f"import os, time\nwhile not os.path.exists({str(file)!r}):\n    time.sleep(0.01)"
+
     page = Frontend(notebook)
     panel = ["SidecarModel"] * notebook.in_jupyterlab
     assert page.run("world.board()\nworld.board()\nprint(feeders())") == "1\n"  # two calls, one board
     assert page.has("HTMLModel", *panel)
 
-    # While the notebook waits for a rank that sleeps.
+    # While the notebook waits for a rank.
     page.tables.clear()
-    page.run("%%px --targets 1\nimport time\ntime.sleep(4)")
-    seconds = [float(found[1]) for found in map(SECONDS.search, page.tables) if found]
-    assert len(seconds) >= 3 and sorted(set(seconds)) == seconds
+    cell = page.start(f"%%px --targets 1\n{wait_for(tmp_path / 'seen')}")
+    assert page.wait_for(lambda: len(seconds_in(page.tables)) >= 3)
+    (tmp_path / "seen").touch()
+    page.end_of(cell)
+    seconds = seconds_in(page.tables)
+    assert sorted(set(seconds)) == seconds
     assert page.wait_for(lambda: page.tables and "busy" not in page.tables[-1])
 
     assert page.run("world.restart()\nprint(feeders())").endswith("1\n")
     page.tables.clear()
-    page.run("%%px --targets 0\nimport time\ntime.sleep(2)")
-    assert any("sleep" in table for table in page.tables)
+    cell = page.start(f"%%px --targets 0\n{wait_for(tmp_path / 'seen again')}")
+    assert page.wait_for(lambda: any("sleep" in table for table in page.tables))
+    (tmp_path / "seen again").touch()
+    page.end_of(cell)
 
     assert page.run("world.stop()\nprint(feeders())") == "0\n"
     assert page.wait_for(lambda: page.has())

@@ -3,7 +3,7 @@
 import pytest
 
 SETUP = """
-import os, time
+import os, threading
 import torch
 import torch.distributed.rpc as rpc
 from torch.distributed.rpc import api, remote, rpc_async, rpc_sync
@@ -31,6 +31,11 @@ def identity(*arguments):
 
 def fail():
     raise ValueError("on purpose")
+
+let_go = threading.Event()
+
+def hold():
+    let_go.wait()
 
 rank = int(os.environ["RANK"])
 options = rpc.TensorPipeRpcBackendOptions(rpc_timeout=20, _transports=["uv"], _channels=["basic"])
@@ -116,8 +121,9 @@ def test_a_call_that_cannot_be_made_is_none(recorded):
 
 
 def test_a_call_that_still_runs_has_no_end_yet(recorded, world):
-    made = recorded("pending = rpc.rpc_async('worker1', time.sleep, (0.5,))")
-    assert [(call.function, call.end) for call in made] == [("sleep", None)]
+    made = recorded("pending = rpc.rpc_async('worker1', hold)")
+    assert [(call.function, call.end) for call in made] == [("hold", None)]
+    world.view.client[1].execute("let_go.set()", block=True)
     world.view.client[0].execute("pending.then(lambda _: None).wait()", block=True)
 
 

@@ -25,8 +25,8 @@ from torch.nn.parallel import DistributedDataParallel as DDP
 dist.init_process_group("gloo", timeout=timedelta(seconds=20))
 rank, size = dist.get_rank(), dist.get_world_size()
 
-def new_group(name, ranks=None):
-    return dist.new_group(ranks, timeout=timedelta(seconds=3), group_desc=name)
+def new_group(name, ranks=None, seconds=3):
+    return dist.new_group(ranks, timeout=timedelta(seconds=seconds), group_desc=name)
 
 def tries(function, *arguments, **options):
     try:
@@ -111,11 +111,12 @@ else:
 
 
 def test_one_is_missing_while_the_others_are_stuck_and_when_they_have_failed(world):
-    cell = TWO_CALLS.format(name="missing") + "if rank != 1:\n    add_losses()\ntries(add_numbers)"
+    group = 'new_group("missing", seconds=8)'
+    cell = TWO_CALLS.replace('new_group("{name}")', group) + "if rank != 1:\n    add_losses()\ntries(add_numbers)"
     answer = start(world, cell)
     # Rank 1 is through, and the others are about to hang in their second call.
     assert wait_until(lambda: [s.call for s in world.where()] == ["all_reduce", "", "all_reduce", "all_reduce"], 10)
-    assert wait_until(lambda: differences(world, "missing"), 3)  # until then they may still be in their first
+    assert wait_until(lambda: differences(world, "missing"), 8)  # until then they may still be in their first
     for _ in range(2):
         (found,) = differences(world, "missing")
         assert (found.kind, found.ranks) == ("missing", (1,))
@@ -170,15 +171,17 @@ def test_in_a_subgroup(world):
     assert found.group.ranks == (1, 3)
 
 
-def test_a_late_rank_is_behind_and_nothing_differs(world):
-    name = "late"
-    cell = "group = new_group('late')\nif rank == 2:\n    time.sleep(1.5)\ndist.all_reduce(ones, group=group)"
+def test_a_late_rank_is_behind_and_nothing_differs(world, tmp_path):
+    name, go = "late", tmp_path / "go"
+    wait = f"while not os.path.exists({str(go)!r}):\n        time.sleep(0.01)"
+    cell = f"group = new_group('late', seconds=20)\nif rank == 2:\n    {wait}\ndist.all_reduce(ones, group=group)"
     answer = start(world, cell)
-    assert wait_until(lambda: 2 in world.history().behind, 5)
+    assert wait_until(lambda: 2 in world.history().behind, 10)
     history = world.history()
     assert differences(world, name) == []
     assert list(history.behind) == [2] and history.behind[2].line == "dist.all_reduce(ones, group=group)"
     assert "Rank 2 is behind: it has not called all_reduce" in repr(history)
+    go.touch()
     answer.get()
     assert world.history().behind == {}
 

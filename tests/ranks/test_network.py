@@ -1,10 +1,10 @@
 """Links are paced: every connection between ranks, none other, at the rate that was asked for."""
 
 import sys
-import time
 
 import ipyparallel as ipp
 import pytest
+from live import wait_until
 
 from helpers import WorldError
 from helpers.measure import network
@@ -148,11 +148,12 @@ def test_a_rank_that_is_not_there(world):
 
 
 def test_a_rank_that_is_busy(world):
-    answer = world.view.execute("if rank == 1:\n    time.sleep(1.5)", block=False)
-    time.sleep(0.3)
+    answer = world.view.execute("if rank == 1:\n    dist.recv(torch.zeros(1), src=0)", block=False)
+    assert wait_until(lambda: [state.call for state in world.where()] == ["", "recv", "", ""], 20), world.where()
     with pytest.raises(WorldError, match="A limit on the links needs every rank idle, and rank 1 is busy."):
         network.limit(world, 1e9)
-    answer.get(5)
+    world.view.client[0].execute("dist.send(torch.zeros(1), dst=1)")
+    answer.get(20)
 
 
 def test_where_the_kernel_cannot_pace_the_result_says_so_and_is_false():
