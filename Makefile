@@ -2,7 +2,11 @@
 
 PYTHON ?= python3
 ARGS ?=
+TORCH ?=
 NOTEBOOKS ?= $(sort $(wildcard notebooks/*.ipynb notebooks/solutions/*.ipynb))
+
+# TORCH=cpu takes PyTorch from this index. For Linux, the index that pip uses otherwise has only the build with CUDA.
+TORCH_INDEX := https://download.pytorch.org/whl/cpu
 
 # .venv is complete when INSTALLED is there, and half-made when UNFINISHED is: make or the machine was stopped.
 INSTALLED := .venv/.installed
@@ -12,15 +16,13 @@ UNFINISHED := .venv/.unfinished
 RUN := PATH="$(CURDIR)/.venv/bin:$$PATH" .venv/bin/python -m
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 10))
 
-# Kernels, of JupyterLab and of tests, are reached through private sockets; see helpers/kernels.py.
-export JUPYTER_DEFAULT_PROVISIONER_NAME := private-sockets
-
-.PHONY: help lab test test-cuda mutants bench notebooks minutes script grade site clean
+.PHONY: help lab check test test-cuda mutants bench notebooks minutes script grade site clean
 
 help:
 	@echo 'make lab        open the course in JupyterLab (ARGS="--no-browser --port 8899" passes arguments on)'
-	@echo 'make test       run every test, every notebook and every solution; some tests take turns, by day (ALL=1 runs all'
-	@echo '                of them, NOTEBOOKS="notebooks/04*" all that belongs to a lesson)'
+	@echo 'make check      look at the code and the text, and run the tests that need no ranks: a minute'
+	@echo 'make test       run every notebook, every solution and every test but the nightly ones (ALL=1 runs these, too;'
+	@echo '                NOTEBOOKS="notebooks/04*" runs all that belongs to a lesson)'
 	@echo 'make mutants    break every claim on purpose, and see that its notebook refuses (NOTEBOOKS="notebooks/04*")'
 	@echo 'make test-cuda  run every notebook and the CUDA tests on a machine with a GPU, with the torch that PYTHON has'
 	@echo 'make bench      measure start, restart, memory and stop (ARGS= passes arguments on)'
@@ -33,18 +35,28 @@ help:
 	@echo 'make types      check the types of helpers/ranks, helpers/look and helpers/measure'
 	@echo 'make lock       write the exact versions of all that is installed into constraints.txt'
 	@echo 'make clean      remove .venv, .venv-cuda and all caches'
-	@echo 'The first of them installs the course into .venv; PYTHON=python3.12 says with which Python.'
+	@echo 'The first of them installs the course into .venv; PYTHON=python3.12 says with which Python,'
+	@echo 'and TORCH=cpu takes PyTorch without CUDA.'
 
 lab: $(INSTALLED)
 	@exec env $(RUN) helpers.lab $(ARGS)
 
-# All three run, whatever the others say, and each counts. Most tests wait for ranks, so three share the machine. Their
+# Code, style, and what needs no ranks.
+check: $(INSTALLED)
+	@failed=0; \
+	$(RUN) ruff check || failed=1; \
+	$(RUN) ruff format --check || failed=1; \
+	$(RUN) pytest $(SIDE_BY_SIDE) tests/check || failed=1; \
+	exit $$failed
+
+# All run, whatever the others say, and each counts. Most tests wait for ranks, so three share the machine. Their
 # temporary folder is a new one with a short name, for sockets, and nothing may be left there but what pytest and torch
 # keep.
 test: $(INSTALLED)
 	@folder=$$(mktemp -d "$${TMPDIR:-/tmp}/t-XXXXXX") && trap 'rm -rf "$$folder"' EXIT && trap 'exit 130' INT TERM; \
 	export TMPDIR="$$folder" $(CHOICE); failed=0; \
 	$(RUN) ruff check || failed=1; \
+	$(RUN) ruff format --check || failed=1; \
 	$(RUN) pytest --basetemp="$$folder/pytest" $(SIDE_BY_SIDE) -m "not alone and not cuda" || failed=1; \
 	$(RUN) pytest --basetemp="$$folder/pytest" -m alone || test $$? = $(NO_TESTS) || failed=1; \
 	rm -rf "$$folder/pytest" "$$folder"/torchinductor_*; sleep $(SECONDS_TO_VANISH); left=$$(ls -A "$$folder"); \
@@ -54,11 +66,11 @@ test: $(INSTALLED)
 SIDE_BY_SIDE := -n 3 --dist loadscope --no-loadscope-reorder
 NO_TESTS := 5  # what pytest says when none of a lesson's tests has to be alone
 SECONDS_TO_VANISH := 3
-# A lesson for which NOTEBOOKS asks runs whole: also what takes turns when all lessons run. See tests/lessons.py.
+# A lesson for which NOTEBOOKS asks runs whole, nightly tests included. See tests/lesson_files.py.
 ASKED = $(if $(filter command environment,$(firstword $(origin NOTEBOOKS))),$(or $(FOUND),$(NO_NOTEBOOK)))
 FOUND = $(wildcard $(NOTEBOOKS))
 NO_NOTEBOOK = $(error there is no notebook $(NOTEBOOKS))
-CHOICE = LESSONS="$(ASKED)" ALL="$(if $(ASKED),1,$(ALL))" SHARE="$(SHARE)"
+CHOICE = LESSONS="$(ASKED)" ALL="$(if $(ASKED),1,$(ALL))"
 
 # On a machine with a GPU torch is there already, in a build that fits it. PYTHON's packages are seen and not changed:
 # .venv-cuda gets what is missing.
@@ -72,7 +84,7 @@ test-cuda:
 
 # Each breaks a lesson; the notebook has to notice.
 mutants: $(INSTALLED)
-	@env $(CHOICE) ALL=1 $(RUN) pytest $(SIDE_BY_SIDE) tests/test_mutants.py
+	@env $(CHOICE) ALL=1 $(RUN) pytest $(SIDE_BY_SIDE) tests/lessons/test_mutants.py
 
 bench: $(INSTALLED)
 	@$(RUN) benchmarks $(ARGS)
@@ -128,6 +140,7 @@ clean:
 $(INSTALLED): pyproject.toml constraints.txt
 	@trap 'exit 130' INT TERM; \
 	fail() { echo "make: $$*." >&2; exit 1; }; \
+	case "$(TORCH)" in ""|cpu);; *) fail '$(NO_SUCH_TORCH)';; esac; \
 	if test -e $(UNFINISHED) || ! .venv/bin/python -c 'import pip; $(NEW_ENOUGH)' 2>/dev/null; then \
 	  "$(PYTHON)" -c '$(NEW_ENOUGH)' 2>/dev/null || fail '$(NO_PYTHON)'; \
 	  rm -rf .venv; mkdir .venv; touch $(UNFINISHED); \
@@ -136,6 +149,8 @@ $(INSTALLED): pyproject.toml constraints.txt
 	fi; \
 	echo 'make: installing the course into .venv (once; PyTorch is large, so this takes minutes)'; \
 	rm -f $@; touch $(UNFINISHED); \
+	{ test -z "$(TORCH)" || \
+	  .venv/bin/python -m pip install --index-url $(TORCH_INDEX) --no-deps torch -c constraints.txt; } && \
 	.venv/bin/python -m pip install -e ".[test]" -c constraints.txt || \
 	  { rm -f $(UNFINISHED); fail '$(NO_INSTALL)'; }; \
 	mv $(UNFINISHED) $@
@@ -143,6 +158,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 VENV_PACKAGE = import sys; print("python%d.%d-venv" % sys.version_info[:2])
 NO_PYTHON = the course needs Python 3.10 or newer and "$(PYTHON)" is none; \
   install one, or name one that you have, as in: make lab PYTHON=python3.12
+NO_SUCH_TORCH = TORCH is "$(TORCH)", and it can only be cpu; leave it out to get the build of PyTorch that pip prefers
 NO_VENV = "$(PYTHON)" cannot make a virtual environment; \
   install its venv module and run the same command again, on Debian and Ubuntu with: apt install
 TORCH_PACKAGES = import pathlib, torch; print(pathlib.Path(torch.__file__).parent.parent)

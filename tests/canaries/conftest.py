@@ -7,7 +7,7 @@ import pytest
 def pytest_runtest_makereport(item, call):
     report = yield
     if report.failed:
-        report.sections.insert(0, ("what has moved", " ".join(item.obj.__doc__.split())))
+        report.sections.insert(0, ("what has moved", " ".join((item.obj.__doc__ or item.name).split())))
     return report
 
 

@@ -2,9 +2,14 @@
 
 import inspect
 import multiprocessing
+import os
 import re
+import shutil
+import subprocess
+from pathlib import Path
 
 import ipyparallel.controller.app
+import pytest
 import traitlets
 from ipykernel.iostream import OutStream
 from ipyparallel.client.magics import ParallelMagics
@@ -12,6 +17,8 @@ from ipyparallel.controller import heartmonitor
 from ipyparallel.controller.app import IPController
 from ipyparallel.controller.heartmonitor import HeartMonitor
 from ipyparallel.controller.hub import Hub
+
+PATCH = Path(__file__).resolve().parents[2] / "docs/upstream/ipyparallel-ipc.patch"
 
 
 def test_the_heart_monitor_is_a_process_that_is_made_as_a_thread_is():
@@ -44,6 +51,18 @@ def test_the_controller_asks_construct_url_for_every_address():
         assert f"self.construct_url('{kind}', channel, index)" in inspect.getsource(
             getattr(IPController, f"{kind}_url")
         )
+
+
+def test_the_patch_for_ipyparallel_is_still_needed_and_applies(tmp_path):
+    """The sources that docs/upstream/ipyparallel-ipc.patch mends have changed: SocketsInAFolder may be unnecessary."""
+    if not shutil.which("git"):
+        pytest.skip("there is no git on this machine")
+    installed = Path(ipyparallel.__file__).parent
+    shutil.copytree(installed, tmp_path / "ipyparallel", ignore=shutil.ignore_patterns("__pycache__", "labextension"))
+    outside_of_any_repository = os.environ | {"GIT_CEILING_DIRECTORIES": str(tmp_path.parent)}
+    apply = ["git", "apply", "--check", str(PATCH)]
+    result = subprocess.run(apply, cwd=tmp_path, env=outside_of_any_repository, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
 
 
 def test_the_stream_of_a_rank_can_leave_a_file_descriptor_alone():
