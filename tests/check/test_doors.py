@@ -37,18 +37,21 @@ def jobs(path):
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
 def test_a_workflow_names_what_is_there(path):
     workflow = yaml.safe_load(path.read_text())
-    assert set(workflow) == {"name", True, "permissions", "jobs"}  # YAML reads `on` as true
+    assert set(workflow) - {"env"} == {"name", True, "permissions", "concurrency", "jobs"}  # YAML reads `on` as true
+    assert workflow["permissions"] == {"contents": "read"}
     for job in workflow["jobs"].values():
+        assert job["timeout-minutes"] < 360  # where the system would end it without a word
         assert job["runs-on"] and set(job.get("needs", "").split()) <= set(workflow["jobs"])
         for step in job["steps"]:
             assert ("uses" in step) != ("run" in step)
+            assert re.fullmatch(r"actions/[a-z-]+@[0-9a-f]{40}", step.get("uses", f"actions/none@{'0' * 40}"))
             assert_known(step.get("run", ""))
             for name in re.findall(r"matrix\.(\w+)", str(step)):
                 assert all(name in entry for entry in job["strategy"]["matrix"]["include"])
 
 
 def test_the_workflows_do_what_they_are_for():
-    site, tests = [jobs(ROOT / f".github/workflows/{name}.yml") for name in ["site", "tests"]]
+    site, tests, nightly = [jobs(ROOT / f".github/workflows/{name}.yml") for name in ["site", "tests", "nightly"]]
     runs = [step.get("run") for step in site["build"]["steps"]]
     assert runs.index("make site") < runs.index(".venv/bin/python -m pytest tests/system/test_site.py")
     (upload,) = [step for step in site["build"]["steps"] if "pages-artifact" in step.get("uses", "")]
@@ -56,13 +59,17 @@ def test_the_workflows_do_what_they_are_for():
 
     pyproject = (ROOT / "pyproject.toml").read_text()
     oldest_python, oldest_torch = re.search(r">=(3\.\d+)", pyproject)[1], re.search(r'"torch>=([\d.]+)"', pyproject)[1]
-    tried = {tuple(entry.values()) for entry in tests["others"]["strategy"]["matrix"]["include"]}
+    tried = {tuple(entry.values()) for entry in nightly["others"]["strategy"]["matrix"]["include"]}
     versions = [(oldest_python, f"torch=={oldest_torch}.*"), ("3.x", "torch")]
     assert tried == {(system, *pair) for system in ["ubuntu-latest", "macos-latest"] for pair in versions}
 
+    last_steps = [job["steps"][-1]["run"] for job in [*tests.values(), nightly["everything"], nightly["canaries"]]]
+    assert last_steps == ["make types", ".ci/run", ".ci/run", "make canaries"]
+    assert nightly["everything"]["env"]["ALL"] == "1" and nightly["canaries"]["continue-on-error"]
+
 
 def test_there_are_containers_and_workflows():
-    assert len(WORKFLOWS) == 2 and len(CONTAINERS) == 2
+    assert len(WORKFLOWS) == 3 and len(CONTAINERS) == 2
 
 
 @pytest.mark.parametrize("path", CONTAINERS, ids=lambda path: path.parent.name)
