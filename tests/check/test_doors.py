@@ -89,7 +89,7 @@ def test_the_link_for_nbgitpuller_opens_the_first_notebook():
     assert (view, repository) == ("lab/tree", "REPOSITORY") and (ROOT / notebook).exists()
 
 
-@pytest.mark.parametrize("path", [*ROOT.glob("docs/*.md"), ROOT / "AGENTS.md"], ids=lambda path: path.name)
+@pytest.mark.parametrize("path", sorted([*ROOT.glob("docs/*.md"), *ROOT.glob("*.md")]), ids=lambda path: path.name)
 def test_links_of_a_document_lead_somewhere(path):
     for link in re.findall(r"(?:\]\(|^\[.+\]: )([^)#\s]+)", path.read_text(), re.M):
         assert link.startswith("https://") or (path.parent / link).exists(), link
@@ -99,3 +99,20 @@ def test_every_command_of_a_document_is_there():
     for path in [ROOT / "README.md", ROOT / "AGENTS.md", *ROOT.glob("docs/*.md")]:
         for line in re.findall(r"`(make [^`]+)`|^(make .+)$", path.read_text(), re.M):
             assert_known("".join(line).split("#")[0])
+
+
+@pytest.mark.parametrize("name", ["CONTRIBUTING.md", "ARCHITECTURE.md"])
+def test_commands_and_files_that_contributors_are_told_of_are_there(name):
+    text = (ROOT / name).read_text()
+    for quoted in re.findall(r"`((?:make|\.ci/|helpers/|tests/|docs/)[^`*{}]*)`", text):
+        if "TOPIC" not in quoted:
+            assert_known(quoted)
+    named = re.findall(r"helpers/\w+/\w+\.py", text)
+    assert named and all((ROOT / path).exists() for path in named)
+
+
+def test_the_version_is_the_same_wherever_it_is_given():
+    (version,) = re.findall(r'^version = "(\S+)"$', (ROOT / "pyproject.toml").read_text(), re.M)
+    assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text()
+    newest = re.search(r"^## (\S+) \((.+)\)$", (ROOT / "CHANGELOG.md").read_text(), re.M)
+    assert newest[1] == version and re.fullmatch(r"\d{4}-\d\d-\d\d|not released", newest[2])
