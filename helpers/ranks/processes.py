@@ -42,9 +42,15 @@ def prepare() -> None:
         return
     spare.prepare(SHARED, at_import())
     if torch := sys.modules.get("torch"):  # one thread is for ranks, and not for this process
-        cores = min(psutil.cpu_count(logical=False) or 1, len(os.sched_getaffinity(0)))
-        asked = os.environ.get("OMP_NUM_THREADS", "")
-        torch.set_num_threads(min(cores, int(asked)) if asked.isdecimal() and int(asked) else cores)
+        torch.set_num_threads(threads_of_torch())
+
+
+def threads_of_torch() -> int:
+    """Return with how many threads torch computes in a process that imports it in this environment."""
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1  # macOS has none
+    cores = min(psutil.cpu_count(logical=False) or 1, usable)
+    asked = os.environ.get("OMP_NUM_THREADS", "")
+    return min(cores, int(asked)) if asked.isdecimal() and int(asked) else cores
 
 
 def warm_up(preload: Sequence[str] = ()) -> None:
