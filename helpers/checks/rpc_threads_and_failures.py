@@ -6,7 +6,7 @@ import threading
 import time
 from typing import NamedTuple
 
-from helpers.checks.judging import RESTART, Run, Verdict, Wrong, judge
+from helpers.checks.judging import RESTART, Run, Verdict, Wrong, judge, missing
 from helpers.checks.rpc_judging import SECONDS_AT_MOST, call_with_rpc, in_one_line, waits_inside
 
 _SECONDS_FOR_A_SHARE = 0.9
@@ -251,7 +251,7 @@ def _missing(function):
     """Return the error of `judge` for a rank that has no such function, or nothing."""
     import __main__
 
-    return "" if hasattr(__main__, function) else f"KeyError: '{function}'"
+    return "" if hasattr(__main__, function) else missing(function)
 
 
 def _require_no_wait(run, function):

@@ -13,6 +13,7 @@ from live import INIT, SUM, Notebook, left_after, wait_until
 
 import helpers.ranks.host
 from helpers import World, WorldError
+from helpers.look.where import NO_CONNECTION
 
 SECONDS_TO_VANISH = 10
 
@@ -94,7 +95,14 @@ def test_restart_when_a_rank_is_stopped_by_a_signal(world):
 def test_restart_when_the_controller_is_dead(world):
     assert_works(world)
     os.kill(world._ranks._controller.pid, signal.SIGKILL)
+    # No rank says that it is idle: a cell would not reach it.
+    assert wait_until(lambda: [state.state for state in world.where()] == ["cut off"] * 4, 5)
+    assert repr(world.where()).startswith(NO_CONNECTION + "\nrank ")
+    assert repr(world).splitlines()[1] == NO_CONNECTION
+    with pytest.raises(WorldError, match="^A fresh store needs every rank idle, and rank 0 is cut off.$"):
+        world.new_store()
     assert_works(world)
+    assert NO_CONNECTION not in repr(world)
 
 
 def test_restart_when_the_controller_does_not_answer(world):

@@ -7,8 +7,11 @@ from typing import NamedTuple
 import pytest
 from live import INIT, Notebook, wait_until
 
+from helpers import WorldError
+from helpers.look.pulses import Pulses
 from helpers.look.where import RankState, Whereabouts, _parse
-from helpers.ranks.stacks import ANSWER, MAIN_THREAD, OTHER_THREAD
+from helpers.ranks.rank import log_path
+from helpers.ranks.stacks import ANSWER, MAIN_THREAD, OTHER_THREAD, stacks_path
 
 SETUP = INIT.format(timeout=25)
 SECONDS_TO_NAME = 3
@@ -220,6 +223,39 @@ def test_a_call_without_its_values_while_another_thread_keeps_the_lock_of_python
     assert wait_until(lambda: not broken_world.where()[1].arguments, 10)
     where = where_when(broken_world, {1: "recv"})
     assert (where[1].state, where[1].line_number, arguments(where[1])) == ("busy", 5, {})
+
+
+def test_the_file_of_the_stacks_holds_one_answer_however_often_a_rank_is_asked(world):
+    def size():
+        assert [state.state for state in world.where()] == ["idle"] * 4
+        return stacks_path(world._directory, 0).stat().st_size
+
+    assert max(size() for _ in range(10)) < 2 * size()
+
+
+def test_a_rank_whose_helpers_raise_says_so_and_is_not_taken_for_a_silent_one(broken_world):
+    damage = "arguments.of = connections.carried = recorder._notes_by_thread = None"
+    cell = f"from helpers.ranks import arguments, connections, recorder\n{damage}"
+    broken_world.view.client[1].execute(cell, block=True)
+    why = "could not answer, because its helpers raised TypeError: 'NoneType' object is not callable"
+    where = broken_world.where()
+    assert [(state.state, state.line) for state in where] == [("idle", ""), ("silent", why), ("idle", ""), ("idle", "")]
+    assert why[:40] in repr(where)
+    history = broken_world.history()
+    assert history.lost == {1: why} and f"Rank 1 {why}." in repr(history)
+    assert Pulses().look(broken_world._ranks, broken_world._cells)[1].state == where[1]
+    with pytest.raises(WorldError, match=f"^Rank 1 {why}. Call world.restart"):
+        broken_world.post_mortem(1)
+    log = log_path(broken_world._directory, 1).read_text()
+    assert log.count("TypeError: 'NoneType' object is not callable") >= 3 and "Traceback" in log
+
+
+def test_when_the_folder_of_the_world_is_gone_a_sentence_says_so(broken_world):
+    path = stacks_path(broken_world._directory, 2)
+    path.rename(path.with_suffix(".moved"))
+    with pytest.raises(WorldError, match="^The temporary folder of this world has been removed .*World"):
+        broken_world.where()
+    path.with_suffix(".moved").rename(path)
 
 
 def test_a_handle_does_not_live_longer_for_being_known(world):
