@@ -14,6 +14,7 @@ from ipykernel.kernelspec import get_kernel_dict
 from jupyter_client.kernelspec import find_kernel_specs, get_kernel_spec
 from jupyter_client.manager import start_new_kernel
 from jupyter_client.provisioning import LocalProvisioner
+from lessons import NOTEBOOKS, SOLUTIONS
 from live import Notebook
 
 from helpers.kernels import KERNEL, PrivateSockets, short_folder
@@ -50,6 +51,13 @@ def test_the_kernelspec_differs_from_that_of_ipykernel_only_in_module_and_provis
     expected["metadata"]["kernel_provisioner"] = {"provisioner_name": "private-sockets"}
     (stored,) = ROOT.glob("helpers/jupyter/kernels/*/kernel.json")
     assert json.loads(stored.read_text()) == expected
+
+
+@pytest.mark.parametrize("stored", NOTEBOOKS + SOLUTIONS, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_every_notebook_asks_for_the_kernel_of_the_course(stored):
+    spec = get_kernel_spec(KERNEL)
+    expected = {"name": KERNEL, "display_name": spec.display_name, "language": spec.language}
+    assert json.loads(stored.read_text())["metadata"]["kernelspec"] == expected
 
 
 def test_another_kernel_starts_as_jupyter_starts_it(monkeypatch):
