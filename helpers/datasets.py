@@ -25,7 +25,7 @@ def digits() -> tuple[TensorDataset, TensorDataset]:
     9. The samples are shuffled, because the original is ordered by writer.
 
     Source: E. Alpaydin and C. Kaynak, Optical Recognition of Handwritten Digits, UCI Machine Learning Repository,
-    https://doi.org/10.24432/C50P49, under CC BY 4.0; see `helpers/data/README.md`.
+    https://doi.org/10.24432/C50P49, under CC BY 4.0; see `helpers/data/README.txt`.
     """
     with np.load(_DIGITS) as stored:
         images, labels = torch.from_numpy(stored["images"]), torch.from_numpy(stored["labels"])

@@ -99,7 +99,7 @@ def test_the_kernelspec_is_in_the_package(package):
 
 
 def test_the_digits_and_their_licence_are_in_the_package(package):
-    assert {path.name for path in (package / "helpers/data").iterdir()} == {"README.md", "digits.npz"}
+    assert {path.name for path in (package / "helpers/data").iterdir()} == {"README.txt", "digits.npz"}
     code = "import helpers; from helpers import datasets; print(helpers.__file__, len(datasets.digits()[0]))"
     environment = os.environ | {"PYTHONPATH": str(package)}
     result = subprocess.run([sys.executable, "-c", code], cwd=package, env=environment, capture_output=True, text=True)
