@@ -16,12 +16,13 @@ UNFINISHED := .venv/.unfinished
 RUN := PATH="$(CURDIR)/.venv/bin:$$PATH" .venv/bin/python -m
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 10))
 
-.PHONY: help lab test test-cuda mutants bench notebooks minutes script grade site clean
+.PHONY: help lab check test test-cuda mutants bench notebooks minutes script grade site clean
 
 help:
 	@echo 'make lab        open the course in JupyterLab (ARGS="--no-browser --port 8899" passes arguments on)'
-	@echo 'make test       run every test, every notebook and every solution; some tests take turns, by day (ALL=1 runs all'
-	@echo '                of them, NOTEBOOKS="notebooks/04*" all that belongs to a lesson)'
+	@echo 'make check      look at the code and the text, and run the tests that need no ranks: a minute'
+	@echo 'make test       run every notebook, every solution and every test but the nightly ones (ALL=1 runs these, too;'
+	@echo '                NOTEBOOKS="notebooks/04*" runs all that belongs to a lesson)'
 	@echo 'make mutants    break every claim on purpose, and see that its notebook refuses (NOTEBOOKS="notebooks/04*")'
 	@echo 'make test-cuda  run every notebook and the CUDA tests on a machine with a GPU, with the torch that PYTHON has'
 	@echo 'make bench      measure start, restart, memory and stop (ARGS= passes arguments on)'
@@ -30,6 +31,9 @@ help:
 	@echo 'make script     write the rank code of a notebook for torchrun (NOTEBOOK=08_data_parallel)'
 	@echo 'make grade      judge the notebooks of a class (SUBMISSIONS=folder, with folder/NAME/NN_topic.ipynb in it)'
 	@echo 'make site       write all lessons with their stored outputs as a web site into build/site'
+	@echo 'make canaries   see whether what the course replaces in torch and ipyparallel is still there'
+	@echo 'make types      check the types of helpers/ranks, helpers/look and helpers/measure'
+	@echo 'make lock       write the exact versions of all that is installed into constraints.txt'
 	@echo 'make clean      remove .venv, .venv-cuda and all caches'
 	@echo 'The first of them installs the course into .venv; PYTHON=python3.12 says with which Python,'
 	@echo 'and TORCH=cpu takes PyTorch without CUDA.'
@@ -37,13 +41,22 @@ help:
 lab: $(INSTALLED)
 	@exec env $(RUN) helpers.lab $(ARGS)
 
-# All three run, whatever the others say, and each counts. Most tests wait for ranks, so three share the machine. Their
+# Code, style, and what needs no ranks.
+check: $(INSTALLED)
+	@failed=0; \
+	$(RUN) ruff check || failed=1; \
+	$(RUN) ruff format --check || failed=1; \
+	$(RUN) pytest $(SIDE_BY_SIDE) tests/check || failed=1; \
+	exit $$failed
+
+# All run, whatever the others say, and each counts. Most tests wait for ranks, so three share the machine. Their
 # temporary folder is a new one with a short name, for sockets, and nothing may be left there but what pytest and torch
 # keep.
 test: $(INSTALLED)
 	@folder=$$(mktemp -d "$${TMPDIR:-/tmp}/t-XXXXXX") && trap 'rm -rf "$$folder"' EXIT && trap 'exit 130' INT TERM; \
 	export TMPDIR="$$folder" $(CHOICE); failed=0; \
 	$(RUN) ruff check || failed=1; \
+	$(RUN) ruff format --check || failed=1; \
 	$(RUN) pytest --basetemp="$$folder/pytest" $(SIDE_BY_SIDE) -m "not alone and not cuda" || failed=1; \
 	$(RUN) pytest --basetemp="$$folder/pytest" -m alone || test $$? = $(NO_TESTS) || failed=1; \
 	rm -rf "$$folder/pytest" "$$folder"/torchinductor_*; sleep $(SECONDS_TO_VANISH); left=$$(ls -A "$$folder"); \
@@ -53,11 +66,11 @@ test: $(INSTALLED)
 SIDE_BY_SIDE := -n 3 --dist loadscope --no-loadscope-reorder
 NO_TESTS := 5  # what pytest says when none of a lesson's tests has to be alone
 SECONDS_TO_VANISH := 3
-# A lesson for which NOTEBOOKS asks runs whole: also what takes turns when all lessons run. See tests/lessons.py.
+# A lesson for which NOTEBOOKS asks runs whole, nightly tests included. See tests/lesson_files.py.
 ASKED = $(if $(filter command environment,$(firstword $(origin NOTEBOOKS))),$(or $(FOUND),$(NO_NOTEBOOK)))
 FOUND = $(wildcard $(NOTEBOOKS))
 NO_NOTEBOOK = $(error there is no notebook $(NOTEBOOKS))
-CHOICE = LESSONS="$(ASKED)" ALL="$(if $(ASKED),1,$(ALL))" SHARE="$(SHARE)"
+CHOICE = LESSONS="$(ASKED)" ALL="$(if $(ASKED),1,$(ALL))"
 
 # On a machine with a GPU torch is there already, in a build that fits it. PYTHON's packages are seen and not changed:
 # .venv-cuda gets what is missing.
@@ -71,7 +84,7 @@ test-cuda:
 
 # Each breaks a lesson; the notebook has to notice.
 mutants: $(INSTALLED)
-	@env $(CHOICE) ALL=1 $(RUN) pytest $(SIDE_BY_SIDE) tests/test_mutants.py
+	@env $(CHOICE) ALL=1 $(RUN) pytest $(SIDE_BY_SIDE) tests/lessons/test_mutants.py
 
 bench: $(INSTALLED)
 	@$(RUN) benchmarks $(ARGS)
@@ -97,6 +110,26 @@ site: $(INSTALLED)
 	@rm -rf build/site
 	@$(RUN) sphinx -E -q -W --keep-going -c docs/site -d build/doctrees . build/site
 	@echo 'make: the site is in build/site; open build/site/index.html'
+
+# Allowed to fail: a failure says which private name of torch, ipyparallel or Python has moved.
+canaries: $(INSTALLED)
+	@$(RUN) pytest --continue-on-collection-errors tests/canaries
+
+# The types of helpers/ranks, look and measure; pyproject.toml says which rules.
+types: $(TOOLS)
+	@.venv/bin/basedpyright
+
+# After a change of pyproject.toml, and after an upgrade of something in .venv.
+lock: $(TOOLS)
+	@.venv/bin/python .ci/lock.py
+
+# Whoever changes the course needs more than a learner.
+TOOLS := .venv/.tools
+$(TOOLS): $(INSTALLED)
+	@.venv/bin/python -m pip --quiet install -e ".[dev]" -c constraints.txt
+	@touch $@
+
+.PHONY: canaries types lock
 
 clean:
 	rm -rf .venv .venv-cuda .pytest_cache .ruff_cache build *.egg-info

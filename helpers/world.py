@@ -80,7 +80,7 @@ class World:
         _current = self
         self.size = 0
         self._ranks = None
-        self._board = None
+        self._board = self._editor = None
         self._stopped = False
         self._directory = None
         atexit.register(self.stop)
@@ -106,7 +106,7 @@ class World:
         self.view.block = True
         if shell := get_ipython():
             shell.register_magics(RankMagics(shell, self, self._ranks, self._cells))
-            Editor(self._ranks, self._cells).connect(shell)
+            self._editor = Editor(self._ranks, self._cells).connect(shell)
 
     @property
     def pids(self) -> list[int]:
@@ -242,6 +242,8 @@ class World:
         if self._stopped:
             return
         # In this order, and each step can be done again: an Interrupt may come at any moment.
+        if self._editor is not None:
+            self._editor.disconnect()
         if self._board is not None:
             self._board.end()
         if self._ranks is not None:

@@ -3,6 +3,9 @@
 import re
 import threading
 import time
+import urllib.error
+import urllib.request
+from urllib.parse import urlsplit
 
 import psutil
 from jupyter_client.manager import start_new_kernel
@@ -70,6 +73,20 @@ def left_after(processes, seconds):
     """Return those processes that are still there after this many seconds, or an empty list as soon as none is."""
     _, alive = psutil.wait_procs(processes, timeout=seconds)
     return alive
+
+
+def is_served(address):
+    """Return whether the Jupyter server at this address answers.
+
+    The address is no sign of that: the server prints it before it listens.
+    """
+    try:
+        urllib.request.urlopen(urlsplit(address)._replace(path="/api/status").geturl(), timeout=30).close()
+    except urllib.error.HTTPError:  # an answer, too
+        return True
+    except OSError:
+        return False
+    return True
 
 
 def wait_until(condition, seconds):

@@ -206,7 +206,7 @@ def own_sockets() -> Iterator[tuple[tuple[Address, Address], socket.socket]]:
         if connection.status == psutil.CONN_ESTABLISHED:
             # A duplicate is closed without closing the connection.
             with socket.socket(fileno=os.dup(connection.fd)) as duplicate:
-                yield (tuple(connection.laddr), tuple(connection.raddr)), duplicate
+                yield (connection.laddr[:2], connection.raddr[:2]), duplicate
 
 
 def _rate(bits):

@@ -43,6 +43,7 @@ _AS_MANY_AS_THE_RECORDER = 2000
 _notes = deque(maxlen=_AS_MANY_AS_THE_RECORDER)
 _groups = {}  # by name, those since the last init_process_group
 _made = {}  # by name, when each was made, by time.time_ns
+_is_watching = False
 
 
 class Group(NamedTuple):
@@ -99,8 +100,10 @@ def watch() -> None:
     import torch.distributed as dist
     from torch.distributed import distributed_c10d
 
-    if hasattr(distributed_c10d._new_process_group_helper, "__wrapped__"):
+    global _is_watching
+    if _is_watching:
         return  # this engine has been a rank of another world
+    _is_watching = True
     kinds = frozenset(vars(dist)[name] for name in vars(dist) if name.endswith("Options"))
     for method in _METHODS:
         if original := vars(dist.ProcessGroup).get(method):

@@ -1,0 +1,60 @@
+"""What the tests of notebooks share: which lessons there are, which tests are asked for, and nbval in this process."""
+
+import os
+import re
+import shutil
+import time
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbval.plugin import IPyNbFile, NbCellError
+
+ROOT = Path(__file__).parent.parent
+NOTEBOOKS = sorted(ROOT.glob("notebooks/[0-9]*.ipynb"))
+SOLUTIONS = sorted(ROOT.glob("notebooks/solutions/*.ipynb"))
+
+# `make test ALL=1` also runs what is marked `nightly`; without it every run of a commit runs the same tests.
+ALL = bool(os.environ.get("ALL"))
+
+# `make test NOTEBOOKS=notebooks/04*` runs what belongs to one lesson, whose topic is the name without the number.
+CHOSEN = [Path(name).stem.partition("_")[2] for name in os.environ.get("LESSONS", "").split()]
+
+# The tag of a cell that looks at what an earlier cell started on the ranks: a reader takes time between the two.
+PAUSE = "reader-pauses"
+SECONDS_OF_A_PAUSE = 15
+
+
+def belongs(item) -> bool:
+    """Return whether a test is about one of the chosen lessons: its module is called so, or its parameter."""
+    names = "|".join(CHOSEN)
+    if re.fullmatch(f"test_(checks_)?({names})", item.path.stem):
+        return True
+    return re.search(rf"(\d\d_|[/[])({names})\b", item.name) is not None
+
+
+def run(notebook, path: Path, request, until_refused: bool = False) -> None:
+    """Write the notebook to `path` and run it as nbval does; fail with what nbval says of the cells that it refuses."""
+    nbformat.write(notebook, path)
+    for module in ROOT.glob("notebooks/*.py"):  # which notebooks import
+        shutil.copy(module, path.parent)
+    file = IPyNbFile.from_parent(request.session, path=path)
+    cells = list(file.collect())
+    refused = []
+    file.setup()
+    try:
+        for cell in cells:
+            cell.output_timeout = 60  # seconds until what a cell has shown arrives; nbval has 5, a busy machine may not
+            if PAUSE in cell.cell.metadata.get("tags", []):
+                time.sleep(SECONDS_OF_A_PAUSE)
+            try:
+                cell.runtest()
+            except NbCellError:
+                words = cell.repr_failure(pytest.ExceptionInfo.from_current())
+                refused.append(re.sub(r"\x1b\[[0-9;]*m", "", words))
+                if until_refused or file.timed_out:
+                    break
+    finally:
+        file.teardown()
+    if refused:
+        pytest.fail("\n".join(refused[:5]), pytrace=False)
