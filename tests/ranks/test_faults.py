@@ -11,6 +11,7 @@ import psutil
 import pytest
 from live import INIT, SUM, Notebook, left_after, wait_until
 
+import helpers.ranks.host
 from helpers import World, WorldError
 
 SECONDS_TO_VANISH = 10
@@ -102,12 +103,47 @@ def test_restart_when_the_controller_does_not_answer(world):
     assert_works(world)
 
 
-def test_restart_when_the_process_that_ranks_are_forked_from_is_dead(world):
+def test_a_killed_host_leaves_nothing_of_its_ranks_and_a_restart_helps(world):
     assert_works(world)
-    ranks = [psutil.Process(pid) for pid in world.pids]
-    ranks[0].parent().kill()
+    world.view.execute(START_OTHERS)
+    started = [psutil.Process(pid) for pids in [world.pids, *world.view["others"]] for pid in pids]
+    assert len(started) == 12
+    psutil.Process(world.pids[0]).parent().kill()
+    assert left_after(started, SECONDS_TO_VANISH) == []
+    with pytest.raises(WorldError, match="has ended. Call world.restart"):
+        world.restart(rank=0)
     assert_works(world)
-    assert left_after(ranks, SECONDS_TO_VANISH) == []
+
+
+def test_two_ranks_die_at_once_and_each_is_replaced(world):
+    assert_works(world)
+    pids = world.pids
+    for rank in (0, 1):
+        os.kill(pids[rank], signal.SIGKILL)
+    for rank in (0, 1):
+        world.restart(rank=rank)
+    assert [new == old for new, old in zip(world.pids, pids, strict=True)] == [False, False, True, True]
+    assert [state.state for state in world.where()] == ["idle"] * 4
+
+
+def test_a_host_that_is_stopped_is_not_waited_for_without_end(world, monkeypatch):
+    assert_works(world)
+    monkeypatch.setattr(helpers.ranks.host, "_SECONDS_TO_ANSWER", 0.5)
+    os.kill(world._ranks._host.pid, signal.SIGSTOP)
+    for use in (world.new_store, lambda: world.restart(rank=0)):
+        with pytest.raises(WorldError, match=r"has not answered for 0.5 s. Call world.restart\(\)"):
+            use()
+    monkeypatch.undo()
+    assert_works(world)
+
+
+def test_a_store_that_is_killed_is_followed_by_another_at_the_same_port(world):
+    assert_works(world)
+    world.view.execute("dist.destroy_process_group()")
+    (store,) = [child for child in psutil.Process(world._ranks._host.pid).children() if child.pid not in world.pids]
+    store.kill()
+    world.view.execute(INIT.format(timeout=10) + SUM)
+    assert world.view["total"] == [10.0] * 4
 
 
 def test_a_cell_says_that_the_controller_is_dead_also_one_that_waits(notebook):
@@ -306,6 +342,7 @@ BUSY = {
     "in Python": "%%px --noblock\nwhile True: pass",
     "in C, with the lock of Python": "%%px --noblock\nsum(range(10**15))",
     "stuck": "%%px --noblock\ndist.recv(torch.zeros(1), src=(rank + 1) % size)",
+    "without an answer of its host": "import os, signal\nos.kill(world._ranks._host.pid, signal.SIGSTOP)",
 }
 
 

@@ -370,6 +370,21 @@ def test_a_rate_that_no_cable_can_be_given(world):
         network.limit(world, 1e12)
 
 
+@pytest.mark.parametrize("pace", [(0, 0, 0), ("1e9", 0, 0), (1e9, None, 0), (1e9, 0, 1), (1e9, -1, 0), (True, 0, 0)])
+def test_a_pace_that_makes_no_sense(world, pace):
+    with pytest.raises(WorldError, match=r"^pace\(.*give the "):
+        world.cables.pace(*pace)
+
+
+def test_an_error_in_the_host_comes_back_whatever_it_is(world):
+    host = world.cables._host
+    for pace, error in (((0, 0, 0), ZeroDivisionError), (("x", 0, 0), TypeError)):
+        with pytest.raises(error):
+            host.pace(*pace)
+    assert on_ranks(world, "seconds_of_all_reduce", 4)
+    network.lift(world)
+
+
 # ---------------------------------------------------------------- bad input
 
 
@@ -558,6 +573,33 @@ def test_where_namespaces_are_forbidden_ranks_are_told_which_host_they_are_on(ho
     network.lift(world)
     world.restart()
     world.view.execute(INIT.format(timeout=10) + SUM)
+
+
+# There is a file too few for the namespaces of a host.
+TOO_FEW_FILES = """
+import os, resource
+from helpers.ranks import namespaces
+
+if namespaces.enter_private_network():
+    before = os.listdir("/proc/self/fd")
+    lowest = os.dup(0)
+    os.close(lowest)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest + 3, lowest + 3))
+    try:
+        namespaces.make_host("host0")
+    except OSError as error:
+        print(error.strerror)
+    print(os.listdir("/proc/self/fd") == before)
+    try:
+        os.waitpid(-1, os.WNOHANG)
+    except ChildProcessError:
+        print("no child")
+"""
+
+
+def test_a_host_that_cannot_be_made_leaves_no_process_and_no_file(world):
+    result = subprocess.run([sys.executable, "-c", TOO_FEW_FILES], capture_output=True, text=True, timeout=60)
+    assert result.stdout.splitlines() == ["Too many open files", "True", "no child"], result
 
 
 def test_why_there_are_no_namespaces_is_said_with_what_allows_them(monkeypatch, tmp_path):
