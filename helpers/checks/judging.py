@@ -7,12 +7,15 @@ from typing import NamedTuple
 
 import ipyparallel as ipp
 
+from helpers.table import shortened
+
 RESTART = "Call world.restart(), then run the setup cell, the cell of your answer and this check again."
 # The errors of a rank that waited in vain, or for one that did.
 CUT_OFF = re.compile("gloo|Application timeout|wait timeout")
 # Longer than the timeout of the process group that an exercise uses, so that a rank that is stuck can say so itself,
 # and long enough for a right answer on a machine that thirty learners share.
 _SECONDS_TO_ANSWER = 40
+_LETTERS_OF_AN_ERROR = 200
 _SECONDS_TO_MEET = 10  # of ranks that are all idle, on a busy machine, too
 _broken = []  # the process ids of ranks whose group an attempt has broken: they need a restart
 
@@ -139,7 +142,7 @@ def _require_an_end(runs, function):
         if run.error == f"KeyError: '{function}'":
             raise Wrong(f"Rank {rank} has no function `{function}`: run the cell that defines it, then this check.")
         if run.error and rank not in cut_off:
-            error = run.error.splitlines()[0]
+            error = shortened(run.error.splitlines()[0], _LETTERS_OF_AN_ERROR)
             raise Wrong(f"Rank {rank} raised {error}" + (f"\n{RESTART}" if cut_off else ""))
     _require_waits(runs, cut_off)
     if cut_off:
