@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 import ipyparallel as ipp
 
+from helpers.table import shortened
+
 RESTART = "Call world.restart(), then run the setup cell, the cell of your answer and this check again."
 # The errors of a rank that waited until the timeout, or for a rank that did: gloo names a line of its own source first,
 # and says it in short for a connection that has been closed before; the last is the store's.
@@ -18,6 +20,7 @@ CUT_OFF = re.compile(
 # Longer than the timeout of the process group that an exercise uses, so that a rank that is stuck can say so itself,
 # and long enough for a right answer on a machine that thirty learners share.
 _SECONDS_TO_ANSWER = 40
+_LETTERS_OF_AN_ERROR = 200
 _SECONDS_TO_MEET = 10  # of ranks that are all idle, on a busy machine, too
 _broken = []  # the process ids of ranks whose group an attempt has broken: they need a restart
 
@@ -154,7 +157,7 @@ def _require_an_end(runs, function):
         if run.error == missing(function):
             raise Wrong(f"Rank {rank} has no function `{function}`: run the cell that defines it, then this check.")
         if run.error and rank not in cut_off:
-            error = run.error.splitlines()[0]
+            error = shortened(run.error.splitlines()[0], _LETTERS_OF_AN_ERROR)
             raise Wrong(f"Rank {rank} raised {error}" + (f"\n{RESTART}" if cut_off else ""))
     _require_waits(runs, cut_off)
     if cut_off:
