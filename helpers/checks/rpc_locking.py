@@ -9,7 +9,7 @@ from helpers.checks.rpc_and_rref import Meeting
 from helpers.checks.rpc_judging import in_one_line
 
 _CALLERS = 4
-_SECONDS_FOR_ALL = 8
+_SECONDS_FOR_ALL = 12
 
 
 class Desk:
