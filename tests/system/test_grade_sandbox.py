@@ -254,7 +254,7 @@ def graded(tmp_path_factory, temptations):
     """The folder of a class, graded, and the rows of its table as {(learner, exercise): row}."""
     folder = tmp_path_factory.mktemp("class")
     secrets, listeners = temptations
-    places = [*secrets, *(listener.path for listener in listeners), str(folder), "/etc/passwd", "/run", "/var", "/home"]
+    places = [*secrets, *(listener.path for listener in listeners), str(folder), "/etc/passwd", "/run", "/var"]
     places += [str(ROOT / name) for name in (".git", "build", "notebooks/solutions", "tests")]
     hostile = {
         "harm": [DELETES, FILLS, RIGHT["two_way_ring"]],
