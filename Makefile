@@ -29,7 +29,8 @@ help:
 	@echo 'make notebooks  run every notebook and store its outputs (NOTEBOOKS="notebooks/01*.ipynb" for a few)'
 	@echo 'make minutes    write the minutes of each notebook, by their rule, wherever they are given'
 	@echo 'make script     write the rank code of a notebook for torchrun (NOTEBOOK=08_data_parallel)'
-	@echo 'make grade      judge the notebooks of a class (SUBMISSIONS=folder, with folder/NAME/NN_topic.ipynb in it)'
+	@echo 'make grade      judge the notebooks of a class (SUBMISSIONS=folder, with folder/NAME/NN_topic.ipynb in it;'
+	@echo '                ARGS=--again judges again what has been judged before)'
 	@echo 'make site       write all lessons with their stored outputs as a web site into build/site'
 	@echo 'make canaries   see whether what the course replaces in torch and ipyparallel is still there'
 	@echo 'make types      check the types of helpers/ranks, helpers/look and helpers/measure'
@@ -102,7 +103,7 @@ script: $(INSTALLED)
 	@$(RUN) helpers.script $(NOTEBOOK)
 
 grade: $(INSTALLED)
-	@$(RUN) helpers.grade $(if $(SUBMISSIONS),"$(SUBMISSIONS)")
+	@$(RUN) helpers.grade $(ARGS) $(if $(SUBMISSIONS),"$(SUBMISSIONS)")
 
 # From what is stored: nothing is executed. What sphinx warns of, such as a link that leads nowhere, is an error. Each
 # page lists all others, so all are written again.

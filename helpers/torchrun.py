@@ -61,9 +61,11 @@ class Job:
     def wait_for(self, text: str, seconds: float = 60) -> None:
         """Wait until every rank has printed this text; raise `WorldError` when that does not come."""
         deadline = time.monotonic() + seconds
+        ended = False
         while not all(text in self.log(rank) for rank in range(self.ranks)):
-            if self.wait(0.05) or time.monotonic() > deadline:
+            if ended or time.monotonic() > deadline:
                 raise WorldError(f"Not every rank has printed {text!r}:\n{self._last_words()}")
+            ended = self.wait(0.05)  # a job may print in the end: its logs are read once more
 
     def wait(self, seconds: float) -> bool:
         """Wait so long for the end of the job; return whether it has come."""

@@ -1,10 +1,13 @@
 """What the tests of live processes share: a notebook kernel to drive, and a look at what it has left behind."""
 
 import re
+import tempfile
 import threading
 import time
 import urllib.error
 import urllib.request
+from itertools import count
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import psutil
@@ -28,16 +31,43 @@ assert total.item() == size * (size + 1) / 2, total
 """
 
 
+WHEN = """
+def wait_and_act():
+    import time
+    while not ({condition}):
+        time.sleep(0.02)
+    {action}
+
+import threading
+threading.Thread(target=wait_and_act, daemon=True).start()
+"""
+
+
 class Notebook:
     """A real kernel, and the cells that a test runs in it."""
 
     def __init__(self, **options):
         self.manager, self.client = start_new_kernel(startup_timeout=120, kernel_name=KERNEL, **options)
         self.pid = self.manager.provisioner.process.pid
+        self._folder = tempfile.TemporaryDirectory()
+        self._numbers = count()
 
-    def run(self, cell, interrupt_after=None, timeout=60):
-        """Run a cell and return what it shows, errors included, without colours."""
+    def run(self, cell, interrupt_when=None, timeout=60):
+        """Run a cell and return what it shows, errors included, without colours.
+
+        `interrupt_when`, if given, is a function that is called until it returns True: then the kernel is interrupted,
+        unless the cell has ended before. See `sees`.
+        """
         shown = []
+        over = threading.Event()
+
+        def interrupt():
+            while not over.wait(0.02):
+                if interrupt_when():
+                    self.manager.interrupt_kernel()
+                    return
+
+        interrupter = threading.Thread(target=interrupt)
 
         def show(message):
             content = message["content"]
@@ -49,14 +79,30 @@ class Notebook:
             elif kind in ("execute_result", "display_data"):
                 shown.append(content["data"]["text/plain"])
 
-        if interrupt_after is not None:
-            threading.Timer(interrupt_after, self.manager.interrupt_kernel).start()
-        self.client.execute_interactive(cell, output_hook=show, timeout=timeout)
+        if interrupt_when is not None:
+            interrupter.start()
+        try:
+            self.client.execute_interactive(cell, output_hook=show, timeout=timeout)
+        finally:
+            over.set()
+            if interrupt_when is not None:
+                interrupter.join()
         return re.sub(r"\x1b\[[0-9;]*m", "", "".join(shown))
 
     def start(self, cell):
         """Start a cell and do not wait for it."""
         self.client.execute(cell)
+
+    def when(self, condition, action):
+        """Have a thread of the kernel run an action once an expression is true there, also while a cell runs."""
+        shown = self.run(WHEN.format(condition=condition, action=action))
+        assert shown == "", shown
+
+    def sees(self, condition):
+        """Return a function that tells whether an expression has been true in the kernel, also while a cell runs."""
+        seen = Path(self._folder.name, str(next(self._numbers)))
+        self.when(condition, f"open({str(seen)!r}, 'w').close()")
+        return seen.exists
 
     def processes(self):
         """Return the kernel's process and everything that it has started."""
@@ -67,6 +113,7 @@ class Notebook:
         """End the kernel as nbval does."""
         self.client.stop_channels()
         self.manager.shutdown_kernel(now=True)
+        self._folder.cleanup()
 
 
 def left_after(processes, seconds):

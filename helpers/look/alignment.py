@@ -211,15 +211,15 @@ def _kind(reference: _Row, row: _Row, position: int) -> str | None:
     if unlike and after < min(len(reference.calls), len(row.calls)):
         if _is_same(reference.calls[after], row.calls[after]):
             return unlike  # one call stands for the other, and they go on together
-    by_line = _moved(reference.by_line, row.by_line, position, unlike)
-    return by_line or _moved(reference.by_text, row.by_text, position, unlike) or unlike
+    by_line = _moved(reference.by_line, row.by_line, position, may_meet=unlike is None)
+    return by_line or _moved(reference.by_text, row.by_text, position, may_meet=True) or unlike
 
 
-def _moved(reference: list[int], row: list[int], position: int, unlike: str | None) -> str | None:
+def _moved(reference: list[int], row: list[int], position: int, may_meet: bool) -> str | None:
     """Return whether the call of a row at a position is missing, extra or swapped; None when neither.
 
-    Both rows are given by the numbers of their calls, by line or by text. When the two calls may meet (`unlike` is
-    None), only strong evidence counts, because ranks may have lines of their own.
+    Both rows are given by the numbers of their calls, by line or by text. When the two calls may meet, only strong
+    evidence counts, because ranks may have lines of their own: what follows has to agree better than without a move.
     """
     if reference[position] == row[position]:
         return None
@@ -238,8 +238,8 @@ def _moved(reference: list[int], row: list[int], position: int, unlike: str | No
             return "missing"
         if lack < 0 and extra > swapped:
             return "extra"
-        return "swapped" if unlike or permuted else None
-    if unlike or (lack and max(missing, extra) > swapped):
+        return "swapped" if permuted or not may_meet else None
+    if not may_meet or (lack and max(missing, extra) > swapped):
         return "missing" if earlier else "extra"
     return None
 

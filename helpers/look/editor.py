@@ -12,6 +12,7 @@ from IPython.utils.tokenutil import token_at_cursor
 
 from helpers.look.cells import Cells
 from helpers.ranks import variables
+from helpers.ranks.questions import Failed
 
 _SECONDS_TO_ANSWER = 0.2
 _CELL = re.compile(r"%%px\b.*\n")
@@ -84,7 +85,9 @@ class Editor:
         target = _TARGET.match(code)
         candidates = {int(target[1])} if target else set(range(self._ranks.size))
         idle = sorted(candidates - self._cells.owed().keys() - self._ranks.deaths().keys())
-        return next(iter(self._ranks.ask(idle[:1], function, *arguments, seconds=_SECONDS_TO_ANSWER).values()), None)
+        answers = self._ranks.ask(idle[:1], function, *arguments, seconds=_SECONDS_TO_ANSWER)
+        answer = next(iter(answers.values()), None)
+        return None if isinstance(answer, Failed) else answer  # the log of the rank says more
 
 
 def _is_of_an_editor(matcher):

@@ -11,6 +11,7 @@ from pathlib import Path
 from helpers.look.alignment import compare
 from helpers.look.cells import Cells
 from helpers.look.differences import COLUMNS, Call, Difference, columns, say_group
+from helpers.ranks.questions import Failed
 from helpers.ranks.recorder import CELL, Group
 from helpers.table import table
 
@@ -115,6 +116,8 @@ def history(ranks, cells: Cells) -> History:
             lost[rank] = f"is dead ({dead[rank]}), and its calls are lost"
         elif rank not in records:
             lost[rank] = "does not answer"
+        elif isinstance(records[rank], Failed):
+            lost[rank] = str(records[rank])
         else:
             groups[rank] = records[rank].groups
             if records[rank].busy_since is not None:

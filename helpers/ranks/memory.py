@@ -10,8 +10,8 @@ from helpers.ranks import processes
 
 MiB = 2**20
 _OWN_GROUPS, _GROUPS = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
-# The files with the limit and the use of a control group, and the line of its memory.stat with what can go. The limit
-# of a group of version 1 without one is a number that no machine has.
+# The files with the limit and the use of a control group, and the line of its memory.stat that counts the files which
+# go when memory is needed. A group of version 1 without a limit shows a number that no machine reaches.
 _VERSION_2 = "memory.max", "memory.current", "inactive_file"
 _VERSION_1 = "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"
 
@@ -21,7 +21,7 @@ RANK = {"forkserver": 170 * MiB, "spawn": 300 * MiB}
 
 
 def free() -> int:
-    """Return the bytes that can still be taken: of the machine, or of the control groups of this process, if less."""
+    """Return the bytes that are available on the machine, or in the control groups of this process, if that is less."""
     available = psutil.virtual_memory().available
     try:
         groups = _groups(_OWN_GROUPS.read_text(), _GROUPS)
@@ -31,10 +31,10 @@ def free() -> int:
 
 
 def _groups(own: str, root: Path) -> list[Path]:
-    """Return the folders of the control groups that may limit the memory of a process, each with all above it.
+    """Return the folders of the control groups of a process, and of the groups above them: each can limit its memory.
 
-    `own` is what /proc/self/cgroup says, `root` where control groups are mounted; see cgroups(7). Inside a container
-    the path of a group may not be there: then the one above it that is there is the container's own.
+    `own` is the text of /proc/self/cgroup, `root` the folder where control groups are mounted; see cgroups(7). Inside a
+    container some of these folders may not exist, because the container sees its own group as the top.
     """
     groups = []
     for line in own.splitlines():

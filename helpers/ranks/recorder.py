@@ -126,9 +126,11 @@ def record() -> Record:
         name, _ = entry["process_group"]
         if entry["time_created_ns"] < _made.get(name, math.inf) or entry["is_p2p"]:
             continue
-        # Its own number counts messages, too. Where the oldest calls are gone it is the best that there is.
-        is_whole = entries[0]["record_id"] == 0 or entries[0]["time_created_ns"] < _made[name]
-        counted[name] += 1 if is_whole or counted[name] else entry["collective_seq_id"]
+        has_all_calls = entries[0]["record_id"] == 0 or entries[0]["time_created_ns"] < _made[name]
+        if has_all_calls or counted[name]:
+            counted[name] += 1
+        else:  # the oldest calls are gone: the group's own number is the best there is, though it counts messages, too
+            counted[name] = entry["collective_seq_id"]
         calls.append(_recorded(entry, _groups[name], counted[name], notes))
     return Record(busy_since, list(_groups.values()), calls)
 

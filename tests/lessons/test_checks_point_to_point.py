@@ -8,7 +8,7 @@ from answers import cell
 
 from helpers import World, checks
 from helpers.checks import judging
-from helpers.checks.judging import RESTART
+from helpers.checks.judging import CUT_OFF, RESTART
 from helpers.checks.point_to_point import swapped
 
 
@@ -122,9 +122,39 @@ def test_ring_shift_by_a_collective(world):
 def test_an_answer_that_raises(world):
     answer = """
         def ring_shift(tensor):
-            raise ValueError("no such neighbour") if rank == 2 else KeyError("left")
+            raise ValueError("no such neighbour") if rank == 2 else KeyError("ring_shift")
     """
-    assert says(checks.ring_shift, world, answer) == "Not yet. Rank 0 raised KeyError: 'left'"
+    assert says(checks.ring_shift, world, answer) == "Not yet. Rank 0 raised KeyError: 'ring_shift'"
+
+
+def test_an_error_that_mentions_gloo_is_no_deadlock(world):
+    answer = """
+        def ring_shift(tensor):
+            raise RuntimeError("gloo cannot do this before the timeout")
+    """
+    says_so = "Not yet. Rank 0 raised RuntimeError: gloo cannot do this before the timeout"
+    assert says(checks.ring_shift, world, answer) == says_so
+    assert says(checks.ring_shift, world, answer) == says_so  # and the group is still a good one
+
+
+GLOO = "[/__w/pytorch/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:553] "
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        f"RuntimeError: {GLOO}Timed out waiting 2000ms for recv operation to complete",
+        f"RuntimeError: {GLOO}Connection closed by peer [127.0.0.1]:1927. This is typically caused by a remote worker",
+        f"RuntimeError: {GLOO}Read error [127.0.0.1]:41684: Connection reset by peer.",
+        "RuntimeError: Application timeout caused pair closure",
+        f"RuntimeError: Gloo connectFullMesh failed with {GLOO}Connect timeout [none]",
+        f"RuntimeError: [Rank 0]: Rank 2 failed to pass monitoredBarrier in 1000 ms\n Original exception: \n{GLOO}"
+        "Timed out waiting 996ms for recv operation to complete",
+        "DistStoreError: wait timeout after 2000ms, keys: /default_pg/0//1//cpu//0/2",
+    ],
+)
+def test_the_texts_of_a_rank_that_was_cut_off(error):
+    assert CUT_OFF.search(error)
 
 
 def test_an_answer_that_raises_while_the_others_wait(world):

@@ -161,7 +161,7 @@ def test_total_that_is_missing(world):
         ),
         (
             COLLECT.format("batch = self.asked", ONE_RUN, "result"),
-            "Not yet. 12 callers asked, and some got no answer within 2 s.",
+            "Not yet. 12 callers asked, and some got no answer within 8 s.",
         ),
         (
             COLLECT.format(EMPTIED, "[self.run([x])[0] for x, _ in batch]", "result"),
@@ -181,7 +181,7 @@ def test_batches(world, body, verdict):
 def test_batches_after_threads_were_starved(broken_world):
     never = "def ask(self, x): self.full.wait()"
     assert check(broken_world, checks.batches, BATCHER, never) == (
-        "Not yet. 12 callers asked, and some got no answer within 2 s."
+        "Not yet. 12 callers asked, and some got no answer within 8 s."
     )
     assert repr(checks.batches(broken_world)) == f"Not yet. Rank 1 is serving. {RESTART}"
 
@@ -283,7 +283,7 @@ def test_locked_wrong(world, lines, why):
 
 def test_locked_a_lock_that_is_never_given_back(broken_world):
     said = locked_says(broken_world, record("work()", "guard.acquire()", "write(read() + 1)"))
-    expected = f"3 of 4 requests got no answer within 8 s: does each one give the lock back? {RESTART}"
+    expected = f"3 of 4 requests got no answer within 12 s: does each one give the lock back? {RESTART}"
     assert said == f"Not yet. {expected}"
 
 

@@ -366,6 +366,13 @@ def test_calls_of_a_busy_rank_are_swapped_and_not_missing():
     assert found == [("swapped", (1,), "bcb")] and behind[1].line == "d"
 
 
+def test_another_operator_is_no_extra_call_because_a_later_one_is_written_alike():
+    rows = {0: calls("abA"), 1: calls("axA"), 2: calls("abA")}
+    rows[1][0] = rows[1][0]._replace(op="MAX")
+    found, _ = compare(GROUP, rows, {})
+    assert [(f.kind, f.ranks) for f in found] == [("operator", (1,))]
+
+
 @pytest.mark.parametrize(
     "pattern",
     [

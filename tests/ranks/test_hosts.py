@@ -13,7 +13,7 @@ from pathlib import Path
 
 import ipyparallel as ipp
 import pytest
-from live import INIT, SUM, Notebook, left_after
+from live import INIT, SUM, Notebook, left_after, wait_until
 
 import helpers.ranks.local
 import helpers.world
@@ -24,7 +24,7 @@ from helpers.script import script
 
 ROOT = Path(__file__).parents[2]
 SECONDS_TO_VANISH = 10
-SECONDS_OF_A_GROUP = 4
+SECONDS_OF_A_GROUP = 6
 MiB = 2**20
 
 SETUP = (
@@ -33,13 +33,13 @@ SETUP = (
 import json, socket, subprocess, sys
 
 def outcome_of(collective, *arguments):
-    '''What becomes of a call, and after how many seconds.'''
+    '''What becomes of a call, and when it begins and ends, by the clock of this machine.'''
     begin = time.monotonic()
     try:
         getattr(dist, collective)(torch.ones(1), *arguments)
     except RuntimeError as error:
-        return str(error), time.monotonic() - begin
-    return "no error", time.monotonic() - begin
+        return str(error), begin, time.monotonic()
+    return "no error", begin, time.monotonic()
 
 def seconds_of_all_reduce(size):
     tensor = torch.ones(size // 4)
@@ -88,6 +88,11 @@ def hosts_in_name_only(monkeypatch):
 
 def start(world, function, *arguments):
     return world.view.apply_async(ipp.Reference(function), *arguments)
+
+
+def wait_until_inside(world, call, ranks=range(4)):
+    """Wait until these ranks are inside a call."""
+    assert wait_until(lambda: all(world.where()[rank].call == call for rank in ranks), 20), world.where()
 
 
 def on_ranks(world, function, *arguments):
@@ -232,13 +237,14 @@ def test_a_cable_out_for_less_than_the_timeout_harms_nobody(world):
     world.unplug("host1")  # once is as good as twice
     assert repr(world).splitlines()[0].endswith("; the cable of host1 is out")
     answer = start(world, "outcome_of", "all_reduce")
-    time.sleep(1)
-    assert not answer.ready()
+    wait_until_inside(world, "all_reduce")
+    time.sleep(1)  # the cable is out for that long
+    plugged = time.monotonic()
     world.plug("host1")
     world.plug("host1")
-    outcomes = answer.get(10)
-    assert [outcome for outcome, _ in outcomes] == ["no error"] * 4
-    assert min(seconds for _, seconds in outcomes) > 0.9
+    outcomes = answer.get(30)
+    assert [outcome for outcome, _, _ in outcomes] == ["no error"] * 4
+    assert min(end for _, _, end in outcomes) > plugged
     assert "is out" not in repr(world)
 
 
@@ -246,12 +252,12 @@ def test_a_cable_out_for_good_is_everybodys_timeout_and_nobodys_before(broken_wo
     world = broken_world
     world.unplug("host0")
     answer = start(world, "outcome_of", "all_reduce")
-    time.sleep(1)
-    assert [state.state for state in world.where()] != ["dead"] * 4  # asked from outside, not over the cable
-    assert not answer.ready()
+    wait_until_inside(world, "all_reduce")  # asked from outside, not over the cable
     outcomes = answer.get(30)
-    assert all("Timed out waiting" in outcome or "Connection closed" in outcome for outcome, _ in outcomes), outcomes
-    assert all(seconds > SECONDS_OF_A_GROUP - 0.2 for _, seconds in outcomes), outcomes
+    said = [outcome for outcome, _, _ in outcomes]
+    assert all("Timed out waiting" in outcome or "Connection closed" in outcome for outcome in said), outcomes
+    first_timeout = min(begin for _, begin, _ in outcomes) + SECONDS_OF_A_GROUP
+    assert min(end for _, _, end in outcomes) > first_timeout - 0.2, outcomes
 
 
 def test_the_ranks_behind_a_cable_that_is_out_still_reach_each_other_and_the_notebook(broken_world):
@@ -267,10 +273,10 @@ def test_the_ranks_behind_a_cable_that_is_out_still_reach_each_other_and_the_not
 def test_a_death_is_heard_of_at_once_on_the_other_host(broken_world):
     world = broken_world
     answer = world.view.client[0].apply_async(ipp.Reference("outcome_of"), "recv", 3)
-    time.sleep(0.3)
+    wait_until_inside(world, "recv", [0])
     os.kill(world.pids[3], signal.SIGKILL)
-    outcome, seconds = answer.get(10)
-    assert "Connection closed by peer" in outcome and seconds < SECONDS_OF_A_GROUP - 1
+    outcome, _, _ = answer.get(30)
+    assert "Connection closed by peer" in outcome  # after the timeout it would be "Timed out waiting"
     assert [state.state for state in world.where()] == ["idle"] * 3 + ["dead"]
 
 
@@ -289,13 +295,13 @@ def test_one_rank_comes_back_on_its_host(broken_world):
 
 def test_restart_and_new_store_with_a_cable_out(broken_world):
     world = broken_world
-    network.limit(world, 8e6)
+    network.limit(world, 8e5)
     world.unplug("host1")
     world.restart()
     assert "is out" not in repr(world)
     for _ in range(2):
         world.view.execute(SETUP)
-        assert max(on_ranks(world, "seconds_of_all_reduce", 4 * MiB)) < 5  # paced it would take 6.3 s
+        assert max(on_ranks(world, "seconds_of_all_reduce", 4 * MiB)) < 25  # paced it would take 63 s
         world.view.execute("dist.destroy_process_group()")
         world.new_store()
 
@@ -318,9 +324,10 @@ def test_two_ranks_of_a_host_share_its_cable_and_inside_a_host_nothing_is_paced(
     network.limit(world, bits_per_second)
     one = size / (bits_per_second / 8)
     assert max(on_ranks(world, "seconds_of_sends", [(0, 2), (1, 3)], size)) > 1.8 * one
-    assert max(on_ranks(world, "seconds_of_sends", [(0, 1), (2, 3)], size)) < one / 2
+    network.limit(world, bits_per_second / 40)
+    assert max(on_ranks(world, "seconds_of_sends", [(0, 1), (2, 3)], size)) < 20 * one
     network.lift(world)
-    assert max(on_ranks(world, "seconds_of_sends", [(0, 2), (1, 3)], size)) < one / 2
+    assert max(on_ranks(world, "seconds_of_sends", [(0, 2), (1, 3)], size)) < 20 * one
 
 
 def test_the_cables_show_as_a_table(world):
@@ -336,13 +343,13 @@ def test_the_cables_show_as_a_table(world):
 
 
 def test_ranks_and_shared_pace_connections_between_hosts(world):
-    links = network.limit(world, 8e6, ranks=[3])
-    assert links.rates == [{3: 8e6}, {3: 8e6}, {}, {0: 8e6, 1: 8e6}]
+    links = network.limit(world, 8e5, ranks=[3])
+    assert links.rates == [{3: 8e5}, {3: 8e5}, {}, {0: 8e5, 1: 8e5}]
     network.limit(world, 1e9)  # of the cables, and of nothing else any more
-    assert max(on_ranks(world, "seconds_of_all_reduce", 4 * MiB)) < 5
-    network.limit(world, 8e6, shared=[0])
+    assert max(on_ranks(world, "seconds_of_all_reduce", 4 * MiB)) < 25
+    network.limit(world, 8e5, shared=[0])
     network.lift(world)
-    assert max(on_ranks(world, "seconds_of_all_reduce", 4 * MiB)) < 5  # paced it would take 6.3 s
+    assert max(on_ranks(world, "seconds_of_all_reduce", 4 * MiB)) < 25  # paced it would take 63 s
 
 
 def test_delay_and_loss_where_the_kernel_has_them(world):
@@ -368,6 +375,21 @@ def test_a_delay_or_a_loss_that_makes_no_sense(world, arguments):
 def test_a_rate_that_no_cable_can_be_given(world):
     with pytest.raises(WorldError, match=r"a cable can be paced up to 34.4 Gbit/s"):
         network.limit(world, 1e12)
+
+
+@pytest.mark.parametrize("pace", [(0, 0, 0), ("1e9", 0, 0), (1e9, None, 0), (1e9, 0, 1), (1e9, -1, 0), (True, 0, 0)])
+def test_a_pace_that_makes_no_sense(world, pace):
+    with pytest.raises(WorldError, match=r"^pace\(.*give the "):
+        world.cables.pace(*pace)
+
+
+def test_an_error_in_the_host_comes_back_whatever_it_is(world):
+    host = world.cables._host
+    for pace, error in (((0, 0, 0), ZeroDivisionError), (("x", 0, 0), TypeError)):
+        with pytest.raises(error):
+            host.pace(*pace)
+    assert on_ranks(world, "seconds_of_all_reduce", 4)
+    network.lift(world)
 
 
 # ---------------------------------------------------------------- bad input
@@ -438,6 +460,7 @@ def test_nothing_outlives_a_killed_kernel(state):
             of_the_ranks -= networks()
         if state != "idle":
             notebook.run("%%px --noblock\ndist.all_reduce(torch.ones(1))")
+            notebook.run("while not all(state.call == 'all_reduce' for state in world.where()):\n    pass")
         processes = notebook.processes()
         assert len(processes) >= 9
         interfaces = socket.if_nameindex()
@@ -454,7 +477,8 @@ def test_interrupt_and_last_words_of_a_rank_on_another_host():
     notebook = Notebook()
     try:
         notebook.run("from helpers import World\nworld = World(2, hosts=2)")
-        shown = notebook.run("%%px\nimport time\nwhile True:\n    time.sleep(0.01)", interrupt_after=1)
+        all_are_inside = notebook.sees("all(state.line for state in world.where())")
+        shown = notebook.run("%%px\nimport time\nwhile True:\n    time.sleep(0.01)", interrupt_when=all_are_inside)
         assert "[0:execute]" in shown and "[1:execute]" in shown and "KeyboardInterrupt" in shown
         shown = notebook.run("%%px --targets 1\nimport os\nos.write(2, b'what(): no\\n')\nos.abort()")
         assert "WorldError: Rank 1 has died (SIGABRT).\nCall world.restart() for working ranks.\n" in shown
@@ -558,6 +582,33 @@ def test_where_namespaces_are_forbidden_ranks_are_told_which_host_they_are_on(ho
     network.lift(world)
     world.restart()
     world.view.execute(INIT.format(timeout=10) + SUM)
+
+
+# There is a file too few for the namespaces of a host.
+TOO_FEW_FILES = """
+import os, resource
+from helpers.ranks import namespaces
+
+if namespaces.enter_private_network():
+    before = os.listdir("/proc/self/fd")
+    lowest = os.dup(0)
+    os.close(lowest)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest + 3, lowest + 3))
+    try:
+        namespaces.make_host("host0")
+    except OSError as error:
+        print(error.strerror)
+    print(os.listdir("/proc/self/fd") == before)
+    try:
+        os.waitpid(-1, os.WNOHANG)
+    except ChildProcessError:
+        print("no child")
+"""
+
+
+def test_a_host_that_cannot_be_made_leaves_no_process_and_no_file(world):
+    result = subprocess.run([sys.executable, "-c", TOO_FEW_FILES], capture_output=True, text=True, timeout=60)
+    assert result.stdout.splitlines() == ["Too many open files", "True", "no child"], result
 
 
 def test_why_there_are_no_namespaces_is_said_with_what_allows_them(monkeypatch, tmp_path):

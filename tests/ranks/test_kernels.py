@@ -100,7 +100,8 @@ def test_a_restarted_kernel_has_the_same_sockets(notebook, now):
 
 
 def test_interrupt(notebook):
-    shown = notebook.run("import time\nwhile True:\n    time.sleep(0.01)", interrupt_after=0.5)
+    is_running = notebook.sees("'running' in globals()")
+    shown = notebook.run("import time\nrunning = True\nwhile True:\n    time.sleep(0.01)", interrupt_when=is_running)
     assert "KeyboardInterrupt" in shown
 
 

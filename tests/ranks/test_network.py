@@ -1,6 +1,8 @@
 """Links are paced: every connection between ranks, none other, at the rate that was asked for."""
 
+import os
 import sys
+from contextlib import suppress
 
 import ipyparallel as ipp
 import pytest
@@ -8,6 +10,7 @@ from live import wait_until
 
 from helpers import WorldError
 from helpers.measure import network
+from helpers.ranks.connections import duplicate
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only the kernel of Linux paces connections")
 
@@ -135,16 +138,48 @@ def test_no_descriptor_is_left_open(world):
     assert world.view["files"] == before
 
 
-@pytest.mark.parametrize("rate", [0, -1e9, float("nan")])
+def test_a_descriptor_that_is_no_socket_has_no_duplicate():
+    reading, writing = os.pipe()
+    os.close(writing)
+    for _ in range(2):  # it is a pipe, then closed
+        before = len(os.listdir("/proc/self/fd"))
+        with duplicate(reading) as connection:
+            assert connection is None
+        assert len(os.listdir("/proc/self/fd")) == before
+        with suppress(OSError):
+            os.close(reading)
+
+
+@pytest.mark.parametrize("rate", [0, -1e9, float("nan"), "1e9", None, True])
 def test_a_rate_that_makes_no_sense(world, rate):
     with pytest.raises(WorldError, match="give the rate in bits per second, as in 1e9 for 1 Gbit/s"):
         network.limit(world, rate)
 
 
 def test_a_rank_that_is_not_there(world):
-    for choice in ({"ranks": [4]}, {"shared": [-1]}):
+    for choice in ({"ranks": [4]}, {"shared": [-1]}, {"ranks": [[0]]}, {"ranks": ["a"]}):
         with pytest.raises(WorldError, match="this world has ranks 0 to 3"):
             network.limit(world, 1e9, **choice)
+
+
+@pytest.mark.parametrize("choice", [{"ranks": 5}, {"shared": 5}, {"ranks": "01"}])
+def test_a_choice_that_is_no_list_of_ranks(world, choice):
+    with pytest.raises(WorldError, match=r"^limit\(.*\): give a list of ranks, as in (ranks|shared)=\[1, 2\].$"):
+        network.limit(world, 1e9, **choice)
+
+
+@pytest.mark.parametrize("numbers", [{"delay": "x"}, {"loss": None}])
+def test_a_delay_or_a_loss_that_is_no_number(world, numbers):
+    with pytest.raises(WorldError, match=r"^limit\(delay=.*\): give the delay in seconds"):
+        network.limit(world, 1e9, **numbers)
+
+
+@pytest.mark.parametrize("thing", [None, "world", 1e9])
+def test_a_thing_that_is_no_world(thing):
+    with pytest.raises(WorldError, match=r"^limit\(.*\): give the world first, as in limit\(world, 1e9\).$"):
+        network.limit(thing, 1e9)
+    with pytest.raises(WorldError, match=r"^lift\(.*\): give the world first, as in lift\(world\).$"):
+        network.lift(thing)
 
 
 def test_a_rank_that_is_busy(world):

@@ -49,7 +49,9 @@ def test_the_ranks_are_forked_from_the_spare(notebook):
 
 def test_an_interrupt_before_the_first_world_is_not_for_the_spare(notebook):
     before = the_spare(notebook)
-    assert "KeyboardInterrupt" in notebook.run("import time\ntime.sleep(30)", interrupt_after=0.5)
+    is_running = notebook.sees("'running' in globals()")
+    shown = notebook.run("import time\nrunning = True\ntime.sleep(1000)", interrupt_when=is_running)
+    assert "KeyboardInterrupt" in shown
     assert before in ancestors_of_the_ranks(notebook)
 
 

@@ -58,7 +58,7 @@ time.sleep(1000)
     assert run_command([sys.executable, "-c", script], dict(os.environ), tmp_path / "log", 8) is None
     started = [int(pid) for pid in pids.read_text().split()]
     assert len(started) == 2
-    assert wait_until(lambda: not any(map(psutil.pid_exists, started)), 5)
+    assert wait_until(lambda: not any(map(psutil.pid_exists, started)), SECONDS_TO_VANISH)
 
 
 def test_a_script_that_fails_says_why():
@@ -124,17 +124,17 @@ def test_nothing_is_left_of_a_job(job, end):
     processes = family(job)
     assert len(processes) == 4
     end(job)
-    assert left_after(processes, 1) == [] and not job.folder.exists() and job.pids() == []
+    assert left_after(processes, SECONDS_TO_VANISH) == [] and not job.folder.exists() and job.pids() == []
     assert list(Path(get_temp_dir()).glob("job-*")) == []
 
 
 def test_a_job_whose_time_is_out_is_ended_and_can_be_read(monkeypatch):
-    monkeypatch.setattr(helpers.torchrun, "_SECONDS_TO_RUN", 8)
+    monkeypatch.setattr(helpers.torchrun, "_SECONDS_TO_RUN", 15)  # enough to start, on a busy machine too
     job = Job(HANGS, 1)
     job.wait_for("rank")
     processes = family(job)
-    assert job.wait(20) and job.exit_code is None
-    assert left_after(processes, 1) == [] and job.log(0) == "rank 0 None\n"
+    assert job.wait(60) and job.exit_code is None
+    assert left_after(processes, SECONDS_TO_VANISH) == [] and job.log(0) == "rank 0 None\n"
     job.end()
     assert not job.folder.exists()
 
@@ -145,6 +145,14 @@ def test_a_job_that_fails_is_reported():
     assert "rank      : 1 (local_rank: 1)\n  exitcode  : 7 " in job.report() and str(job.folder) not in job.report()
     with pytest.raises(WorldError, match="^Not every rank has printed 'ready':"):
         job.wait_for("ready")
+    job.end()
+
+
+def test_what_a_job_prints_in_the_end_is_found(monkeypatch):
+    job = Job("print('ready')", 1)
+    wait = job.wait
+    monkeypatch.setattr(job, "wait", lambda seconds: wait(60))  # on a busy machine a job may end between two looks
+    job.wait_for("ready")
     job.end()
 
 
@@ -168,10 +176,11 @@ def test_a_job_does_not_outlive_the_kernel(notebook, end):
 
 
 def test_an_interrupt_while_a_script_runs_leaves_nothing(notebook):
-    notebook.run("from helpers.torchrun import Job, torchrun\nJob('', 1).end()")
-    said = notebook.run(f"torchrun({HANGS!r}, 2)", interrupt_after=4)
+    notebook.run("import helpers.torchrun\nhelpers.torchrun.Job('', 1).end()")
+    all_hang = notebook.sees("all('rank' in helpers.torchrun._current.log(rank) for rank in range(2))")
+    said = notebook.run(f"helpers.torchrun.torchrun({HANGS!r}, 2)", interrupt_when=all_hang)
     assert "KeyboardInterrupt" in said
     folder = notebook.run("from multiprocessing.util import get_temp_dir\nprint(get_temp_dir())").strip()
-    assert wait_until(lambda: list(Path(folder).glob("job-*")) == [], 5)
+    assert wait_until(lambda: list(Path(folder).glob("job-*")) == [], SECONDS_TO_VANISH)
     names = [process.name() for process in notebook.processes()]
     assert "sleep" not in names

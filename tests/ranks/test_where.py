@@ -2,16 +2,20 @@
 
 import textwrap
 import time
+from types import MappingProxyType
 from typing import NamedTuple
 
 import pytest
 from live import INIT, Notebook, wait_until
 
+from helpers import WorldError
+from helpers.look.pulses import Pulses
 from helpers.look.where import RankState, Whereabouts, _parse
-from helpers.ranks.stacks import ANSWER, MAIN_THREAD, OTHER_THREAD
+from helpers.ranks.rank import log_path
+from helpers.ranks.stacks import ANSWER, MAIN_THREAD, OTHER_THREAD, stacks_path
 
 SETUP = INIT.format(timeout=25)
-SECONDS_TO_NAME = 3
+SECONDS_TO_NAME = 10
 
 START_RPC = """
 import torch.distributed.rpc as rpc
@@ -38,9 +42,18 @@ def start(world, cell):
     return world.view.execute(cell, silent=False, block=False)
 
 
-def where_when(world, calls):
-    """Return where the ranks are when each is in its call, given by rank; all that is known of them comes in time."""
-    assert wait_until(lambda: all(world.where()[rank].call == call for rank, call in calls.items()), 20), world.where()
+def where_when(world, calls, serves=MappingProxyType({})):
+    """Return where the ranks are when each is in its call and serves its requests; they are named while they hang.
+
+    Calls are given by rank, and so are the requests, a set for each rank.
+    """
+
+    def are_there():
+        where = world.where()
+        in_calls = all(where[rank].call == call for rank, call in calls.items())
+        return in_calls and all(set(where[rank].serves) == requests for rank, requests in serves.items())
+
+    assert wait_until(are_there, 20), world.where()
     begin = time.monotonic()
     where = world.where()
     assert time.monotonic() - begin < SECONDS_TO_NAME
@@ -206,20 +219,61 @@ def test_ranks_that_were_asked_go_on_as_if_they_had_not_been(world):
     assert [box.tolist() for box in world.view["box"]] == [[0.0] * 3] * 4
 
 
-def test_a_call_without_its_values_while_another_thread_keeps_the_lock_of_python(broken_world):
+def test_a_call_without_its_values_while_another_thread_keeps_the_lock_of_python(broken_world, tmp_path):
+    go = tmp_path / "go"
     start(
         broken_world,
-        """
+        f"""
         import threading
+
+        def keep_the_lock():
+            while not os.path.exists({str(go)!r}):
+                time.sleep(0.01)
+            sum(range(10**15))
+
         if rank == 1:
-            threading.Timer(0.5, sum, [range(10**15)]).start()
+            threading.Thread(target=keep_the_lock, daemon=True).start()
             dist.recv(torch.zeros(1), src=0)
         """,
     )
     where_when(broken_world, {1: "recv"})
+    go.touch()
     assert wait_until(lambda: not broken_world.where()[1].arguments, 10)
     where = where_when(broken_world, {1: "recv"})
-    assert (where[1].state, where[1].line_number, arguments(where[1])) == ("busy", 5, {})
+    assert (where[1].state, where[1].line_number, arguments(where[1])) == ("busy", 11, {})
+
+
+def test_the_file_of_the_stacks_holds_one_answer_however_often_a_rank_is_asked(world):
+    def size():
+        assert [state.state for state in world.where()] == ["idle"] * 4
+        return stacks_path(world._directory, 0).stat().st_size
+
+    assert max(size() for _ in range(10)) < 2 * size()
+
+
+def test_a_rank_whose_helpers_raise_says_so_and_is_not_taken_for_a_silent_one(broken_world):
+    damage = "arguments.of = connections.carried = recorder._notes_by_thread = None"
+    cell = f"from helpers.ranks import arguments, connections, recorder\n{damage}"
+    broken_world.view.client[1].execute(cell, block=True)
+    why = "could not answer, because its helpers raised TypeError: 'NoneType' object is not callable"
+    where = broken_world.where()
+    assert [(state.state, state.line) for state in where] == [("idle", ""), ("silent", why), ("idle", ""), ("idle", "")]
+    assert why[:40] in repr(where)
+    history = broken_world.history()
+    assert history.lost == {1: why} and f"Rank 1 {why}." in repr(history)
+    assert Pulses().look(broken_world._ranks, broken_world._cells)[1].state == where[1]
+    with pytest.raises(WorldError, match=f"^Rank 1 {why}. Call world.restart"):
+        broken_world.post_mortem(1)
+    log = log_path(broken_world._directory, 1).read_text()
+    assert log.count("TypeError: 'NoneType' object is not callable") >= 3 and "Traceback" in log
+
+
+def test_when_the_folder_of_the_world_is_gone_a_sentence_says_so(broken_world):
+    path = stacks_path(broken_world._directory, 2)
+    path.rename(path.with_suffix(".moved"))
+    with pytest.raises(WorldError, match="^The temporary folder of this world has been removed .*World"):
+        broken_world.where()
+    path.with_suffix(".moved").rename(path)
 
 
 def test_a_handle_does_not_live_longer_for_being_known(world):
@@ -249,58 +303,64 @@ def test_a_handle_does_not_live_longer_for_being_known(world):
 
 def test_whom_a_rank_waits_for_and_what_its_server_threads_run(broken_world):
     start(broken_world, START_RPC).get(20)
-    answer = start(
+    start(
         broken_world,
         """
         if rank == 0:
-            rpc.rpc_sync(1, nested, args=(4,))
+            rpc.rpc_sync(1, nested, args=(1000,))
         if rank == 3:
-            answer = rpc.rpc_async("worker2", slow, args=(4,))
+            answer = rpc.rpc_async("worker2", slow, args=(1000,))
             answer.wait()
         """,
     )
-    where = where_when(broken_world, {0: "rpc_sync", 1: "rpc_sync", 3: "wait"})
+    serves = {1: {"nested for rank 0"}, 2: {"2 x slow for ranks 1, 3"}}
+    where = where_when(broken_world, {0: "rpc_sync", 1: "rpc_sync", 3: "wait"}, serves)
     assert arguments(where[0]) == {"to": "worker1", "function": "nested"}
     assert (where[1].state, arguments(where[1])) == ("serving", {"to": "worker2", "function": "slow"})
     assert arguments(where[3]) == {"of": "rpc_async", "to": "worker2", "function": "slow"}
-    assert [state.serves for state in where] == [(), ("nested for rank 0",), ("2 x slow for ranks 1, 3",), ()]
+    assert [set(state.serves) for state in where] == [set(), serves[1], serves[2], set()]
     assert where[2].line == "time.sleep(seconds)"
     assert "2 x slow for ranks 1, 3 " in repr(where)
-    answer.get(20)
 
-    answer = start(
+
+def test_whom_a_rank_waits_for_in_a_remote_call_and_in_several(broken_world):
+    start(broken_world, START_RPC).get(20)
+    start(
         broken_world,
         """
         if rank == 0:
-            rpc.remote("worker1", slow, args=(4,)).to_here()
+            rpc.remote("worker1", slow, args=(1000,)).to_here()
         if rank == 3:
-            torch.futures.wait_all([rpc.rpc_async(f"worker{to}", time.sleep, args=(4,)) for to in (1, 2, 2)])
+            torch.futures.wait_all([rpc.rpc_async(f"worker{to}", time.sleep, args=(1000,)) for to in (1, 2, 2)])
         """,
     )
-    where = where_when(broken_world, {0: "to_here", 3: "wait_all"})
+    serves = {1: {"slow for rank 0", "sleep for rank 3"}, 2: {"2 x sleep for rank 3"}}
+    where = where_when(broken_world, {0: "to_here", 3: "wait_all"}, serves)
     assert arguments(where[0]) == {"of": "remote", "to": "worker1", "function": "slow"}
     assert arguments(where[3]) == {"of": "3 calls", "to": "worker1, worker2", "function": "sleep"}
-    assert set(where[1].serves) == {"slow for rank 0", "sleep for rank 3"}
-    assert (where[2].state, where[2].serves) == ("idle", ("2 x sleep for rank 3",))
-    answer.get(20)
+    assert (set(where[1].serves), set(where[2].serves)) == (serves[1], serves[2])
+    assert where[2].state == "idle"
 
-    answer = start(
+
+def test_whom_a_rank_waits_for_in_a_call_on_an_rref(broken_world):
+    start(broken_world, START_RPC).get(20)
+    start(
         broken_world,
         """
         if rank == 0:
             sleeper = rpc.remote("worker1", Sleeper)
-            sleeper.rpc_sync().sleep(4)
+            sleeper.rpc_sync().sleep(1000)
         if rank == 3:
             sleeper = rpc.remote("worker2", Sleeper)
-            answer = sleeper.rpc_async().sleep(4)
+            answer = sleeper.rpc_async().sleep(1000)
             answer.wait()
         """,
     )
-    where = where_when(broken_world, {0: "rpc_sync", 3: "wait"})
+    serves = {1: {"sleep for rank 0"}, 2: {"sleep for rank 3"}}
+    where = where_when(broken_world, {0: "rpc_sync", 3: "wait"}, serves)
     assert arguments(where[0]) == {"to": "worker1", "function": "sleep"}
     assert arguments(where[3]) == {"of": "rpc_async", "to": "worker2", "function": "sleep"}
-    assert [where[1].serves, where[2].serves] == [("sleep for rank 0",), ("sleep for rank 3",)]
-    answer.get(20)
+    assert (set(where[1].serves), set(where[2].serves)) == (serves[1], serves[2])
 
 
 def test_an_interrupt_shows_the_values(request):
@@ -308,7 +368,8 @@ def test_an_interrupt_shows_the_values(request):
     request.addfinalizer(notebook.close)
     notebook.run("from helpers import World\nworld = World(2)")
     notebook.run("%%px\n" + INIT.format(timeout=20))
-    shown = notebook.run("%%px\nif rank == 1:\n    dist.recv(torch.zeros(2, 2), src=0)", interrupt_after=1.5)
+    is_stuck = notebook.sees("world.where()[1].call == 'recv'")
+    shown = notebook.run("%%px\nif rank == 1:\n    dist.recv(torch.zeros(2, 2), src=0)", interrupt_when=is_stuck)
     row = next(line for line in shown.splitlines() if line.split()[:2] == ["1", "busy"])
     assert row.endswith("recv  float32[2, 2], src=0     3  dist.recv(torch.zeros(2, 2), src=0)")
 

@@ -21,7 +21,7 @@ import helpers.ranks.local
 import helpers.world
 from helpers import World, WorldError
 from helpers.look.pulses import Pulses
-from helpers.ranks import memory, variables
+from helpers.ranks import memory, processes, variables
 from helpers.ranks.host import Host
 from helpers.ranks.rank import log_path
 from helpers.torchrun import torchrun
@@ -121,8 +121,11 @@ WHO = "import os, random; who = {'names': sorted(os.environ), 'rank': os.environ
 def test_one_rank_is_replaced_and_the_others_keep_what_they_have(world):
     run(world, INIT.format(timeout=10) + SUM + WHO + "; kept = rank")
     before, pids = world.view["who"], world.pids
+    host = psutil.Process(world._ranks._host.pid)
+    open_files = host.num_fds()
     os.kill(pids[1], signal.SIGKILL)
     world.restart(rank=1)
+    assert host.num_fds() == open_files
     assert [new == old for new, old in zip(world.pids, pids, strict=True)] == [True, False, True, True]
     assert [state.state for state in world.where()] == ["idle"] * 4
     run(world, "here = globals().get('kept'), os.getpid() if 'os' in globals() else None")
@@ -155,11 +158,12 @@ def test_one_rank_is_replaced_whatever_it_does_and_dies_again_like_any_other(wor
 
 
 @pytest.mark.parametrize("rank", [4, -1, "1", 1.0, True])
-def test_a_rank_that_is_not_there_is_not_replaced(worlds, rank):
+def test_a_rank_that_is_not_there_is_not_replaced_and_has_no_host(worlds, rank):
     if not worlds or helpers.world.current() is not worlds[-1]:
         worlds.append(World(4))
-    with pytest.raises(WorldError, match=r"^There is no rank .*: the ranks of this world are 0 to 3.$"):
-        worlds[-1].restart(rank=rank)
+    for use in (lambda: worlds[-1].restart(rank=rank), lambda: worlds[-1].host_of(rank)):
+        with pytest.raises(WorldError, match=r"^There is no rank .*: the ranks of this world are 0 to 3.$"):
+            use()
 
 
 def test_a_second_world_replaces_the_first_with_clean_ranks(world):
@@ -266,6 +270,9 @@ def test_the_way_to_the_engines_is_private(world):
     directory = Path(world._directory)
     assert stat.S_IMODE(directory.stat().st_mode) == 0o700
     assert [path for path in directory.iterdir() if path.is_socket()]
+    run(world, "import pathlib, tempfile; pathlib.Path(tempfile.gettempdir(), 'left').touch()")
+    # Even if the folder were open: nothing in it is.
+    assert [path.name for path in directory.iterdir() if path.stat().st_mode & 0o077] == []
 
 
 def test_a_group_is_left_and_made_again_with_a_new_store(world):
@@ -334,8 +341,12 @@ def test_plain_engines_where_a_rank_is_not_forked():
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere each rank imports for itself")
 def test_modules_that_are_imported_once_for_all_ranks():
     script = """
-        from helpers import World
+        from helpers import World, WorldError
         if __name__ == "__main__":
+            try:
+                World(2, preload=["mailbox", "no_such.module"])
+            except WorldError as error:
+                print(error)
             world = World(2, preload=["mailbox"])
             world.view.execute("import sys; there = [name in sys.modules for name in ('mailbox', 'tabnanny')]")
             print(world.view["there"])
@@ -344,7 +355,30 @@ def test_modules_that_are_imported_once_for_all_ranks():
     command = [sys.executable, "-c", textwrap.dedent(script)]
     result = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert result.returncode == 0, result.stderr
+    assert "preload: the module no_such.module cannot be imported (ModuleNotFoundError: No module" in result.stdout
     assert "[[True, False], [True, False]]" in result.stdout
+
+
+@pytest.mark.parametrize("preload", ["gymnasium", 5, None, [5], [""]])
+def test_a_preload_that_is_no_list_of_modules(preload):
+    before = started_here()
+    with pytest.raises(WorldError, match=r"^preload=.*: give a list of modules, as in preload=\['torch._dynamo'\]"):
+        World(2, preload=preload)
+    assert started_here() == before
+
+
+def test_a_controller_that_does_not_answer_is_not_waited_for_without_end(monkeypatch):
+    class Stopped(helpers.ranks.local.Controller):
+        def __init__(self, directory):
+            super().__init__(directory)
+            os.kill(self.pid, signal.SIGSTOP)
+
+    before = started_here()
+    monkeypatch.setattr(helpers.ranks.local, "Controller", Stopped)
+    monkeypatch.setattr(helpers.ranks.local, "_SECONDS_TO_CONNECT", 0.5)
+    with pytest.raises(WorldError, match="^The process that carries messages .* did not answer within 0.5 s."):
+        World(1)
+    assert started_here() == before
 
 
 @pytest.mark.parametrize("size", [0, -1, "4", 2.0, True, None])
@@ -364,14 +398,48 @@ def test_a_world_too_large_is_refused_with_the_numbers():
     assert 0 < largest < 100_000
 
 
-def test_in_a_container_memory_that_only_holds_files_counts_as_free(tmp_path):
+@pytest.mark.parametrize(
+    "limit, used, inactive, none",
+    [
+        ("memory.max", "memory.current", "inactive_file", "max"),
+        ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file", str(2**63 - 4096)),
+    ],
+    ids=["version 2", "version 1"],
+)
+def test_in_a_control_group_memory_that_only_holds_files_counts_as_free(tmp_path, limit, used, inactive, none):
     assert memory._free_in(tmp_path) == float("inf")  # no such control group
-    (tmp_path / "memory.current").write_text("700\n")
-    (tmp_path / "memory.stat").write_text("anon 300\ninactive_file 250\nactive_file 150\n")
-    (tmp_path / "memory.max").write_text("max\n")
-    assert memory._free_in(tmp_path) == float("inf")
-    (tmp_path / "memory.max").write_text("1000\n")
+    (tmp_path / used).write_text("700\n")
+    (tmp_path / "memory.stat").write_text(f"anon 300\n{inactive} 250\nactive_file 150\n")
+    (tmp_path / limit).write_text(f"{none}\n")
+    assert memory._free_in(tmp_path) > 2**62
+    (tmp_path / limit).write_text("1000\n")
     assert memory._free_in(tmp_path) == 1000 - 700 + 250
+
+
+def test_the_control_groups_of_a_process_are_its_own_and_all_above(monkeypatch, tmp_path):
+    root = tmp_path
+    of_a_service = "0::/user.slice/user-1000.slice/jupyter.service"
+    assert [str(group.relative_to(root)) for group in memory._groups(of_a_service, root)][:4] == [
+        "user.slice/user-1000.slice/jupyter.service",
+        "user.slice/user-1000.slice",
+        "user.slice",
+        ".",
+    ]
+    of_version_1 = "9:name=systemd:/\n4:cpu,memory:/docker/abc\n3:cpuset:/\n"
+    assert [str(group.relative_to(root)) for group in memory._groups(of_version_1, root)] == [
+        "memory/docker/abc",
+        "memory/docker",
+        "memory",
+    ]
+    slice = tmp_path / "user.slice"
+    slice.mkdir()
+    for name, text in {"memory.max": "1000", "memory.current": "700", "memory.stat": "inactive_file 250"}.items():
+        (slice / name).write_text(text)
+    own = tmp_path / "cgroup"
+    own.write_text(of_a_service)
+    monkeypatch.setattr(memory, "_OWN_GROUPS", own)
+    monkeypatch.setattr(memory, "_GROUPS", root)
+    assert memory.free() == 550
 
 
 def test_force_starts_a_world_all_the_same():
@@ -380,7 +448,11 @@ def test_force_starts_a_world_all_the_same():
 
 def test_use_after_stop(world):
     world.stop()
-    for use in (world.where, world.restart, world.interrupt, world.new_store, lambda: world.pids):
+    uses = (
+        *(world.where, world.restart, world.interrupt, world.new_store, lambda: world.pids),
+        *(lambda: world.view["x"], lambda: world.network, lambda: world.host_of(0)),
+    )
+    for use in uses:
         with pytest.raises(WorldError, match=r"^This world has been stopped. Make a new one"):
             use()
     assert repr(world) == "World of 4 ranks, stopped"
@@ -388,8 +460,14 @@ def test_use_after_stop(world):
 
 def test_attach_to_nothing(tmp_path):
     before = started_here()
-    with pytest.raises(WorldError, match="^No running ipyparallel cluster was found"):
-        World.attach(connection_file=str(tmp_path / "ipcontroller-client.json"))
+    (tmp_path / "no.json").write_text("root:x:0:0")
+    (tmp_path / "other.json").write_text("[1]")
+    for name in ("ipcontroller-client.json", "no.json", "other.json"):
+        with pytest.raises(WorldError, match="^No running ipyparallel cluster was found"):
+            World.attach(connection_file=str(tmp_path / name))
+    for arguments in ({"connection_file": 123}, {"profile": 5}, {"cluster_id": None}):
+        with pytest.raises(WorldError, match=r"^attach\(.*=.*\): give a text, in quotes.$"):
+            World.attach(**arguments)
     assert started_here() == before
 
 
@@ -440,9 +518,12 @@ def test_attached_engines_are_ranks_in_the_order_of_their_ids_and_stay_when_the_
         client.wait_interactive(timeout=0.1)
     assert client.ids == [1, 2]
     pids = client[:].apply_sync(os.getpid)
+    client[:].execute("import os, sys\nfirst, imported = dict(os.environ), 'torch' in sys.modules", block=True)
 
     world = World.attach(connection_file=connection_file(cluster))
     assert world.pids == pids
+    run(world, "import torch\nin_between = os.environ != first, torch.get_num_threads()")
+    assert (world.view["imported"], world.view["in_between"]) == ([False] * 2, [(True, 1)] * 2)
     run(world, INIT.format(timeout=10) + SUM)
     assert world.view["rank"] == [0, 1]
     assert [state.state for state in world.where()] == ["idle", "idle"]
@@ -459,4 +540,6 @@ def test_attached_engines_are_ranks_in_the_order_of_their_ids_and_stay_when_the_
         world.restart(rank=1)
     world.stop()
     assert client[:].apply_sync(os.getpid) == pids
+    client[:].execute("in_the_end = os.environ == first, torch.get_num_threads()", block=True)
+    assert client[:].pull("in_the_end", block=True) == [(True, processes.threads_of_torch())] * 2
     client.close()

@@ -445,5 +445,5 @@ def test_ci_fails_when_chromium_cannot_be_installed(tmp_path):
 def test_the_tests_of_a_module_share_a_process(tmp_path):
     command = [sys.executable, "-m", "pytest", f"--basetemp={tmp_path / 'its'}", "-v", "-n", "2", "--dist", "loadscope"]
     said = subprocess.run([*command, "tests/check/test_datasets.py"], cwd=ROOT, capture_output=True, text=True).stdout
-    processes = re.findall(r"\[(gw\d+)\] .* tests/test_datasets\.py::", said)
+    processes = re.findall(r"\[(gw\d+)\] .* tests/check/test_datasets\.py::", said)
     assert len(processes) > 2 and len(set(processes)) == 1, said

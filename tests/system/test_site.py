@@ -66,7 +66,7 @@ def page_of(path: Path) -> str:
 
 
 def test_every_file_has_its_page(pages):
-    documents = [ROOT / "README.md", ROOT / "AGENTS.md", *ROOT.glob("docs/*.md")]
+    documents = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")]
     expected = {page_of(path) for path in [*NOTEBOOKS, *SOLUTIONS, *documents]}
     assert set(pages) == expected | {"index.html", "search.html"}
 

@@ -38,7 +38,7 @@ MUTANTS = {
         '"fp16": lambda: (default_hooks.allreduce_hook, None),',
     ),
     "the links are as they are when they should be paced": (
-        "links = network.limit(world, 2e7)",
+        "links = network.limit(world, 5e6)",
         "links = network.lift(world)",
     ),
     "the low rank leaves the biases out": (
