@@ -116,3 +116,11 @@ def test_the_version_is_the_same_wherever_it_is_given():
     assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text()
     newest = re.search(r"^## (\S+) \((.+)\)$", (ROOT / "CHANGELOG.md").read_text(), re.M)
     assert newest[1] == version and re.fullmatch(r"\d{4}-\d\d-\d\d|not released", newest[2])
+
+
+def test_a_hook_of_pre_commit_runs_what_is_there():
+    (repository,) = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"]
+    assert repository["repo"] == "local"  # so every version stands in constraints.txt only
+    for hook in repository["hooks"]:
+        assert hook["language"] == "system" and hook["entry"].startswith(".venv/bin/")
+        assert_known(hook["entry"])
