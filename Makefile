@@ -2,7 +2,11 @@
 
 PYTHON ?= python3
 ARGS ?=
+TORCH ?=
 NOTEBOOKS ?= $(sort $(wildcard notebooks/*.ipynb notebooks/solutions/*.ipynb))
+
+# TORCH=cpu takes PyTorch from this index. For Linux, the index that pip uses otherwise has only the build with CUDA.
+TORCH_INDEX := https://download.pytorch.org/whl/cpu
 
 # .venv is complete when INSTALLED is there, and half-made when UNFINISHED is: make or the machine was stopped.
 INSTALLED := .venv/.installed
@@ -12,13 +16,11 @@ UNFINISHED := .venv/.unfinished
 RUN := PATH="$(CURDIR)/.venv/bin:$$PATH" .venv/bin/python -m
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 10))
 
-# Kernels, of JupyterLab and of tests, are reached through private sockets; see helpers/kernels.py.
-export JUPYTER_DEFAULT_PROVISIONER_NAME := private-sockets
-
-.PHONY: help lab test test-cuda mutants bench notebooks minutes script grade site clean
+.PHONY: help lab check test test-cuda mutants bench notebooks minutes script grade site clean
 
 help:
 	@echo 'make lab        open the course in JupyterLab (ARGS="--no-browser --port 8899" passes arguments on)'
+	@echo 'make check      look at the code and the text, and run the tests that need no ranks: a minute'
 	@echo 'make test       run every notebook, every solution and every test but the nightly ones (ALL=1 runs these, too;'
 	@echo '                NOTEBOOKS="notebooks/04*" runs all that belongs to a lesson)'
 	@echo 'make mutants    break every claim on purpose, and see that its notebook refuses (NOTEBOOKS="notebooks/04*")'
@@ -27,21 +29,35 @@ help:
 	@echo 'make notebooks  run every notebook and store its outputs (NOTEBOOKS="notebooks/01*.ipynb" for a few)'
 	@echo 'make minutes    write the minutes of each notebook, by their rule, wherever they are given'
 	@echo 'make script     write the rank code of a notebook for torchrun (NOTEBOOK=08_data_parallel)'
-	@echo 'make grade      judge the notebooks of a class (SUBMISSIONS=folder, with folder/NAME/NN_topic.ipynb in it)'
+	@echo 'make grade      judge the notebooks of a class (SUBMISSIONS=folder, with folder/NAME/NN_topic.ipynb in it;'
+	@echo '                ARGS=--again judges again what has been judged before)'
 	@echo 'make site       write all lessons with their stored outputs as a web site into build/site'
+	@echo 'make canaries   see whether what the course replaces in torch and ipyparallel is still there'
+	@echo 'make types      check the types of helpers/ranks, helpers/look and helpers/measure'
+	@echo 'make lock       write the exact versions of all that is installed into constraints.txt'
 	@echo 'make clean      remove .venv, .venv-cuda and all caches'
-	@echo 'The first of them installs the course into .venv; PYTHON=python3.12 says with which Python.'
+	@echo 'The first of them installs the course into .venv; PYTHON=python3.12 says with which Python,'
+	@echo 'and TORCH=cpu takes PyTorch without CUDA.'
 
 lab: $(INSTALLED)
 	@exec env $(RUN) helpers.lab $(ARGS)
 
-# All three run, whatever the others say, and each counts. Most tests wait for ranks, so three share the machine. Their
+# Code, style, and what needs no ranks.
+check: $(INSTALLED)
+	@failed=0; \
+	$(RUN) ruff check || failed=1; \
+	$(RUN) ruff format --check || failed=1; \
+	$(RUN) pytest $(SIDE_BY_SIDE) tests/check || failed=1; \
+	exit $$failed
+
+# All run, whatever the others say, and each counts. Most tests wait for ranks, so three share the machine. Their
 # temporary folder is a new one with a short name, for sockets, and nothing may be left there but what pytest and torch
 # keep.
 test: $(INSTALLED)
 	@folder=$$(mktemp -d "$${TMPDIR:-/tmp}/t-XXXXXX") && trap 'rm -rf "$$folder"' EXIT && trap 'exit 130' INT TERM; \
 	export TMPDIR="$$folder" $(CHOICE); failed=0; \
 	$(RUN) ruff check || failed=1; \
+	$(RUN) ruff format --check || failed=1; \
 	$(RUN) pytest --basetemp="$$folder/pytest" $(SIDE_BY_SIDE) -m "not alone and not cuda" || failed=1; \
 	$(RUN) pytest --basetemp="$$folder/pytest" -m alone || test $$? = $(NO_TESTS) || failed=1; \
 	rm -rf "$$folder/pytest" "$$folder"/torchinductor_*; sleep $(SECONDS_TO_VANISH); left=$$(ls -A "$$folder"); \
@@ -51,7 +67,7 @@ test: $(INSTALLED)
 SIDE_BY_SIDE := -n 3 --dist loadscope --no-loadscope-reorder
 NO_TESTS := 5  # what pytest says when none of a lesson's tests has to be alone
 SECONDS_TO_VANISH := 3
-# A lesson for which NOTEBOOKS asks runs whole, nightly tests included. See tests/lessons.py.
+# A lesson for which NOTEBOOKS asks runs whole, nightly tests included. See tests/lesson_files.py.
 ASKED = $(if $(filter command environment,$(firstword $(origin NOTEBOOKS))),$(or $(FOUND),$(NO_NOTEBOOK)))
 FOUND = $(wildcard $(NOTEBOOKS))
 NO_NOTEBOOK = $(error there is no notebook $(NOTEBOOKS))
@@ -69,7 +85,7 @@ test-cuda:
 
 # Each breaks a lesson; the notebook has to notice.
 mutants: $(INSTALLED)
-	@env $(CHOICE) ALL=1 $(RUN) pytest $(SIDE_BY_SIDE) tests/test_mutants.py
+	@env $(CHOICE) ALL=1 $(RUN) pytest $(SIDE_BY_SIDE) tests/lessons/test_mutants.py
 
 bench: $(INSTALLED)
 	@$(RUN) benchmarks $(ARGS)
@@ -87,7 +103,7 @@ script: $(INSTALLED)
 	@$(RUN) helpers.script $(NOTEBOOK)
 
 grade: $(INSTALLED)
-	@$(RUN) helpers.grade $(if $(SUBMISSIONS),"$(SUBMISSIONS)")
+	@$(RUN) helpers.grade $(ARGS) $(if $(SUBMISSIONS),"$(SUBMISSIONS)")
 
 # From what is stored: nothing is executed. What sphinx warns of, such as a link that leads nowhere, is an error. Each
 # page lists all others, so all are written again.
@@ -95,6 +111,26 @@ site: $(INSTALLED)
 	@rm -rf build/site
 	@$(RUN) sphinx -E -q -W --keep-going -c docs/site -d build/doctrees . build/site
 	@echo 'make: the site is in build/site; open build/site/index.html'
+
+# Allowed to fail: a failure says which private name of torch, ipyparallel or Python has moved.
+canaries: $(INSTALLED)
+	@$(RUN) pytest --continue-on-collection-errors tests/canaries
+
+# The types of helpers/ranks, look and measure; pyproject.toml says which rules.
+types: $(TOOLS)
+	@.venv/bin/basedpyright
+
+# After a change of pyproject.toml, and after an upgrade of something in .venv.
+lock: $(TOOLS)
+	@.venv/bin/python .ci/lock.py
+
+# Whoever changes the course needs more than a learner.
+TOOLS := .venv/.tools
+$(TOOLS): $(INSTALLED)
+	@.venv/bin/python -m pip --quiet install -e ".[dev]" -c constraints.txt
+	@touch $@
+
+.PHONY: canaries types lock
 
 clean:
 	rm -rf .venv .venv-cuda .pytest_cache .ruff_cache build *.egg-info
@@ -105,6 +141,7 @@ clean:
 $(INSTALLED): pyproject.toml constraints.txt
 	@trap 'exit 130' INT TERM; \
 	fail() { echo "make: $$*." >&2; exit 1; }; \
+	case "$(TORCH)" in ""|cpu);; *) fail '$(NO_SUCH_TORCH)';; esac; \
 	if test -e $(UNFINISHED) || ! .venv/bin/python -c 'import pip; $(NEW_ENOUGH)' 2>/dev/null; then \
 	  "$(PYTHON)" -c '$(NEW_ENOUGH)' 2>/dev/null || fail '$(NO_PYTHON)'; \
 	  rm -rf .venv; mkdir .venv; touch $(UNFINISHED); \
@@ -113,6 +150,8 @@ $(INSTALLED): pyproject.toml constraints.txt
 	fi; \
 	echo 'make: installing the course into .venv (once; PyTorch is large, so this takes minutes)'; \
 	rm -f $@; touch $(UNFINISHED); \
+	{ test -z "$(TORCH)" || \
+	  .venv/bin/python -m pip install --index-url $(TORCH_INDEX) --no-deps torch -c constraints.txt; } && \
 	.venv/bin/python -m pip install -e ".[test]" -c constraints.txt || \
 	  { rm -f $(UNFINISHED); fail '$(NO_INSTALL)'; }; \
 	mv $(UNFINISHED) $@
@@ -120,6 +159,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 VENV_PACKAGE = import sys; print("python%d.%d-venv" % sys.version_info[:2])
 NO_PYTHON = the course needs Python 3.10 or newer and "$(PYTHON)" is none; \
   install one, or name one that you have, as in: make lab PYTHON=python3.12
+NO_SUCH_TORCH = TORCH is "$(TORCH)", and it can only be cpu; leave it out to get the build of PyTorch that pip prefers
 NO_VENV = "$(PYTHON)" cannot make a virtual environment; \
   install its venv module and run the same command again, on Debian and Ubuntu with: apt install
 TORCH_PACKAGES = import pathlib, torch; print(pathlib.Path(torch.__file__).parent.parent)

@@ -8,6 +8,8 @@ import psutil
 from jupyter_client.manager import start_new_kernel
 from tqdm import tqdm
 
+from helpers.kernels import KERNEL
+
 REPEATS = 5
 SECONDS = 10
 N = 4
@@ -20,7 +22,7 @@ RUN = f"%%px --noblock\nimport time; time.sleep({4 * REPEATS * SECONDS + 60})"
 def rows() -> list[list]:
     """Measure, and return the rows of the table."""
     # JupyterLab says so when it starts a kernel; then the board is a panel.
-    manager, client = start_new_kernel(env=os.environ | {"JPY_SESSION_NAME": "board.ipynb"})
+    manager, client = start_new_kernel(kernel_name=KERNEL, env=os.environ | {"JPY_SESSION_NAME": "board.ipynb"})
     try:
         kernel = psutil.Process(manager.provisioner.process.pid)
         for cell in (START, RUN):

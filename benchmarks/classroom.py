@@ -20,6 +20,7 @@ from nbformat.v4 import new_code_cell
 from tqdm import tqdm
 
 from benchmarks.lesson import NOTEBOOKS
+from helpers.kernels import KERNEL
 
 LEARNERS = int(os.environ.get("LEARNERS", 48))
 MINUTES = float(os.environ.get("MINUTES", 10))
@@ -38,7 +39,7 @@ class Learner:
     def __init__(self, lesson: str):
         self.cells = nbformat.read(NOTEBOOKS / f"{lesson}.ipynb", as_version=4).cells
         page = nbformat.v4.new_notebook(cells=[new_code_cell()])  # for the cell that runs
-        self.client = NotebookClient(page, timeout=120, allow_errors=True)
+        self.client = NotebookClient(page, timeout=120, allow_errors=True, kernel_name=KERNEL)
         self.place = 0
         self.start = None
         self.interrupt = None
@@ -100,7 +101,6 @@ class Learner:
 
 def rows() -> list[list]:
     """Let the learners work, and return the rows of the table."""
-    os.environ["JUPYTER_DEFAULT_PROVISIONER_NAME"] = "private-sockets"
     return asyncio.run(_class())
 
 

@@ -11,8 +11,9 @@ import sys
 from contextlib import contextmanager
 
 from jupyter_client.manager import start_new_kernel
-from jupyter_client.provisioning import KernelProvisionerFactory
 from tqdm import tqdm
+
+from helpers.kernels import KERNEL
 
 KERNELS = int(os.environ.get("KERNELS", 300))
 LOOPS = 2  # processes in which a world follows the other
@@ -29,25 +30,24 @@ if __name__ == "__main__":
             world.view.execute("import torch.distributed as dist; dist.init_process_group('gloo')")
         world.stop()
 """
-PROVISIONERS = {"private sockets": "private-sockets", "TCP ports": "local-provisioner"}
+KERNEL_NAMES = {"private sockets": KERNEL, "TCP ports": "python3"}
 
 
 def rows() -> list[list]:
     """Start the kernels, and return the rows of the table."""
-    lost = dict.fromkeys(PROVISIONERS, 0)
+    lost = dict.fromkeys(KERNEL_NAMES, 0)
     with _worlds_that_come_and_go():
         for _ in (progress := tqdm(range(KERNELS), desc="kernels")):
-            for way, provisioner in PROVISIONERS.items():
-                lost[way] += not _starts(provisioner)
+            for way, kernel_name in KERNEL_NAMES.items():
+                lost[way] += not _starts(kernel_name)
             progress.set_postfix(lost)
     return [[f"of {KERNELS} kernels on {way}, lost", str(number), "", ""] for way, number in lost.items()]
 
 
-def _starts(provisioner):
+def _starts(kernel_name):
     """Start a kernel, end it, and return whether it answered."""
-    KernelProvisionerFactory.instance().default_provisioner_name = provisioner  # it reads its variable once
     try:
-        manager, client = start_new_kernel(startup_timeout=120, stderr=subprocess.DEVNULL)
+        manager, client = start_new_kernel(kernel_name=kernel_name, startup_timeout=120, stderr=subprocess.DEVNULL)
     except RuntimeError:  # "Kernel died before replying to kernel_info"
         return False
     client.stop_channels()

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import psutil
 from jupyter_client.manager import start_new_kernel
-from jupyter_client.provisioning import KernelProvisionerFactory
 from tqdm import tqdm
+
+from helpers.kernels import KERNEL
 
 WORLDS = {
     "a world of 4": "World(4)",
@@ -30,8 +31,8 @@ world = {world}
 %px total = torch.ones(1); dist.all_reduce(total)
 """
 
-# How the course starts kernels, and how Jupyter does by itself: that one imports torch twice.
-OURS, JUPYTERS = "private-sockets", "local-provisioner"
+# The kernel of the course, and the kernel of ipykernel, beside which torch is imported a second time for the ranks.
+OURS, JUPYTERS = KERNEL, "python3"
 COMPARED = {"first all_reduce, from the start of the kernel": "{:.1f} s", "memory": "{:.0f} MiB"}
 
 
@@ -39,7 +40,7 @@ def rows() -> list[list]:
     """Measure, and return the rows of the table."""
     found = []
     for name, world in tqdm(WORLDS.items(), desc="learners"):
-        ours, jupyters = (_taken(START.format(world=world), provisioner) for provisioner in (OURS, JUPYTERS))
+        ours, jupyters = (_taken(START.format(world=world), kernel_name) for kernel_name in (OURS, JUPYTERS))
         for what, form in COMPARED.items():
             mine, other = ours.pop(what), jupyters[what]
             compared = f"{form.format(other)} in a kernel as Jupyter starts it"
@@ -48,12 +49,11 @@ def rows() -> list[list]:
     return found
 
 
-def _taken(start, provisioner):
+def _taken(start, kernel_name):
     """Start the world in a kernel, and return what the kernel and all that it has started take."""
-    KernelProvisionerFactory.instance().default_provisioner_name = provisioner  # it reads its variable once
     with tempfile.TemporaryDirectory(prefix="l-") as folder, _temporary(folder):
         begin = time.perf_counter()
-        manager, client = start_new_kernel()
+        manager, client = start_new_kernel(kernel_name=kernel_name)
         try:
             answer = client.execute_interactive(start, timeout=120, output_hook=lambda message: None)
             seconds = time.perf_counter() - begin

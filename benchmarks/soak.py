@@ -16,6 +16,8 @@ import psutil
 from jupyter_client.manager import start_new_kernel
 from tqdm import tqdm
 
+from helpers.kernels import KERNEL
+
 MINUTES = float(os.environ.get("MINUTES", 10))
 ROUNDS_TO_WARM_UP = 5
 SECONDS_TO_VANISH = 3
@@ -56,7 +58,7 @@ def rows() -> list[list]:
 
 
 def _rows(folder):
-    manager, client = start_new_kernel()
+    manager, client = start_new_kernel(kernel_name=KERNEL)
     kernel = psutil.Process(manager.provisioner.process.pid)
     try:
         for number in range(ROUNDS_TO_WARM_UP):

@@ -1,14 +1,17 @@
-"""Small real data that comes with the packages of the course, so that nothing is downloaded."""
+"""Small real data sets that come with the course and with Python, so that nothing is downloaded."""
 
 import random
 import re
 from collections import Counter
+from pathlib import Path
 from pydoc_data.topics import topics
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch.utils.data import TensorDataset
 
+_DIGITS = Path(__file__).resolve().parent / "data/digits.npz"
 _TRAINING = 1500
 _CHAPTERS = ("specialnames", "compound", "string-methods", "debugger", "typesseq", "formatstrings")
 _WORDS_OF_A_CHAPTER = 2600  # the shortest of them has some more
@@ -19,17 +22,15 @@ def digits() -> tuple[TensorDataset, TensorDataset]:
     """Return handwritten digits for training (1,500) and for testing (297), the same on every rank and every run.
 
     Each sample is an image, of shape (64,), an 8 x 8 grid of grey values from 0 to 1, row by row, and its label, 0 to
-    9. They are those of scikit-learn, in an order of our own, because the original goes by writer.
+    9. The samples are shuffled, because the original is ordered by writer.
 
     Source: E. Alpaydin and C. Kaynak, Optical Recognition of Handwritten Digits, UCI Machine Learning Repository,
-    https://doi.org/10.24432/C50P49
+    https://doi.org/10.24432/C50P49, under CC BY 4.0; see `helpers/data/README.txt`.
     """
-    from sklearn.datasets import load_digits  # takes a second, and a rank that reads the texts does not need it
-
-    images, labels = load_digits(return_X_y=True)
+    with np.load(_DIGITS) as stored:
+        images, labels = torch.from_numpy(stored["images"]), torch.from_numpy(stored["labels"])
     order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(0))
-    images = torch.from_numpy(images).float()[order] / 16
-    labels = torch.from_numpy(labels)[order]
+    images, labels = images[order].float() / 16, labels[order].long()
     return (
         TensorDataset(images[:_TRAINING], labels[:_TRAINING]),
         TensorDataset(images[_TRAINING:], labels[_TRAINING:]),

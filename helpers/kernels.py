@@ -1,41 +1,39 @@
-"""Kernels that are reached through sockets in a private folder, instead of TCP ports, and that begin with torch.
+"""The kernel of the course: reached through sockets in a private folder instead of TCP ports, and started with torch.
 
-A TCP port of a kernel is free when Jupyter chooses it, and may be taken when the kernel binds it; worlds, which ask for
-dozens of ports, take it now and then. And every user of the machine can connect to a port, but only the owner to what
-lies in the folder. `JUPYTER_DEFAULT_PROVISIONER_NAME=private-sockets` selects this for whatever starts kernels through
-jupyter_client: JupyterLab, nbconvert, nbval.
+The kernelspec `torch-distributed-live`, which is installed with the package, names both: this module's provisioner and
+the command `python -m helpers.start_kernel`. Whatever starts kernels through jupyter_client follows it: JupyterLab,
+nbconvert, nbval. Other kernels on the machine start as they did before.
 
-The kernels import torch before they do anything else, and are then copied for the ranks; see `helpers.start_kernel`.
+Jupyter chooses the TCP ports of a kernel while they are free, and the kernel binds them later. Meanwhile a world, which
+asks for dozens of ports, can take them. In addition, every user of the machine can connect to a port, but only the
+owner of a private folder can connect to a socket inside it.
 """
 
 import os
 import shutil
-import sys
 import tempfile
 from pathlib import Path
 
 import zmq
 from jupyter_client.provisioning import LocalProvisioner
 
+KERNEL = "torch-distributed-live"  # the name of its kernelspec
 _NAME = "channel"
 _LONGEST = f"/kernel-12345678/{_NAME}-5"
 
 
 class PrivateSockets(LocalProvisioner):
-    """Starts a kernel as Jupyter does, but for the sockets, and for torch where the kernel is one of this Python."""
+    """Start a kernel as Jupyter does, except for the sockets."""
 
     folder: str | None = None
 
     async def pre_launch(self, **kwargs) -> dict:
-        """Choose the sockets; a kernel that is restarted keeps its own."""
+        """Choose the sockets; a restarted kernel keeps its sockets."""
         if self.folder is None:
             self.folder = tempfile.mkdtemp(prefix="kernel-", dir=short_folder())  # only its owner can enter it
             self.parent.transport = "ipc"
             self.parent.ip = f"{self.folder}/{_NAME}"  # Jupyter adds -1 to -5
-        kwargs = await super().pre_launch(**kwargs)
-        if kwargs["cmd"][0] == sys.executable:
-            kwargs["cmd"] = ["helpers.start_kernel" if part == "ipykernel_launcher" else part for part in kwargs["cmd"]]
-        return kwargs
+        return await super().pre_launch(**kwargs)
 
     async def cleanup(self, restart: bool = False) -> None:
         """Remove the folder with the kernel."""

@@ -26,12 +26,11 @@ def main() -> None:
 
 
 def prepare() -> None:
-    """Make this process one that can become a server of Jupyter, with kernels reached through private sockets.
+    """Prepare this process to become a Jupyter server that serves the folder in which `notebooks` lies.
 
-    Its folder is then the one in which `notebooks` lies.
+    New notebooks of this server get the kernel of the course; see `helpers.kernels`.
     """
     os.chdir(NOTEBOOKS.parent if IS_CHECKOUT else _copy())
-    os.environ["JUPYTER_DEFAULT_PROVISIONER_NAME"] = "private-sockets"
     os.environ["JUPYTER_CONFIG_PATH"] = _first(_SETTINGS, "JUPYTER_CONFIG_PATH")
     # What a notebook or a terminal starts, such as torchrun or python, is the course's own.
     os.environ["PATH"] = _first(Path(sys.executable).parent, "PATH")

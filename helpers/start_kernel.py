@@ -1,6 +1,6 @@
-"""Starts a kernel that has torch, beside the copy of itself from which ranks will be forked: see `helpers.ranks.spare`.
+"""Start a kernel that has imported torch, and a copy of it from which ranks are forked: see `helpers.ranks.spare`.
 
-`helpers.kernels` has Jupyter call it in the place of `ipykernel_launcher`.
+The kernelspec of the course names this module instead of `ipykernel_launcher`; see `helpers.kernels`.
 """
 
 import sys

@@ -37,8 +37,8 @@ class World:
     once, in the process that the ranks are forked from. Elsewhere, and in later worlds, it changes nothing.
 
     Raises `WorldError` when `size` is not a whole number above 0, when the ranks cannot be divided evenly among the
-    hosts, when that many ranks do not fit into the memory that is free (`force=True` starts them all the same), and
-    when they do not start.
+    hosts, when that many ranks do not fit into the memory that is free (`force=True` starts them all the same), when
+    `preload` is no list of modules that can be imported, and when the ranks do not start.
     """
 
     def __init__(self, size: int, *, hosts: int = 1, force: bool = False, preload: Sequence[str] = ()):
@@ -47,16 +47,10 @@ class World:
         processes.warm_up(preload)  # torch is imported over there while ipyparallel is imported here
         from helpers.ranks.local import LocalRanks
 
-        self._begin(lambda directory: LocalRanks(size, directory, hosts))
+        self._begin(lambda directory: LocalRanks(size, directory, hosts, preload))
 
     @classmethod
-    def attach(
-        cls,
-        *,
-        profile: str = "",
-        cluster_id: str = "",
-        connection_file: str | None = None,
-    ) -> "World":
+    def attach(cls, *, profile: str = "", cluster_id: str = "", connection_file: str | None = None) -> "World":
         """Return a world of the engines of an ipyparallel cluster that runs already, on one host or on several.
 
         The cluster is found as ipyparallel finds one: by profile and cluster id, or by the path of its
@@ -80,7 +74,7 @@ class World:
         _current = self
         self.size = 0
         self._ranks = None
-        self._board = None
+        self._board = self._editor = None
         self._stopped = False
         self._directory = None
         atexit.register(self.stop)
@@ -102,11 +96,17 @@ class World:
 
         self.size = self._ranks.size
         self._cells = Cells(self._ranks.client)
-        self.view = self._ranks.client[self._ranks.engine_ids]
-        self.view.block = True
+        self._view = self._ranks.client[self._ranks.engine_ids]
+        self._view.block = True
         if shell := get_ipython():
             shell.register_magics(RankMagics(shell, self, self._ranks, self._cells))
-            Editor(self._ranks, self._cells).connect(shell)
+            self._editor = Editor(self._ranks, self._cells).connect(shell)
+
+    @property
+    def view(self):
+        """The view of ipyparallel of all ranks, in their order, which waits for their answers."""
+        self.require_running()
+        return self._view
 
     @property
     def pids(self) -> list[int]:
@@ -131,7 +131,7 @@ class World:
 
     def host_of(self, rank: int) -> str:
         """Return the name of the host that a rank is on."""
-        self.require_running()
+        self._require_rank(rank)
         return self._ranks.host_of(rank)
 
     @property
@@ -242,6 +242,8 @@ class World:
         if self._stopped:
             return
         # In this order, and each step can be done again: an Interrupt may come at any moment.
+        if self._editor is not None:
+            self._editor.disconnect()
         if self._board is not None:
             self._board.end()
         if self._ranks is not None:
@@ -261,6 +263,7 @@ class World:
     @property
     def network(self) -> int | None:
         """The id of a process on the private network of the ranks; None where the system does not allow one."""
+        self.require_running()
         return self._ranks.network
 
     def require_running(self) -> None:
@@ -289,6 +292,7 @@ class World:
             raise WorldError(f"{what} needs every rank idle, and rank {busy[0].rank} is {busy[0].state}.")
 
     def _require_rank(self, rank):
+        self.require_running()
         if not isinstance(rank, int) or isinstance(rank, bool) or not 0 <= rank < self.size:
             raise WorldError(f"There is no rank {rank!r}: the ranks of this world are 0 to {self.size - 1}.")
 

@@ -1,5 +1,6 @@
 """What the tests of the checks share: the code of a notebook's cell, and what a check says of an answer."""
 
+import ast
 import textwrap
 from pathlib import Path
 
@@ -13,6 +14,22 @@ def cell(path, contains):
     cells = [cell.source for cell in nbformat.read(NOTEBOOKS / path, as_version=4).cells if cell.cell_type == "code"]
     (found,) = [source for source in cells if source.startswith("%%px") and contains in source]
     return found.partition("\n")[2]
+
+
+def preloaded(topic):
+    """Return the modules that the notebook of a topic has imported before its ranks are forked; [] without a notebook.
+
+    The ranks of a test are then those of the lesson.
+    """
+    for path in NOTEBOOKS.glob(f"[0-9][0-9]_{topic}.ipynb"):
+        cells = nbformat.read(path, as_version=4).cells
+        source = next(cell.source for cell in cells if cell.cell_type == "code" and "World(WORLD_SIZE" in cell.source)
+        tree = ast.parse(source)
+        values = {ast.unparse(node.targets[0]): node.value for node in tree.body if isinstance(node, ast.Assign)}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.keyword) and node.arg == "preload":
+                return ast.literal_eval(values.get(ast.unparse(node.value), node.value))
+    return []
 
 
 def says(check, world, answer):

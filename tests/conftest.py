@@ -1,20 +1,19 @@
 """How all tests run: in which order, beside what, in which environment; and worlds for the tests of the checks."""
 
 import os
+from collections import Counter
 from pathlib import Path
 
 import _pytest.runner
-import lessons
+import answers
+import lesson_files
 import pytest
 from chromium import browser  # noqa: F401  # a fixture
 from xdist.scheduler import LoadScopeScheduling
 
 import helpers.world
 from helpers import World
-from helpers.ranks import processes
-
-# Kernels as `make` starts them; see helpers/kernels.py.
-os.environ["JUPYTER_DEFAULT_PROVISIONER_NAME"] = "private-sockets"
+from helpers.kernels import KERNEL
 
 # Kernels and ranks start as a user starts them. ipykernel forwards what C++ code prints, but not where it finds the
 # name of a test in the environment. pytest has no option that leaves it out; test_kernels.py looks whether it is there.
@@ -22,9 +21,8 @@ _pytest.runner._update_current_test_var = lambda item, when: None
 for name in [name for name in os.environ if name.startswith(("PYTEST_VERSION", "PYTEST_XDIST"))]:
     del os.environ[name]
 
-# Most tests of checks train under DDP, which imports this in every rank of every world: a second of a processor each.
-# Ranks of kernels, which run the notebooks, begin without it, as a user's do.
-processes.PRELOADED.append("torch._dynamo")
+# Of the answers that a test of a check tries, so many belong to every run; the others have their turn at night.
+ANSWERS_OF_EVERY_RUN = 3
 
 # The modules whose tests take longest, in this order, before all others.
 LONG = [
@@ -40,18 +38,31 @@ LONG = [
 
 def pytest_configure(config):
     if config.pluginmanager.hasplugin("nbval"):
-        config.option.nbval_current_env = True
+        config.option.nbval_kernel_name = KERNEL
         config.option.nbval_cell_timeout = 120
         config.option.nbval_kernel_startup_timeout = 120
 
 
 def pytest_collection_modifyitems(config, items):
     """Leave out what is not asked for, and run the long tests first."""
-    if lessons.CHOSEN:
-        keep(config, items, lessons.belongs)
-    if not lessons.ALL:
+    if lesson_files.CHOSEN:
+        keep(config, items, lesson_files.belongs)
+    for item in further_answers(items):
+        item.add_marker(pytest.mark.nightly)
+    if not lesson_files.ALL:
         keep(config, items, lambda item: not item.get_closest_marker("nightly"))
     items.sort(key=lambda item: LONG.index(item.path.name) if item.path.name in LONG else len(LONG))
+
+
+def further_answers(items):
+    """Yield the items of the tests of checks that try more answers than belong to every run."""
+    tried = Counter()
+    for item in items:
+        if item.path.name.startswith("test_checks_"):
+            test = item.nodeid.partition("[")[0]
+            tried[test] += 1
+            if tried[test] > ANSWERS_OF_EVERY_RUN:
+                yield item
 
 
 def keep(config, items, condition):
@@ -92,7 +103,7 @@ def world(worlds, request):
     They are new ones after a test that has started a world of its own, because that stops the one before.
     """
     if not worlds or helpers.world._current is not worlds[-1]:
-        worlds.append(World(4))
+        worlds.append(World(4, preload=answers.preloaded(request.path.stem.removeprefix("test_checks_"))))
         worlds[-1].view.execute(request.module.SETUP, silent=True)
     return worlds[-1]
 

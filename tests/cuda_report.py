@@ -55,7 +55,7 @@ def main() -> None:
     """Run everything, write the report, and exit."""
     if not torch.cuda.is_available():
         sys.exit(f"make test-cuda needs a GPU, and torch {torch.__version__} finds none on this machine.")
-    tests = subprocess.run([sys.executable, "-m", "pytest", "-q", "-m", "cuda", "tests/test_cuda.py"], cwd=ROOT)
+    tests = subprocess.run([sys.executable, "-m", "pytest", "-q", "-m", "cuda", "tests/system/test_cuda.py"], cwd=ROOT)
     paths = sorted(ROOT.glob("notebooks/[0-9]*.ipynb"))
     notebooks = [(path.stem, *run(path)) for path in tqdm(paths, desc="notebooks")]
     REPORT.write_text(report(tests.returncode == 0, notebooks, bandwidths()))

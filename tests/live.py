@@ -13,6 +13,8 @@ from urllib.parse import urlsplit
 import psutil
 from jupyter_client.manager import start_new_kernel
 
+from helpers.kernels import KERNEL
+
 INIT = """
 import os, time
 from datetime import timedelta
@@ -45,7 +47,7 @@ class Notebook:
     """A real kernel, and the cells that a test runs in it."""
 
     def __init__(self, **options):
-        self.manager, self.client = start_new_kernel(startup_timeout=120, **options)
+        self.manager, self.client = start_new_kernel(startup_timeout=120, kernel_name=KERNEL, **options)
         self.pid = self.manager.provisioner.process.pid
         self._folder = tempfile.TemporaryDirectory()
         self._numbers = count()

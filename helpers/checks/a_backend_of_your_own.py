@@ -5,7 +5,7 @@ import socket
 import uuid
 from datetime import timedelta
 
-from helpers.checks.judging import RESTART, Run, Verdict, Wrong, call_answer, judge
+from helpers.checks.judging import RESTART, Run, Verdict, Wrong, call_answer, judge, missing
 
 _SECONDS = 5  # of the sockets; nobody else is on the ranks while a check runs
 _LARGE = 2**25  # bytes, more than the buffers of a connection take
@@ -179,7 +179,7 @@ def _run_exchange(name):
             received = bytearray(incoming)
             arguments = [right, left, memoryview(_pattern(rank, outgoing)), memoryview(received)]
             error = call_answer("my_exchange", arguments).error
-            if error == "KeyError: 'my_exchange'":
+            if error == missing("my_exchange"):
                 return Run(None, [], error)
             error = _judged(error, closed, received, _pattern((rank - 1) % size, incoming))
             found.append((stage, error))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
-from helpers.checks.judging import Run, Verdict, Wrong, judge
+from helpers.checks.judging import Run, Verdict, Wrong, judge, missing
 from helpers.checks.rpc_judging import call_with_rpc, in_one_line, rpc_runs
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class Line:
 
 def _require_played(observer, played, episodes, k):
     task = f"With episodes = {episodes} and k = {k}, {observer}"
-    if played.run.error == "KeyError: 'play'":
+    if played.run.error == missing("play"):
         raise Wrong(f"{task} has no function `play`: run its cell on all ranks.")
     if played.run.error:
         raise Wrong(f"{task} raised {played.run.error}")

@@ -2,7 +2,7 @@
 
 import os
 
-from helpers.checks.judging import Run, Verdict, Wrong, call_answer, judge
+from helpers.checks.judging import Run, Verdict, Wrong, call_answer, judge, missing
 
 # How many observers play, and how many observations each request brings that waits for an answer.
 _CASES = ((3, (2,)), (3, (2, 3, 1)), (2, (2, 2)), (1, (4,)), (2, ()), (0, ()))
@@ -67,7 +67,7 @@ def _run():
         agent = Agent(playing, sizes)
         requests = list(agent.waiting)
         run = call_answer("my_answer", [agent])
-        if run.error == "KeyError: 'my_answer'":
+        if run.error == missing("my_answer"):
             return run
         answers = [_plain(future.value()) if future.done() else None for _, future in requests]
         targets = [own[:, 0].long().tolist() for own, _ in requests]

@@ -1,6 +1,6 @@
 """Checks of the exercises of 20_distributed_rnn."""
 
-from helpers.checks.judging import Run, Verdict, Wrong, call_answer, judge
+from helpers.checks.judging import Run, Verdict, Wrong, call_answer, judge, missing
 from helpers.checks.rpc_judging import in_one_line, rpc_runs
 
 NO_RPC = "RuntimeError: RPC has not been initialized: run the setup cell."
@@ -66,7 +66,7 @@ def _run_clip():
         return Run(None, [], NO_RPC)
     if rpc.get_worker_info().name != "trainer":
         # Nothing runs here, but a cell that has not been run on this rank is noticed.
-        return Run(None, [], "" if hasattr(__main__, "clip") else "KeyError: 'clip'")
+        return Run(None, [], "" if hasattr(__main__, "clip") else missing("clip"))
     torch.manual_seed(0)
     table, decoder = nn.Embedding(_WORDS, _WIDTH), nn.Linear(_WIDTH, _WORDS)
     remote = RemoteModule("server", nn.Embedding, (_WORDS, _WIDTH))
@@ -123,7 +123,7 @@ def _run_two_layers():
     if not rpc_runs():
         return Run(None, [], NO_RPC)
     if rpc.get_worker_info().name != "trainer":
-        return Run(None, [], "" if hasattr(__main__, "TwoLayers") else "KeyError: 'TwoLayers'")
+        return Run(None, [], "" if hasattr(__main__, "TwoLayers") else missing("TwoLayers"))
     torch.manual_seed(0)
     whole = nn.LSTM(_WIDTH, _WIDTH, num_layers=2)
     owner = max(workers(), key=lambda worker: worker.id).name

@@ -3,7 +3,7 @@
 import os
 from types import SimpleNamespace
 
-from helpers.checks.judging import Run, Verdict, Wrong, call_answer, judge
+from helpers.checks.judging import Run, Verdict, Wrong, call_answer, judge, missing
 
 _RUNNING = 123.0
 _BEFORE, _AFTER = range(3), range(3, 5)  # the updates before the stop, and after it
@@ -51,7 +51,7 @@ def _run():
     later = _weights(twin)
     disturbed = not _same(_weights(old), later)
     run = call_answer("go_on", [new, saved])
-    if run.error == "KeyError: 'go_on'":
+    if run.error == missing("go_on"):
         return run._replace(error="RuntimeError: there is no function `go_on`")
     if run.error:
         return run

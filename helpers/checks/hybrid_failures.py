@@ -5,7 +5,7 @@ import time
 import uuid
 
 from helpers.checks.distributed_rnn import NO_RPC
-from helpers.checks.judging import Run, Verdict, Wrong, judge
+from helpers.checks.judging import Run, Verdict, Wrong, judge, missing
 from helpers.checks.rpc_judging import in_one_line, rpc_runs
 
 _SECONDS = 0.2  # that the function of a request takes, so that the same request comes while it is under way
@@ -39,7 +39,7 @@ def _run_once():
     if rpc.get_worker_info().name != "trainer0":
         return Run(None, [], "")
     if "once" not in vars(__main__):
-        return Run(None, [], "KeyError: 'once'")
+        return Run(None, [], missing("once"))
     try:
         return Run(rpc.rpc_sync("server", _try_once), [], "")
     except Exception as error:

@@ -7,7 +7,7 @@ import time
 from datetime import timedelta
 from pathlib import Path
 
-from helpers.checks.judging import CUT_OFF, Run, Verdict, Wrong, call_answer, judge
+from helpers.checks.judging import CUT_OFF, Run, Verdict, Wrong, call_answer, judge, missing
 
 _SECONDS_OF_ALARM = 0.8
 _SECONDS_TO_WAIT = 2.5  # of a rank for one that is late
@@ -85,7 +85,7 @@ def _run_difference():
         calls = [None] * (last + 1)
         dist.all_gather_object(calls, own)
         run = call_answer("my_difference", [calls])
-        if run.error.startswith("KeyError: 'my_difference'"):
+        if run.error == missing("my_difference"):
             return run
         found.append((case, calls, (run.error.partition("\n")[0], run.result)))
     return Run(found, [], "")
@@ -145,7 +145,7 @@ def _run_alarm(late):
     from helpers.measure.torch_parts import without_compiler
 
     if "my_alarm" not in vars(__main__):
-        return Run(None, [], "KeyError: 'my_alarm'")
+        return Run(None, [], missing("my_alarm"))
     group = dist.new_group(timeout=timedelta(seconds=10))
     with tempfile.TemporaryDirectory() as folder:
         waits, quick, fails = (Path(folder, name) for name in ("waits", "quick", "fails"))
@@ -228,7 +228,7 @@ def _run_suspects():
         errors = [None] * (last + 1)
         dist.all_gather_object(errors, _error_of_this_rank(fault, last))
         run = call_answer("my_suspects", [list(errors)])
-        if run.error.startswith("KeyError: 'my_suspects'"):
+        if run.error == missing("my_suspects"):
             return run
         found.append((case, errors, target, (run.error.partition("\n")[0], run.result)))
     if last > 1:

@@ -7,12 +7,20 @@ from typing import NamedTuple
 
 import ipyparallel as ipp
 
+from helpers.table import shortened
+
 RESTART = "Call world.restart(), then run the setup cell, the cell of your answer and this check again."
-# The errors of a rank that waited in vain, or for one that did.
-CUT_OFF = re.compile("gloo|Application timeout|wait timeout")
+# The errors of a rank that waited until the timeout, or for a rank that did: gloo names a line of its own source first,
+# and says it in short for a connection that has been closed before; the last is the store's.
+CUT_OFF = re.compile(
+    r"/gloo/transport/\S+:\d+\] "
+    r"(Timed out waiting|(Connect|Read|Write|Wait) timeout|Connection closed by peer|Read error|writev|send)"
+    r"|Application timeout caused pair closure|wait timeout after \d+ms"
+)
 # Longer than the timeout of the process group that an exercise uses, so that a rank that is stuck can say so itself,
 # and long enough for a right answer on a machine that thirty learners share.
 _SECONDS_TO_ANSWER = 40
+_LETTERS_OF_AN_ERROR = 200
 _SECONDS_TO_MEET = 10  # of ranks that are all idle, on a busy machine, too
 _broken = []  # the process ids of ranks whose group an attempt has broken: they need a restart
 
@@ -73,10 +81,20 @@ def call_answer(function: str, arguments: list) -> Run:
     from helpers.measure.traffic import collectives, recorded
 
     with recorded() as messages, collectives() as calls:
+        if function not in vars(__main__):
+            return Run(None, [], missing(function))
         try:
             return Run(vars(__main__)[function](*arguments), messages, "", calls)
         except Exception as error:
             return Run(None, messages, f"{type(error).__name__}: {error}", calls)
+
+
+def missing(function: str) -> str:
+    """Return the error, for a `Run`, of a rank that has no function of this name.
+
+    It does not begin with the name of a class, so an error that the learner's function raises is another one.
+    """
+    return f"there is no function `{function}`"
 
 
 def _answers(world, function, on_rank, arguments):
@@ -136,10 +154,10 @@ def _require_an_end(runs, function):
     """Require that every rank has ended without an error, and that every message was waited for and received."""
     cut_off = [rank for rank, run in enumerate(runs) if CUT_OFF.search(run.error)]
     for rank, run in enumerate(runs):
-        if run.error == f"KeyError: '{function}'":
+        if run.error == missing(function):
             raise Wrong(f"Rank {rank} has no function `{function}`: run the cell that defines it, then this check.")
         if run.error and rank not in cut_off:
-            error = run.error.splitlines()[0]
+            error = shortened(run.error.splitlines()[0], _LETTERS_OF_AN_ERROR)
             raise Wrong(f"Rank {rank} raised {error}" + (f"\n{RESTART}" if cut_off else ""))
     _require_waits(runs, cut_off)
     if cut_off:

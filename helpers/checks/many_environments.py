@@ -3,7 +3,7 @@
 import os
 from typing import NamedTuple
 
-from helpers.checks.judging import Run, Verdict, Wrong, judge
+from helpers.checks.judging import Run, Verdict, Wrong, judge, missing
 from helpers.checks.rpc_judging import call_with_rpc, in_one_line, rpc_runs
 
 _ENVIRONMENTS = 3
@@ -93,7 +93,7 @@ class Vector:
 
 def _require_played(rank, played):
     observer = f"observer{rank}"
-    if played.run.error == "KeyError: 'play_all'":
+    if played.run.error == missing("play_all"):
         raise Wrong(f"Rank {rank} has no function `play_all`: run the cell that defines it, then this check.")
     if played.run.error:
         raise Wrong(f"{observer} raised {played.run.error}")

@@ -5,7 +5,7 @@ import random
 import time
 from typing import NamedTuple
 
-from helpers.checks.judging import Run, Verdict, Wrong, call_answer, judge
+from helpers.checks.judging import Run, Verdict, Wrong, call_answer, judge, missing
 from helpers.checks.rpc_judging import Made, call_with_rpc, in_one_line, rpc_runs
 
 _DISCOUNT = 0.99
@@ -130,7 +130,7 @@ class Notes:
 
 def _require_played(other, played, function, most):
     rank = other.removeprefix("observer")
-    if played.run.error == f"KeyError: '{function}'":
+    if played.run.error == missing(function):
         raise Wrong(f"Rank {rank} has no function `{function}`: run the cell that defines it, then this check.")
     if played.run.error:
         raise Wrong(f"Rank {rank} raised {played.run.error}")
@@ -166,7 +166,7 @@ def _run_one_rpc():
     if os.environ["RANK"] != "0":
         return Run(None, [], "")
     run = call_answer("Scores", [_policy])
-    if run.error == "KeyError: 'Scores'":
+    if run.error == missing("Scores"):
         return run._replace(error="")
     if run.error:
         return run

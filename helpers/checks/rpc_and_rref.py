@@ -10,7 +10,7 @@ from helpers.checks.rpc_judging import on_first_rank
 _NUMBERS = 2**18  # in the tensor that stays on its owner: 1 MiB
 _FEW_BYTES = 64
 _TIMES = 5
-_SECONDS_TO_MEET = 3  # in vain only if the answer calls one worker after another
+_SECONDS_TO_MEET = 5  # in vain only if the answer calls one worker after another
 _OWN = "_rref_typeof_on_owner"  # a call that torch makes by itself, before the first one on an RRef
 
 

@@ -4,7 +4,7 @@ import os
 import threading
 import time
 
-from helpers.checks.judging import RESTART, Run, Verdict, Wrong, call_answer, judge
+from helpers.checks.judging import RESTART, Run, Verdict, Wrong, call_answer, judge, missing
 from helpers.checks.rpc_judging import in_one_line, rpc_runs
 
 _NO_RPC = "RuntimeError: RPC has not been initialized: run the setup cell."
@@ -78,7 +78,7 @@ def _run_shared_optimizer():
     if not rpc_runs():
         return Run(None, [], _NO_RPC)
     if os.environ["RANK"] != "0":
-        return Run(None, [], "" if hasattr(__main__, "SharedOptimizer") else "KeyError: 'SharedOptimizer'")
+        return Run(None, [], "" if hasattr(__main__, "SharedOptimizer") else missing("SharedOptimizer"))
     owner = rpc.remote("server", new_owner)
     if error := rpc.rpc_sync("server", begun, (owner,)):
         return Run(None, [], error)
@@ -200,7 +200,7 @@ def _run_bounded():
     if not rpc_runs():
         return Run(None, [], _NO_RPC)
     if rpc.get_worker_info().name != "server":
-        return Run(None, [], "" if hasattr(__main__, "Bounded") else "KeyError: 'Bounded'")
+        return Run(None, [], "" if hasattr(__main__, "Bounded") else missing("Bounded"))
     run = _error("Bounded", [_slow_zeros(), 1])
     if run.error:
         return run

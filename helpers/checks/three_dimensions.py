@@ -26,9 +26,7 @@ _TRAININGS = (
 
 def members_along_an_axis(world) -> Verdict:
     """Check `my_members(rank, layout, axis)`: the ranks that differ from this one along that axis only."""
-    cases = [
-        (rank, layout, axis) for layout in _layouts(world.size) for axis in _AXES for rank in range(world.size)
-    ]
+    cases = [(rank, layout, axis) for layout in _layouts(world.size) for axis in _AXES for rank in range(world.size)]
 
     def check(runs):
         for here, run in enumerate(runs):

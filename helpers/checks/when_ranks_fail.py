@@ -7,6 +7,7 @@ from datetime import timedelta
 from helpers.checks.judging import CUT_OFF, Run, Verdict, Wrong, call_answer, judge
 
 _SECONDS_TO_NAME = 3
+_SECONDS_OF_A_BUSY_MACHINE = 0.9  # by which it may wake a rank late, which is not the answer's fault
 _NUMBER = re.compile(r"\d+")
 _LIST = re.compile(r"\d+(?:(?:\s|,|;|and|or|ranks?)+\d+)*", re.IGNORECASE)  # "1, 3", "1 and 3", "rank 1, rank 3"
 
@@ -40,7 +41,7 @@ def absent_ranks_named(world) -> Verdict:
         rank_0 = runs[0].result[1]
         if not rank_0.error:
             raise Wrong(f"{_ranks(absent)} absent, and rank 0 raised no error.")
-        if rank_0.result > _SECONDS_TO_NAME:
+        if rank_0.result > _SECONDS_TO_NAME + _SECONDS_OF_A_BUSY_MACHINE:
             raise Wrong(f"Rank 0 raised its error later than after {_SECONDS_TO_NAME} s.")
         lists = _lists(rank_0.error)
         if absent not in lists:

@@ -1,70 +1,83 @@
 """`python -m helpers.grade FOLDER`: grade the notebooks `FOLDER/NAME/NN_topic.ipynb` of every learner NAME.
 
-It writes `FOLDER/grades.csv` and a page for each learner in `FOLDER/grades`. There it also keeps what it has judged, so
-that it goes on where it was when it is run again, and judges a notebook again only when it has changed.
+It writes `FOLDER/grades.csv` and a page for each learner in `FOLDER/grades`. It also keeps its verdicts there: the next
+run goes on where the last one stopped, and judges a notebook again only when the notebook or the course has changed.
 """
 
-import hashlib
-import json
+import argparse
 import sys
+import traceback
+from collections import defaultdict
 from pathlib import Path
 
 from tqdm import tqdm
 
-from helpers.grade import report, sandbox
+from helpers.grade import judging, report, sandbox
 from helpers.grade.exercises import exercises, variants
+from helpers.grade.keeping import keep, kept
+from helpers.grade.submissions import GRADES, content, submissions
 
 _LESSONS = {path.name: path for path in sorted(sandbox.ROOT.glob("notebooks/[0-9]*.ipynb"))}
 
 
-def grade(folder: Path) -> None:
+def grade(folder: Path, again: bool = False) -> None:
     """Grade all notebooks in a folder that has a folder for each learner.
 
-    An exercise is solved when its check says so with the lesson's own parameters and with others.
+    An exercise is solved when its check says so with the lesson's own parameters and with others. Whatever is wrong
+    with a notebook is a row of the table, and the other notebooks are graded. With `again`, kept verdicts are
+    ignored.
     """
-    grades = folder / "grades"
+    grades = folder / GRADES
     grades.mkdir(exist_ok=True)
-    submissions = sorted(path for path in folder.glob("*/*.ipynb") if path.parent != grades)
     rows = []
-    for submission in tqdm(submissions, "grading", unit="notebook"):
-        rows += _rows(submission, grades)
+    rows_of = defaultdict(list)
+    for learner, path in tqdm(list(submissions(folder)), "grading", unit="notebook"):
+        found = _rows(learner, path, grades, again)
+        rows += found
+        rows_of[learner] += found
         report.write_table(folder / "grades.csv", rows)
-    for learner in sorted({row[0] for row in rows}):
-        report.write_page(grades / f"{learner}.html", learner, [row for row in rows if row[0] == learner])
+    for learner in rows_of:
+        report.write_page(grades, learner, rows_of[learner])
 
 
-def _rows(submission, grades):
-    """Return the rows of the table for one notebook: those that are kept, when the notebook is still the same."""
-    kept = grades / submission.parent.name / f"{submission.stem}.json"
-    version = hashlib.sha256(submission.read_bytes()).hexdigest()
-    if kept.exists():
-        before = json.loads(kept.read_text(encoding="utf-8"))
-        if before["version"] == version:
-            return before["rows"]
-    verdicts = _verdicts(submission, grades.parent)
-    rows = []
-    for name, (solved, sentence) in verdicts.items():
-        rows.append([submission.parent.name, submission.stem, name, "yes" if solved else "no", sentence])
-    kept.parent.mkdir(exist_ok=True)
-    kept.write_text(json.dumps({"version": version, "rows": rows}), encoding="utf-8")
-    return rows
-
-
-def _verdicts(submission, folder):
-    lesson = _LESSONS.get(submission.name)
-    if lesson is None:
-        return {"": (False, f"The course has no notebook {submission.name}.")}
+def _rows(learner, path, grades, again):
+    """Return the rows of the table for one notebook: those that are kept, when nothing has changed."""
+    if path.parent == grades:
+        return [_row(learner, path, "", False, "Grades are written to this folder. Give the learner another one.")]
     try:
-        asked = exercises(lesson, submission)
+        submission = content(path)
+        rows = None if again else kept(grades, learner, path.name, submission)
+        if rows is None:
+            verdicts = _verdicts(path.name, submission)
+            rows = [_row(learner, path, name, *verdict[:2]) for name, verdict in verdicts.items()]
+            if all(verdict.finished for verdict in verdicts.values()):
+                keep(grades, learner, path.name, submission, rows)
+        return rows
     except ValueError as error:
-        return {"": (False, f"{error}.")}
-    verdicts = {}
-    for exercise in asked:
-        verdicts[exercise.name] = bool(exercise.answer), "There is no cell with an answer before the check."
+        return [_row(learner, path, "", False, f"{error}.")]
+    except Exception as error:
+        traceback.print_exc()
+        return [_row(learner, path, "", False, f"This notebook could not be graded: {type(error).__name__}.")]
+
+
+def _row(learner, path, exercise, solved, sentence):
+    return [learner, path.name.removesuffix(".ipynb"), exercise, "yes" if solved else "no", sentence]
+
+
+def _verdicts(notebook, submission):
+    """Return the verdict on each exercise by its name."""
+    if notebook not in _LESSONS:
+        raise ValueError(f"The course has no notebook {notebook}")
+    lesson = _LESSONS[notebook]
+    asked = exercises(lesson, submission)
+    nothing = judging.Verdict(False, "There is no cell with an answer before the check.")
+    verdicts = {exercise.name: nothing for exercise in asked}
+    remaining = [exercise for exercise in asked if exercise.answer]
     for parameters in variants(lesson):
-        left = [exercise for exercise in asked if verdicts[exercise.name][0]]
-        for name, (solved, sentence) in sandbox.judged(parameters, left, [folder]).items():
-            verdicts[name] = solved, sentence if solved else f"{_say(parameters)}: {sentence}"
+        for name, verdict in judging.judged(parameters, remaining).items():
+            said = verdict.sentence if verdict.solved else f"{_say(parameters)}: {verdict.sentence}"
+            verdicts[name] = verdict._replace(sentence=said)
+        remaining = [exercise for exercise in remaining if verdicts[exercise.name].solved]
     return verdicts
 
 
@@ -74,13 +87,16 @@ def _say(parameters):
 
 def main() -> None:
     """Grade the folder that is named on the command line."""
-    folder = Path(sys.argv[1]) if len(sys.argv) == 2 else None
-    if folder is None or not folder.is_dir():
+    parser = argparse.ArgumentParser(prog="python -m helpers.grade")
+    parser.add_argument("folder", nargs="?", type=Path)
+    parser.add_argument("--again", action="store_true", help="judge again what has been judged before")
+    arguments = parser.parse_args()
+    if arguments.folder is None or not arguments.folder.is_dir():
         sys.exit("Name the folder that has a folder of notebooks for each learner: make grade SUBMISSIONS=folder")
     if reason := sandbox.why_not():
         sys.exit(f"This cannot be done here: {reason}.")
     try:
-        grade(folder.resolve())
+        grade(arguments.folder.resolve(), arguments.again)
     except KeyboardInterrupt:
         sys.exit("Interrupted. Run the same command again, and it goes on from here.")
 

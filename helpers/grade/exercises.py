@@ -14,7 +14,9 @@ from typing import NamedTuple
 
 import nbformat
 
-_CHECK = re.compile(r"^(?:assert )?checks\.(\w+)\(world\)", re.MULTILINE)
+from helpers.grade.submissions import code_cells
+
+CHECK = re.compile(r"^(?:assert )?checks\.(\w+)\(world\)", re.MULTILINE)
 
 
 class Exercise(NamedTuple):
@@ -56,24 +58,20 @@ def variants(lesson: Path) -> list[str]:
     return [parameters] if other == parameters else [parameters, other]
 
 
-def exercises(lesson: Path, submission: Path) -> list[Exercise]:
+def exercises(lesson: Path, submission: bytes) -> list[Exercise]:
     """Return the exercises of a lesson that have a solution, with the answers of a submitted notebook.
 
-    `lesson` is the path of the course's notebook, beside whose folder `solutions` lies. An exercise whose cell of the
-    answer is gone has an empty answer. Raises `ValueError` when the submission is no notebook.
+    `lesson` is the path of the course's notebook, next to the folder `solutions`. An exercise whose answer has no cell
+    any more has an empty answer. Raises `ValueError` when the submission is no notebook.
     """
-    own = _code(lesson)
-    frame = _code(lesson.parent / "solutions" / lesson.name)
-    try:
-        submitted = _code(submission)
-    except Exception as error:  # nbformat raises what json and jsonschema raise
-        raise ValueError(f"{submission.name} cannot be read as a notebook: {type(error).__name__}") from None
-    answers = _answers(own, submitted)
+    own = code_cells(lesson.read_bytes())
+    frame = code_cells((lesson.parent / "solutions" / lesson.name).read_bytes())
+    answers = _answers(own, code_cells(submission))
     cells = _with_answers(own, answers)
     found = []
     setup = []
     for index, cell in enumerate(frame):
-        if check := _CHECK.search(cell.source):
+        if check := CHECK.search(cell.source):
             answer = answers.get(check[1], [])
             needed = _leaned_on(answer, setup, cells.get(check[1], []))
             found.append(Exercise(check[1], [*setup, *needed], answer))
@@ -82,36 +80,33 @@ def exercises(lesson: Path, submission: Path) -> list[Exercise]:
     return found
 
 
-def _code(path):
-    return [cell for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
-
-
 def _is_answer(cells, index):
-    return index + 1 < len(cells) and _CHECK.search(cells[index + 1].source) is not None
+    return index + 1 < len(cells) and CHECK.search(cells[index + 1].source) is not None
 
 
 def _answers(own, submitted):
     """Return the cells of the answer to each check: those for the ranks that stand before it and are not the lesson's.
 
-    The cell that the lesson has there counts, wherever it stands, and so do the cells that the learner has added.
+    The cell that the lesson has there counts, wherever it is now, and so do the cells that the learner has added.
     """
     magics = {}
-    for index, cell in enumerate(own):
-        if _is_answer(own, index) and cell.source.startswith("%%px"):
-            magics[cell.id] = cell.source.partition("\n")[0], _CHECK.search(own[index + 1].source)[1]
+    for cell, check in zip(own, own[1:], strict=False):
+        if (found := CHECK.search(check.source)) and cell.source.startswith("%%px"):
+            magics[cell.id] = cell.source.partition("\n")[0], found[1]
+    magic_of = {name: magic for magic, name in magics.values()}
     lesson = {cell.id for cell in own} - magics.keys()
     answers = {}
     added = []
-    for cell in submitted:
+    for cell in _with_ids(submitted, own):
         if cell.id in magics:
             magic, name = magics[cell.id]
             answers[name] = [*added, _with_magic(magic, cell.source)]
             added = []
-        elif check := _CHECK.search(cell.source):
-            if added and check[1] in answers:
-                answers[check[1]] += added
-            elif added:
-                answers[check[1]] = added
+        elif check := CHECK.search(cell.source):
+            if added and check[1] not in answers:
+                added[-1] = _with_magic(magic_of.get(check[1], "%%px"), added[-1])
+            if added:
+                answers.setdefault(check[1], []).extend(added)
             added = []
         elif cell.id in lesson:
             added = []
@@ -120,10 +115,25 @@ def _answers(own, submitted):
     return answers
 
 
+def _with_ids(submitted, own):
+    """Yield the submitted cells, with the ids of the lesson's cells where a program has saved them without ids.
+
+    Such a program may have put the id into the metadata. Otherwise a cell is the lesson's if it reads the same.
+    """
+    same = {cell.source: cell.id for cell in own}
+    for cell in submitted:
+        if not isinstance(cell.get("id"), str):
+            cell.id = str(cell.metadata.get("id") or same.get(cell.source, ""))
+        yield cell
+
+
 def _with_magic(magic, source):
-    """Return the cell with the lesson's first line: an answer runs on the ranks, whatever its own first line says."""
+    """Return the cell with the lesson's first line: an answer runs on the ranks, whatever its own first line says.
+
+    It runs on the ranks alone: the notebook's process is the judge's.
+    """
     first, _, body = source.partition("\n")
-    return f"{magic}\n{body if first.startswith('%%') else source}"
+    return f"{magic.replace(' --local', '')}\n{body if first.startswith('%%') else source}"
 
 
 def _with_answers(own, answers):
@@ -131,10 +141,10 @@ def _with_answers(own, answers):
     before = {}
     cells = []
     for index, cell in enumerate(own):
-        if check := _CHECK.search(cell.source):
+        if check := CHECK.search(cell.source):
             before[check[1]] = list(cells)
         elif _is_answer(own, index):
-            cells += answers.get(_CHECK.search(own[index + 1].source)[1], [])
+            cells += answers.get(CHECK.search(own[index + 1].source)[1], [])
         elif cell.source.startswith("%%px"):
             cells.append(cell.source)
     return before
@@ -162,10 +172,14 @@ def _body(cell):
     return body if first.startswith("%%") else cell
 
 
+# What Python raises when it cannot parse a cell: a magic of IPython, a mistake, no valid text, too deep an expression.
+_NO_CODE = (SyntaxError, ValueError, RecursionError, MemoryError)
+
+
 def _table(cell):
     try:
         return symtable.symtable(_body(cell), "cell", "exec")
-    except SyntaxError:  # a magic of IPython, or a mistake
+    except _NO_CODE:
         return symtable.symtable("", "cell", "exec")
 
 
@@ -189,7 +203,7 @@ def _extends(cell):
     """Return the names of what a cell sets attributes of."""
     try:
         statements = ast.parse(_body(cell)).body
-    except SyntaxError:
+    except _NO_CODE:
         return set()
     targets = [target for statement in statements if isinstance(statement, ast.Assign) for target in statement.targets]
     return {t.value.id for t in targets if isinstance(t, ast.Attribute) and isinstance(t.value, ast.Name)}

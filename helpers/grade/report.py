@@ -1,10 +1,18 @@
 """What grading tells: one table of all learners, and a page for each."""
 
 import csv
+import hashlib
 import html
+import io
+import os
+import unicodedata
 from pathlib import Path
 
+from helpers.grade.keeping import write
+
 HEADER = ["learner", "notebook", "exercise", "solved", "sentence"]
+_FORMULAS = "=+-@"  # A spreadsheet evaluates what begins so.
+_BYTES_OF_A_NAME = 200
 _PAGE = """<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
@@ -25,16 +33,43 @@ td, th {{ text-align: left; vertical-align: top; padding: 0.3em 1em 0.3em 0; whi
 
 
 def write_table(path: Path, rows: list[list]) -> None:
-    """Write all grades as a CSV file: learner, notebook, exercise, solved (yes or no) and the sentence of the check."""
-    with open(path, "w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(HEADER)
-        writer.writerows(rows)
+    """Write all grades as a CSV file: learner, notebook, exercise, solved (yes or no) and the sentence of the check.
+
+    No cell is a formula to a spreadsheet: where one would be, an apostrophe comes first.
+    """
+    table = io.StringIO()
+    writer = csv.writer(table)
+    writer.writerow(HEADER)
+    writer.writerows([_no_formula(plain(value)) for value in row] for row in rows)
+    write(path, table.getvalue())
 
 
-def write_page(path: Path, learner: str, rows: list[list]) -> None:
-    """Write the page of one learner, whose rows are those of the table."""
-    cells = ["<tr>" + "".join(f"<td>{html.escape(str(value))}" for value in row[1:]) for row in rows]
+def write_page(folder: Path, learner: str, rows: list[list]) -> Path:
+    """Write the page of a learner, whose rows are those of the table, into a folder, and return its path."""
+    cells = ["<tr>" + "".join(f"<td>{html.escape(plain(value))}" for value in row[1:]) for row in rows]
     solved = sum(row[3] == "yes" for row in rows)
-    page = _PAGE.format(learner=html.escape(learner), solved=solved, number=len(rows), rows="\n".join(cells))
-    path.write_text(page, encoding="utf-8")
+    page = _PAGE.format(learner=html.escape(plain(learner)), solved=solved, number=len(rows), rows="\n".join(cells))
+    path = folder / f"{_name_of_a_file(learner)}.html"
+    write(path, page)
+    return path
+
+
+def plain(text: str) -> str:
+    """Return a text that reads as it is: without control characters, and without those that turn its direction.
+
+    Lines stay lines. What is no text, as in a file name of another encoding, becomes an escape.
+    """
+    text = text.encode("utf-8", "backslashreplace").decode()
+    return "".join(letter for letter in text if letter == "\n" or unicodedata.category(letter)[0] != "C")
+
+
+def _no_formula(text):
+    first = unicodedata.normalize("NFKC", text.lstrip()[:1])
+    return f"'{text}" if first and first in _FORMULAS else text
+
+
+def _name_of_a_file(learner):
+    name = os.fsencode(learner)
+    if len(name) <= _BYTES_OF_A_NAME:
+        return learner
+    return os.fsdecode(name[:_BYTES_OF_A_NAME]) + hashlib.sha256(name).hexdigest()[:16]

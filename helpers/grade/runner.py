@@ -1,74 +1,138 @@
 """What runs in the sandbox: the exercises of one submission, on ranks of their own.
 
-It reads a job from standard input, as JSON: `parameters`, the code of the lesson's parameters, and `exercises`, a list
-of [name, cells of the setup, cells of the answer]. It writes a line of JSON for each exercise, as it is judged: its
-name, whether it is solved, and the sentence of the check.
+It reads a job from standard input, as JSON: `parameters`, the code of the lesson's parameters; `exercises`, a list of
+[name, cells of the setup, cells of the answer]; and `key`, a word that only this process and its parent know. For each
+exercise, in this order, it writes a line of JSON: a signature by the key, whether the exercise is solved, and the
+sentence of the check. It ends after the first exercise that is not solved, because such an answer may have left
+anything behind.
 """
 
+import ctypes
 import json
 import os
 import resource
 import sys
 
-from helpers.checks.judging import Verdict
-from helpers.grade.places import changed
+from helpers.grade import plain
+from helpers.grade.sandbox import LETTERS, THREADS, signature
+from helpers.grade.tampering import changed, fingerprints
 
-_THREADS = 1000  # of all processes of the sandbox together; the system does not hold root to it
+_BYTES_OF_A_FILE = 2**30
+_LETTERS_OF_AN_ERROR = 200
+_SECONDS_TO_ANSWER = 20
+_PR_SET_DUMPABLE = 4  # see prctl(2)
 
 
 def main() -> None:
     """Judge the exercises of the job."""
-    resource.setrlimit(resource.RLIMIT_NPROC, (_THREADS, _THREADS))
     job = json.load(sys.stdin)
     verdicts = os.fdopen(os.dup(sys.stdout.fileno()), "w")
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())  # what answers print is no verdict
+    _close_doors()
 
-    from IPython.core.interactiveshell import InteractiveShell
+    from IPython.core.interactiveshell import InteractiveShell  # after pickle has been replaced
 
-    shell = InteractiveShell.instance()
-    ready = []  # the cells that the ranks have run
-    for name, setup, answer in job["exercises"]:
-        if setup[: len(ready)] != ready:
-            ready = []
-        solved, sentence = _judge(shell, name, _with_parameters(setup, job["parameters"])[len(ready) :], answer)
-        ready = setup if solved else []  # after a wrong answer nobody knows what state the ranks are in
-        print(json.dumps([name, solved, sentence]), file=verdicts, flush=True)
-    if "world" in shell.user_ns:
-        shell.user_ns["world"].stop()
+    judge = _Judge(InteractiveShell.instance())
+    for number, (name, setup, answer) in enumerate(job["exercises"]):
+        solved, sentence = judge.verdict(name, [job["parameters"], *setup[1:]], answer)
+        sentence = sentence[:LETTERS]
+        line = json.dumps([signature(job["key"], number, solved, sentence), solved, sentence])
+        print(line, file=verdicts, flush=True)
+        if not solved:
+            break
+    judge.stop()
 
 
-def _with_parameters(setup, parameters):
-    return [parameters, *setup[1:]]
+def _close_doors():
+    """Leave the answers no way into this process: by its files, its memory, a pickle, or a module that they write."""
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1, 2):  # also: what answers print is no verdict
+        os.dup2(nowhere, stream)
+    ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+    plain.read_nothing_else()
+    sys.path[:] = [folder for folder in sys.path if folder not in ("", os.getcwd())]
+    for limit, most in (
+        (resource.RLIMIT_NPROC, THREADS),  # the system does not hold root to it
+        (resource.RLIMIT_FSIZE, _BYTES_OF_A_FILE),
+        (resource.RLIMIT_CORE, 0),
+    ):
+        resource.setrlimit(limit, (most, most))
 
 
-def _judge(shell, name, setup, answer):
-    for cell in setup:
-        if error := _run(shell, cell).error_in_exec:
-            return False, f"A cell of the lesson that the answer needs raised {_first_line(error)}"
-    for cell in answer:
-        ran = _run(shell, cell)
-        if error := ran.error_before_exec or ran.error_in_exec:
-            return False, f"The cell of the answer raised {_first_line(error)}"
-    verdict = _run(shell, f"checks.{name}(world)")
-    if function := changed(shell.user_ns["world"]):
-        return False, f"The answer changes what judges it: {function}."
-    if not isinstance(verdict.result, Verdict):
-        return False, f"The check could not judge this answer: {_first_line(verdict.error_in_exec)}"
-    return verdict.result.passed, verdict.result.message
+class _Judge:
+    """Runs cells as a notebook does, and remembers the setup of the ranks, and their helpers before any answer."""
+
+    def __init__(self, shell):
+        self._shell = shell
+        self._shell.showtraceback = lambda *arguments, **options: None
+        self._ready = []
+        self._fingerprints = None
+        self._pids = None
+
+    def verdict(self, name, setup, answer):
+        """Return whether an exercise is solved, and a sentence."""
+        if setup[: len(self._ready)] != self._ready:
+            self._ready = []
+        for cell in setup[len(self._ready) :]:
+            if error := self._error_of(cell):
+                return False, f"A cell of the lesson that the answer needs raised {_say(error)}"
+            if self._world and self._world.pids != self._pids:  # new ranks, which no answer has been on
+                self._fingerprints = self._world.view.apply_sync(fingerprints)[0]
+                self._pids = self._world.pids
+        self._ready = setup
+        for cell in answer:
+            if error := self._error_of(cell):
+                return False, f"The cell of the answer raised {_say(error)}"
+        found = self._shell.run_cell(f"checks.{name}(world)")
+        if plain.refused:
+            return False, (
+                f"A rank sent {plain.refused[0][:_LETTERS_OF_AN_ERROR]}. Expected: numbers, text, lists, dictionaries, "
+                "tensors or arrays. Let the answer return one of these."
+            )
+        passed, message = getattr(found.result, "passed", None), getattr(found.result, "message", None)
+        if name := self._changed(passed):
+            return False, f"The answer changes what judges it: {name}."
+        if not (type(passed) is bool and type(message) is str):
+            return False, f"The check could not judge this answer: {_say(found.error_in_exec)}"
+        return passed, message
+
+    def stop(self):
+        """End the ranks."""
+        if self._world:
+            self._world.stop()
+
+    @property
+    def _world(self):
+        return self._shell.user_ns.get("world")
+
+    def _error_of(self, cell):
+        try:
+            ran = self._shell.run_cell(cell)
+        except Exception as error:  # IPython itself fails on text that is none
+            return error
+        return ran.error_before_exec or ran.error_in_exec
+
+    def _changed(self, passed):
+        """Return the name of what some rank has changed in the helpers; an empty string when none has."""
+        if not passed and any(state.state != "idle" for state in self._world.where()):
+            return ""  # the check has refused this answer in any case
+        fresh = self._world.pids != self._pids  # A check may restart the ranks; otherwise no module may be missing.
+        answer = self._world.view.apply_async(fingerprints, list(self._fingerprints), load=fresh)
+        try:
+            for after in answer.get(_SECONDS_TO_ANSWER):
+                if name := changed(self._fingerprints, after):
+                    return name
+        except Exception:  # no answer in time, an error there, or an answer that is none
+            return "a rank no longer says which helpers it has"
+        return ""
 
 
-def _run(shell, cell):
-    shell.showtraceback = lambda *arguments, **options: None
-    return shell.run_cell(cell)
-
-
-def _first_line(error):
+def _say(error):
+    """Return the type of an error, and the beginning of its text."""
+    kind, text = type(error).__name__, str(error)
     # ipyparallel tells of the first rank's error; the others' are mostly the same.
     if errors := getattr(error, "elist", None):
         kind, text, *_ = errors[0]
-        return f"{kind}: {text}".splitlines()[0]
-    return f"{type(error).__name__}: {error}".splitlines()[0]
+    return f"{kind}: {text.splitlines()[0] if text else ''}"[: len(kind) + 2 + _LETTERS_OF_AN_ERROR]
 
 
 if __name__ == "__main__":

@@ -1,152 +1,100 @@
-"""Where answers are run: they see the course, and change, reach and keep nothing.
+"""Where answers are run: they see the course, Python and the system's libraries, and nothing else of this machine.
 
-Bubblewrap (https://github.com/containers/bubblewrap) gives them a file system that can only be read, a temporary folder
-of their own, a network and process numbers of their own. When they are ended, everything that they have started is.
+Bubblewrap (https://github.com/containers/bubblewrap) makes a file system of what is listed here, read-only except for
+temporary folders of a fixed size, and gives the answers an empty environment, a network, process numbers and a host
+name of their own. Where systemd runs for this user, a control group limits memory as well.
 """
 
+import functools
+import hmac
 import json
-import queue
+import os
 import shutil
-import signal
 import subprocess
 import sys
-import tempfile
-import threading
-import time
-from contextlib import contextmanager, suppress
 from pathlib import Path
-
-import psutil
 
 ROOT = Path(__file__).parents[2]
 
-SECONDS = 150  # for one exercise, its setup included: a check itself gives up after 40
-MEMORY = 4 * 2**30  # bytes of all processes together; what ranks share counts for each of them
-PROCESSES = 100
-_DISK = 2**30  # bytes in the temporary folder
-_SECONDS_BETWEEN_LOOKS = 0.25
+MEMORY = 4 * 2**30  # bytes of all processes together
+THREADS = 1000
+LETTERS = 2000  # of the sentence of a verdict
+_BYTES_OF_FOLDERS = {"/tmp": 2**30, "/dev/shm": 2**28}
+_SYSTEM = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store"]
+_OF_THE_SYSTEM = ["/etc/alternatives", "/etc/ld.so.cache", "/etc/localtime", "/sys/devices/system/cpu"]
+_OF_THE_COURSE = ["helpers", "notebooks/faulty"]
 
 
 def why_not() -> str:
-    """Return what keeps this system from running a sandbox, nothing when it can."""
+    """Return what keeps this system from running a sandbox, an empty string when it can."""
     if shutil.which("bwrap") is None:
         return (
             "grading runs what learners wrote, and needs bubblewrap to keep it from doing harm. "
             "It is there for Linux only; on Debian and Ubuntu: apt install bubblewrap"
         )
-    tried = subprocess.run([*_sandbox([]), sys.executable, "-c", ""], capture_output=True, text=True)
+    command = [*command_in_sandbox(), sys.executable, "-c", "import helpers.world"]
+    tried = subprocess.run(command, capture_output=True, text=True)
     return f"bubblewrap does not work here: {tried.stderr.strip()}" if tried.returncode else ""
 
 
-def judged(parameters: str, exercises: list, hidden: list[Path]) -> dict[str, tuple[bool, str]]:
-    """Judge exercises in the sandbox, and return for each by its name whether it is solved, and a sentence.
-
-    `exercises` are those of `helpers.grade.exercises`. The folders `hidden` look empty to the answers. An answer that
-    takes more than its time, memory or number of processes is ended; the others are judged all the same.
-    """
-    verdicts = {}
-    left = list(exercises)
-    while left:
-        told, end = _run({"parameters": parameters, "exercises": left}, hidden)
-        verdicts.update(told)
-        left = [exercise for exercise in left if exercise.name not in verdicts]
-        if left:
-            verdicts[left.pop(0).name] = False, end
-    return verdicts
-
-
-def _run(job, hidden):
-    """Return the verdicts until all exercises are judged or one has to be ended, and why it was."""
-    runner = [*_sandbox(hidden), sys.executable, "-m", "helpers.grade.runner"]
-    with tempfile.TemporaryFile("w+") as errors:
-        process = None
-        try:
-            with _interrupts_held_back():
-                process = subprocess.Popen(
-                    runner, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True
-                )
-            lines = queue.Queue()
-            threading.Thread(target=_read, args=(process.stdout, lines), daemon=True).start()
-            process.stdin.write(json.dumps(job))
-            process.stdin.close()
-            return _listen(process, lines, len(job["exercises"]))
-        finally:
-            if process is not None:
-                inside = _descendants(process.pid)
-                process.kill()  # bubblewrap's parent: all others go with it, but for one that has just begun
-                process.wait()
-                for member in inside:
-                    with suppress(psutil.NoSuchProcess):
-                        member.kill()
-
-
-@contextmanager
-def _interrupts_held_back():
-    """Have an Interrupt wait for the end of the block: a process that has begun, and that nobody knows, would stay."""
-    pressed = []
-    before = signal.signal(signal.SIGINT, lambda *_: pressed.append(True))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-    if pressed:
-        raise KeyboardInterrupt
-
-
-def _read(stream, lines):
-    for line in stream:
-        lines.put(line)
-
-
-def _listen(process, lines, number):
-    verdicts = {}
-    deadline = time.monotonic() + SECONDS
-    while len(verdicts) < number:
-        try:
-            name, solved, sentence = json.loads(lines.get(timeout=_SECONDS_BETWEEN_LOOKS))
-            verdicts[name] = solved, sentence
-            deadline = time.monotonic() + SECONDS
-        except queue.Empty:
-            excess = f"took more than {SECONDS} s" if time.monotonic() > deadline else _excess(process)
-            if excess:
-                return verdicts, f"The answer {excess}, and was ended."
-            if process.poll() is not None and lines.empty():
-                return verdicts, "The answer has ended the process that judges it."
-    return verdicts, ""
-
-
-def _excess(process):
-    """Return what the sandbox has taken too much of, nothing when all is well."""
-    inside = _descendants(process.pid)
-    if len(inside) > PROCESSES:
-        return f"started more than {PROCESSES} processes"
-    memory = 0
-    for member in inside:
-        try:
-            info = member.memory_info()
-            memory += info.rss - info.shared
-        except psutil.Error:  # it has just ended
-            continue
-    return f"took more than {MEMORY // 2**30} GiB of memory" if memory > MEMORY else ""
-
-
-def _descendants(pid):
-    try:
-        return psutil.Process(pid).children(recursive=True)
-    except psutil.Error:
-        return []
-
-
-def _sandbox(hidden):
-    """Return the command that runs another one in a sandbox."""
-    command = ["bwrap", "--die-with-parent", "--new-session", "--unshare-all", "--ro-bind", "/", "/"]
-    command += ["--dev", "/dev", "--proc", "/proc", "--size", str(_DISK), "--tmpfs", "/tmp"]
-    for folder in {str(ROOT), sys.prefix}:
-        command += ["--ro-bind", folder, folder]
-    for folder in [ROOT / "notebooks", ROOT / "tests", *hidden]:
-        command += ["--tmpfs", str(folder)]
-    command += ["--ro-bind", str(ROOT / "notebooks/faulty"), str(ROOT / "notebooks/faulty")]  # which a lesson runs
+def command_in_sandbox() -> list[str]:
+    """Return the command that runs in a sandbox what is appended to it."""
+    # Bubblewrap's own environment is empty as well: it has a process in the sandbox.
+    command = [*_control_group(), "env", "-i", shutil.which("bwrap"), "--die-with-parent", "--new-session"]
+    command += ["--unshare-all", "--cap-drop", "ALL", "--hostname", "sandbox", "--clearenv"]
+    if os.geteuid() == 0:  # As a user, the ranks get a user namespace below the judge's, and cannot look into it.
+        command += ["--unshare-user", "--uid", "1000", "--gid", "1000"]
+    for name, value in _environment().items():
+        command += ["--setenv", name, value]
+    command += ["--proc", "/proc", "--dev", "/dev"]
+    for folder, size in _BYTES_OF_FOLDERS.items():
+        command += ["--size", str(size), "--tmpfs", folder]
+    for path in _SYSTEM:
+        if os.path.islink(path):
+            command += ["--symlink", os.readlink(path), path]
+        elif os.path.exists(path):
+            command += ["--ro-bind", path, path]
+    for path in [*_OF_THE_SYSTEM, *_python(), *(str(ROOT / name) for name in _OF_THE_COURSE)]:
+        command += ["--ro-bind-try", path, path]
+    for folder in sys.path:  # the course may be installed as a package, with its solutions
+        if os.path.isdir(notebooks := os.path.join(folder, "helpers/notebooks")):
+            command += ["--tmpfs", notebooks]
     for module in sorted(ROOT.glob("notebooks/*.py")):  # which lessons import
-        command += ["--ro-bind", str(module), f"/tmp/{module.name}"]
-    command += ["--setenv", "TMPDIR", "/tmp", "--setenv", "HOME", "/tmp", "--setenv", "PYTHONPATH", str(ROOT)]
-    return [*command, "--chdir", "/tmp"]
+        command += ["--ro-bind", str(module), str(module)]
+    return [*command, "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/tmp"]
+
+
+def signature(key: str, number: int, solved: bool, sentence: str) -> str:
+    """Return the signature by which a verdict on the exercise with this number comes from the process with the key."""
+    return hmac.new(key.encode(), json.dumps([number, solved, sentence]).encode(), "sha256").hexdigest()
+
+
+def _environment():
+    path = os.pathsep.join([os.path.dirname(sys.executable), "/usr/bin", "/bin", "/usr/sbin", "/sbin"])
+    return {
+        "HOME": "/tmp",
+        "LANG": "C.UTF-8",
+        "PATH": path,
+        "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "notebooks")]),
+        "TMPDIR": "/tmp",
+        "USER": "learner",
+    }
+
+
+def _python():
+    """Return the folders of this Python: its environment, and the installation that the environment is made from."""
+    folders = {sys.prefix, sys.base_prefix, os.path.realpath(sys.base_prefix)}
+    return sorted(folder for folder in folders if folder != "/" and not folder.startswith("/usr"))
+
+
+@functools.cache
+def _control_group():
+    """Return the command that puts another one into a control group, an empty list where systemd does not do that."""
+    command = ["systemd-run", "--user", "--scope", "--quiet", "--collect"]
+    for limit in (f"MemoryMax={MEMORY}", "MemorySwapMax=0", f"TasksMax={THREADS}"):
+        command += ["--property", limit]
+    try:
+        tried = subprocess.run([*command, "true"], capture_output=True, timeout=10)
+    except (OSError, subprocess.TimeoutExpired):
+        return []
+    return [] if tried.returncode else command

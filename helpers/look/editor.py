@@ -12,6 +12,7 @@ from IPython.utils.tokenutil import token_at_cursor
 
 from helpers.look.cells import Cells
 from helpers.ranks import variables
+from helpers.ranks.questions import Failed
 
 _SECONDS_TO_ANSWER = 0.2
 _CELL = re.compile(r"%%px\b.*\n")
@@ -30,14 +31,27 @@ class Editor:
     def __init__(self, ranks, cells: Cells):
         self._ranks = ranks
         self._cells = cells
+        self._shell = None
 
-    def connect(self, shell) -> None:
-        """From now on this editor does it in the cells of this shell, in place of that of an earlier world."""
+    def connect(self, shell) -> "Editor":
+        """Complete and describe in the cells of this shell until `disconnect`, instead of an earlier editor."""
+        self._shell = shell
         others = [one for one in shell.Completer.custom_matchers if not _is_of_an_editor(one)]
         shell.Completer.custom_matchers = [*others, self.complete]
         if kernel := getattr(shell, "kernel", None):
             # Jupyter asks the kernel here. IPython's own hooks see a name, but not in which cell it stands.
             kernel.do_inspect = partial(self.describe, partial(type(kernel).do_inspect, kernel))
+        return self
+
+    def disconnect(self) -> None:
+        """Leave the cells to the notebook again; nothing happens when the editor is not connected."""
+        if self._shell is None:
+            return
+        completer, kernel = self._shell.Completer, getattr(self._shell, "kernel", None)
+        completer.custom_matchers = [matcher for matcher in completer.custom_matchers if matcher != self.complete]
+        if kernel and getattr(kernel.do_inspect, "func", None) == self.describe:  # not the editor of a newer world
+            del kernel.do_inspect
+        self._shell = None
 
     @context_matcher(identifier="helpers.look.editor", priority=_FIRST)
     def complete(self, context: CompletionContext) -> SimpleMatcherResult:
@@ -71,7 +85,9 @@ class Editor:
         target = _TARGET.match(code)
         candidates = {int(target[1])} if target else set(range(self._ranks.size))
         idle = sorted(candidates - self._cells.owed().keys() - self._ranks.deaths().keys())
-        return next(iter(self._ranks.ask(idle[:1], function, *arguments, seconds=_SECONDS_TO_ANSWER).values()), None)
+        answers = self._ranks.ask(idle[:1], function, *arguments, seconds=_SECONDS_TO_ANSWER)
+        answer = next(iter(answers.values()), None)
+        return None if isinstance(answer, Failed) else answer  # the log of the rank says more
 
 
 def _is_of_an_editor(matcher):

@@ -1,19 +1,22 @@
 """The collectives of all ranks side by side, and where they differ, also while ranks are stuck.
 
-How the ranks keep them, and are asked, is in `helpers.ranks.recorder`; what counts as a difference, in `differences`.
+How the ranks keep them, and are asked, is in `helpers.ranks.recorder`; what counts as a difference, in `alignment`.
 """
 
 import linecache
+from collections import defaultdict
+from functools import cache, partial
 from pathlib import Path
 
-from helpers.look import differences
+from helpers.look.alignment import compare
 from helpers.look.cells import Cells
 from helpers.look.differences import COLUMNS, Call, Difference, columns, say_group
+from helpers.ranks.questions import Failed
 from helpers.ranks.recorder import CELL, Group
 from helpers.table import table
 
 _LAST_CALLS = 10
-_NOTHING = ["nothing", None, None, None, None, None, None]
+_EARLIER_DIFFERENCES = 20
 # As torch.dtype says it. The recorder has the names of C++.
 _TYPES = {
     "Float": "float32",
@@ -31,14 +34,15 @@ class History:
     """The last collectives of all ranks, at most 2,000 of each; shows as a table.
 
     `calls` has a list of `Call` for each rank that has answered, `differences` a list of `Difference`, empty when the
-    ranks agree; the table shows the first one. `behind` has, for each rank that is busy and may still come to a call
-    which others have made, the first such call. `lost` says of a rank without a list why it has none.
+    ranks agree. They are in the order of their time; the table shows the latest, and the earlier ones follow in a
+    sentence each, the latest first. `behind` has, for each rank that is busy and may still come to a call which others
+    have made, the first such call. `lost` says of a rank without a list why it has none.
 
-    A difference in the line alone counts when ranks come to the same lines in another order. So two tensors that are
-    swapped on one line cannot be seen; and where ranks take turns on purpose, on two lines that make the same call, a
-    difference is shown that is none. Not among the calls are messages from point to point, what came before the last
-    init_process_group, groups that compare notes (TORCH_DISTRIBUTED_DEBUG=DETAIL), and backends that do not use torch's
-    flight recorder.
+    A difference in the line alone counts when ranks come to the same lines in another order, or to other lines on which
+    the same calls are written in another order. So two tensors that are swapped on one line cannot be seen; and where
+    ranks take turns on purpose, on two lines that make the same call, a difference is shown that is none. Not among the
+    calls are messages from point to point, what came before the last init_process_group, groups that compare notes
+    (TORCH_DISTRIBUTED_DEBUG=DETAIL), and backends that do not use torch's flight recorder.
     """
 
     def __init__(
@@ -52,23 +56,36 @@ class History:
         self.differences: list[Difference] = []
         self.behind: dict[int, Call] = {}
         self._size = len(calls) + len(lost)
-        for group in dict.fromkeys(group for of_rank in groups.values() for group in of_rank):
-            members = [rank for rank in calls if group in groups[rank]]
-            of_group = {rank: [call for call in calls[rank] if call.group == group] for rank in members}
-            found, behind = differences.compare(group, of_group, busy_since)
-            self.differences += found
+        of_group = defaultdict(dict)
+        for rank in calls:
+            for group in groups[rank]:
+                of_group[group][rank] = []
+            for call in calls[rank]:
+                of_group[call.group][rank].append(call)
+        for group, of_ranks in of_group.items():
+            differences, behind = compare(group, of_ranks, busy_since)
+            self.differences += differences
             self.behind |= behind
-        self.differences.sort(key=lambda difference: min(call.time for call in difference.calls.values() if call))
+        self.differences.sort(key=lambda difference: difference.time)
 
     def __repr__(self):
-        said = [repr(self.differences[0])] if self.differences else [self._last_calls()]
-        if len(self.differences) > 1:
-            said.append(f"There are {len(self.differences)} differences; this is the first.")
+        said = self._say_differences() if self.differences else [self._last_calls()]
         said += [f"Rank {rank} is behind: it has not called {_say(call)}." for rank, call in self.behind.items()]
         said += [f"Rank {rank} {why}." for rank, why in self.lost.items()]
         if any(self.calls.values()) and not self.differences:
             said.append("The other ranks agree." if self.lost else "All ranks agree.")
         return "\n".join(said)
+
+    def _say_differences(self):
+        """Return the latest difference with its table, and a sentence for each one before it, the latest first."""
+        *earlier, latest = self.differences
+        said = [repr(latest)]
+        if earlier:
+            said.append(f"Earlier differences ({len(earlier)}), the latest first:")
+        said += [difference.summary for difference in earlier[: -_EARLIER_DIFFERENCES - 1 : -1]]
+        if len(earlier) > _EARLIER_DIFFERENCES:
+            said.append(f"... and {len(earlier) - _EARLIER_DIFFERENCES} more, all of them in `differences`.")
+        return said
 
     def _last_calls(self):
         """Return a table of the last calls, with one row for all ranks that have made the same one."""
@@ -92,26 +109,25 @@ def history(ranks, cells: Cells) -> History:
     `ranks` are the world's `LocalRanks` or `AttachedRanks`, and `cells` are those that they were sent.
     """
     records = ranks.collectives(set(range(ranks.size)) - ranks.deaths().keys())
+    place = cache(partial(_place, cells))  # thousands of calls come from few lines
     calls, groups, busy_since, lost = {}, {}, {}, {}
     for rank in range(ranks.size):
         if rank in (dead := ranks.deaths()):
             lost[rank] = f"is dead ({dead[rank]}), and its calls are lost"
         elif rank not in records:
             lost[rank] = "does not answer"
+        elif isinstance(records[rank], Failed):
+            lost[rank] = str(records[rank])
         else:
             groups[rank] = records[rank].groups
             if records[rank].busy_since is not None:
                 busy_since[rank] = records[rank].busy_since
-            calls[rank] = [_call(recorded, cells) for recorded in records[rank].calls]
+            calls[rank] = [_call(recorded, place) for recorded in records[rank].calls]
     return History(calls, groups, busy_since, lost)
 
 
-def _call(recorded, cells):
-    name = Path(recorded.path).name
-    if CELL.search(recorded.path):
-        line_number, line = cells.line(recorded.path, recorded.line_number)
-    else:  # a module, which is most often the same on this machine
-        line_number, line = recorded.line_number, linecache.getline(recorded.path, recorded.line_number).strip() or name
+def _call(recorded, place):
+    """Return a call as a learner reads it; `place` says for a path and a line what `_place` returns."""
     return Call(
         recorded.time,
         recorded.group,
@@ -121,12 +137,18 @@ def _call(recorded, cells):
         tuple(_TYPES.get(name, name.lower()) for name in recorded.types),
         recorded.op,
         recorded.root,
-        name,
-        line_number,
-        line,
+        *place(recorded.path, recorded.line_number),
     )
+
+
+def _place(cells, path, line_number):
+    """Return the name of a file, and the number and the text of a line in it."""
+    name = Path(path).name
+    if CELL.search(path):
+        return name, *cells.line(path, line_number)
+    # A module, which is most often the same on this machine.
+    return name, line_number, linecache.getline(path, line_number).strip() or name
 
 
 def _say(call):
     return f"{call.call}, line {call.line_number}, {call.line}"
-

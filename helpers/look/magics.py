@@ -6,6 +6,7 @@ import ipyparallel as ipp
 from ipyparallel.client.magics import ParallelMagics
 
 from helpers.errors import WorldError
+from helpers.look.where import NO_CONNECTION
 
 _SECONDS_BETWEEN_LOOKS = 0.5
 _SECONDS_FOR_OUTPUT = 1
@@ -94,10 +95,7 @@ class RankMagics(ParallelMagics):
     def _require_connection(self):
         """Raise `WorldError` when what carries the messages has died: nobody would ever answer."""
         if not self._ranks.is_connected():
-            raise WorldError(
-                "The process that carries messages between the notebook and its ranks has died. "
-                "Call world.restart() for working ranks."
-            )
+            raise WorldError(NO_CONNECTION)
 
     def _interrupt(self, targets, result):
         """Interrupt the ranks that have not answered yet.

@@ -6,6 +6,7 @@ from helpers.table import table
 def overview(world, ranks) -> str:
     """Return a world as text; `ranks` are its `LocalRanks` or `AttachedRanks`."""
     header = ["rank", "pid", "device", "state", "memory"]
+    where = world.where()
     rows = [
         [
             state.rank,
@@ -14,13 +15,14 @@ def overview(world, ranks) -> str:
             state.state,
             "" if state.state == "dead" else f"{ranks.memory(state.rank) / 2**20:.0f} MiB",
         ]
-        for state, pid in zip(world.where(), world.pids, strict=True)
+        for state, pid in zip(where, world.pids, strict=True)
     ]
     if len(world.hosts) > 1:
         header.insert(1, "host")
         for row in rows:
             row.insert(1, world.host_of(row[0]))
-    return f"on {ranks.where_they_are or _say_where(world, ranks)}\n" + table(header, rows)
+    lines = [f"on {ranks.where_they_are or _say_where(world, ranks)}", where.note, table(header, rows)]
+    return "\n".join(filter(None, lines))
 
 
 def _say_where(world, ranks):

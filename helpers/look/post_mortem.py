@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from helpers.errors import WorldError
 from helpers.look.cells import Cells
-from helpers.look.where import RankState, is_cell
+from helpers.look.where import NO_CONNECTION, RankState, is_cell
 from helpers.ranks import frames
 from helpers.table import shortened, table
 
@@ -108,7 +108,10 @@ def _require_answering(state):
             "ranks."
         )
     if state.state == "silent":
-        raise WorldError(f"Rank {state.rank} does not answer. Call world.restart() for working ranks.")
+        why = state.line or "does not answer"
+        raise WorldError(f"Rank {state.rank} {why}. Call world.restart() for working ranks.")
+    if state.state == "cut off":
+        raise WorldError(NO_CONNECTION)
     if state.state == "busy":
         place = f" in {state.call}" if state.call else ""
         line = f", on line {state.line_number}: {state.line}" if state.line else ""

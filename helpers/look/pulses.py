@@ -7,8 +7,9 @@ from typing import NamedTuple
 import psutil
 
 from helpers.look.cells import Cells
-from helpers.look.where import RankState, whereabouts
+from helpers.look.where import RankState, from_stacks
 from helpers.ranks.connections import Carried
+from helpers.ranks.questions import Failed
 
 _SECONDS_TO_ANSWER = 0.5
 
@@ -35,11 +36,13 @@ class Pulses:
 
     def look(self, ranks, cells: Cells) -> list[Line]:
         """Return a line for each rank; see `whereabouts` for the arguments."""
-        pulses = ranks.pulses(set(range(ranks.size)) - ranks.deaths().keys(), _SECONDS_TO_ANSWER)
+        answers = ranks.pulses(set(range(ranks.size)) - ranks.deaths().keys(), _SECONDS_TO_ANSWER)
         now = time.monotonic()
         self._look_at_memory(ranks)
         lines = []
-        for state in whereabouts(_Answered(ranks, pulses), cells):
+        pulses = {rank: answer for rank, answer in answers.items() if not isinstance(answer, Failed)}
+        stacks = answers | {rank: pulse.stacks for rank, pulse in pulses.items()}
+        for state in from_stacks(stacks, cells.owed(), ranks, cells):
             pulse = None if state.state == "dead" else pulses.get(state.rank)
             received, sent = self._rates(state.rank, pulse.carried, now) if pulse else (None, None)
             lines.append(Line(state, None if state.state == "dead" else self._memory.get(state.rank), received, sent))
@@ -66,17 +69,3 @@ class Pulses:
             received += total.received - until_then.received
             sent += total.sent - until_then.sent
         return received / (now - earlier), sent / (now - earlier)
-
-
-class _Answered:
-    """Ranks that have told where they are."""
-
-    def __init__(self, ranks, pulses):
-        self._ranks = ranks
-        self._pulses = pulses
-
-    def __getattr__(self, name):
-        return getattr(self._ranks, name)
-
-    def stacks(self, asked):
-        return {rank: pulse.stacks for rank, pulse in self._pulses.items()}

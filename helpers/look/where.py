@@ -12,17 +12,24 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from helpers.look.cells import Cells
+from helpers.ranks.questions import Failed
+from helpers.ranks.recorder import CELL
 from helpers.ranks.stacks import ANSWER, ARGUMENTS, MAIN_THREAD, OTHER_THREAD
 from helpers.table import shortened, table
 
 _FRAME = re.compile(r'^  File "(.*)", line (\d+) in (.*)$')
-_CELL = re.compile(r"ipykernel_\d+[/\\]\d+\.py$")
 # Decorators of torch that stand between a cell and the collective that it calls.
 _DECORATORS = ("wrapper", "decorate_context")
 
 # These have a sender and a receiver; those of all_to_all may bring as much as they like.
 _ONE_TO_ONE = re.compile(r"send|recv|all_to_all")
 _MAY_DIFFER = ("in", "of", "tag", "scatter_list", "gather_list")
+
+# What to say when cells reach no rank any more.
+NO_CONNECTION = (
+    "The process that carries messages between the notebook and its ranks has died. Call world.restart() for working "
+    "ranks."
+)
 
 _WIDTH = 110  # of the table; the line of the learner is cut off there, but for its beginning
 _BEGINNING_OF_LINE = 30
@@ -32,7 +39,8 @@ class RankState(NamedTuple):
     """What one rank is doing.
 
     `state` is idle, busy, serving (one of its threads runs the learner's code for a caller on another rank), silent
-    (alive, but it does not say where it is) or dead. `seconds` is how long it has been busy with a cell. `call` is the
+    (alive, but it does not say where it is; `line` says why, when its helpers have raised), cut off (idle, and no cell
+    reaches it) or dead. `seconds` is how long it has been busy with a cell. `call` is the
     function that the learner's line has called, empty when there is none in Python. `line_number` counts the lines of
     the cell from 1, its `%%px` line included.
 
@@ -56,7 +64,9 @@ class RankState(NamedTuple):
 
 
 class Whereabouts(list):
-    """A list of `RankState`, one for each rank, that shows as a table."""
+    """A list of `RankState`, one for each rank, that shows as a table, below a `note` if there is one."""
+
+    note = ""
 
     def __repr__(self):
         columns = {
@@ -73,7 +83,8 @@ class Whereabouts(list):
                 del columns[optional]
         used = len(_table(columns).splitlines()[0]) + 2
         room = max(_BEGINNING_OF_LINE, _WIDTH - used)
-        return _table(columns | {"code": [shortened(s.line, room) for s in self]})
+        shown = _table(columns | {"code": [shortened(s.line, room) for s in self]})
+        return f"{self.note}\n{shown}" if self.note else shown
 
 
 class _Frame(NamedTuple):
@@ -85,7 +96,7 @@ class _Frame(NamedTuple):
 
 def is_cell(path: str) -> bool:
     """Return whether a file that a stack names stands for a cell."""
-    return bool(_CELL.search(path))
+    return bool(CELL.search(path))
 
 
 def whereabouts(ranks, cells: Cells) -> Whereabouts:
@@ -94,23 +105,33 @@ def whereabouts(ranks, cells: Cells) -> Whereabouts:
     `ranks` are the world's `LocalRanks` or `AttachedRanks`, and `cells` are those that they were sent.
     """
     owed = cells.owed()
-    answers = ranks.stacks(set(range(ranks.size)) - ranks.deaths().keys())
-    dead = ranks.deaths()
-    threads = {rank: _parse(answers.get(rank, "")) for rank in range(ranks.size) if rank not in dead}
+    return from_stacks(ranks.stacks(set(range(ranks.size)) - ranks.deaths().keys()), owed, ranks, cells)
+
+
+def from_stacks(stacks: Mapping[int, str | Failed], owed: Mapping[int, float], ranks, cells: Cells) -> Whereabouts:
+    """Return where the ranks are, by what those that have answered have told, and how long they have owed an answer."""
+    dead, connected = ranks.deaths(), ranks.is_connected()
+    failed = {rank: answer for rank, answer in stacks.items() if isinstance(answer, Failed)}
+    threads = {rank: _parse(stacks.get(rank, "")) for rank in range(ranks.size) if rank not in dead.keys() | failed}
     states = []
     for rank in range(ranks.size):
         if rank in dead:
             states.append(RankState(rank, "dead", line=dead[rank]))
+        elif rank in failed:
+            states.append(RankState(rank, "silent", owed.get(rank), line=str(failed[rank])))
         else:
-            states.append(_state(rank, *threads[rank], owed.get(rank), cells))
+            state = _state(rank, *threads[rank], owed.get(rank), cells)
+            states.append(state._replace(state="cut off") if state.state == "idle" and not connected else state)
     callers = _callers(threads)
-    return Whereabouts(
+    where = Whereabouts(
         state._replace(
             differs=_differs(state, states),
             serves=_serves(threads[state.rank][1], callers) if state.rank in threads else (),
         )
         for state in states
     )
+    where.note = "" if connected else NO_CONNECTION
+    return where
 
 
 def _parse(stacks: str) -> tuple[list[_Frame] | None, list[list[_Frame]]]:
@@ -153,11 +174,17 @@ def _place(frames, cells):
             names = [inner.function for inner in called]
             call = next((name for name in names if not name.startswith("_")), names[0] if names else "")
             telling = next((inner for inner in called if inner.arguments), None)
-            arguments = dict(telling.arguments) if telling else {}
-            if telling and telling.function != call and not telling.function.startswith("_") and "of" not in arguments:
-                arguments = {"in": telling.function, **arguments}
-            return call, *cells.line(frame.path, frame.number), arguments
+            return call, *cells.line(frame.path, frame.number), _arguments(telling, call) if telling else {}
     return None
+
+
+def _arguments(frame, call):
+    """Return the arguments of a frame of torch, with its function as `in` when that is another one than the call.
+
+    A wait has `of` instead: its arguments are those of the function that has made the handle.
+    """
+    is_another = frame.function != call and not frame.function.startswith("_")
+    return {"in": frame.function, **frame.arguments} if is_another and "of" not in frame.arguments else frame.arguments
 
 
 def _differs(state, states):

@@ -65,7 +65,8 @@ def recorded() -> Iterator[list[Call]]:
     def invoke_rpc(to, function, mode, args=None, kwargs=None, *timeout):
         begin = time.monotonic()
         answer = original_invoke_rpc(to, function, mode, args, kwargs, *timeout)
-        record(mode.value, worker_of(to).name, *_called(function, args, kwargs), begin, answer)
+        name, called_with = _called(function, args, kwargs)
+        record(mode.value, worker_of(to).name, name, called_with, begin, answer)
         return answer
 
     def python_function(function, args, kwargs):
@@ -77,7 +78,8 @@ def recorded() -> Iterator[list[Call]]:
         def invoke(callee, *arguments, **keywords):
             begin = time.monotonic()
             rref = original(callee, *arguments, **keywords)
-            record("remote", rref.owner_name(), *called(arguments, keywords), begin, rref._get_future())
+            function, called_with = called(arguments, keywords)
+            record("remote", rref.owner_name(), function, called_with, begin, rref._get_future())
             return rref
 
         return invoke
@@ -102,7 +104,7 @@ def recorded() -> Iterator[list[Call]]:
 
 def _called(function, args, kwargs):
     """Return the name of the function that is called, and its arguments; on an RRef, those of the method."""
-    args, kwargs = args or (), kwargs or {}
+    args, kwargs = list(args or ()), kwargs or {}
     if function in ON_RREF:
         _, name, args, kwargs = args
         return name, (args, kwargs)

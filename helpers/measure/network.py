@@ -10,7 +10,6 @@ The rate is one for each connection. A rank that sends to k others at once sends
 would let out, unless `shared` says that its connections share one card.
 """
 
-import os
 import socket
 import sys
 from collections.abc import Collection, Iterator, Sequence
@@ -18,7 +17,10 @@ from weakref import WeakKeyDictionary
 
 import psutil
 
+import helpers.world
 from helpers.errors import WorldError
+from helpers.ranks.connections import duplicate
+from helpers.ranks.places import require_pace
 from helpers.table import table
 
 # Linux has it since version 3.13, and Python does not name it. See socket(7) and tcp(7).
@@ -26,6 +28,8 @@ _SO_MAX_PACING_RATE = 47
 _NO_LIMIT = 2**64 - 1
 # A token bucket keeps its rate in 32 bits, as bytes per second; see tc-tbf(8).
 _LARGEST_RATE_OF_A_CABLE = 8 * (2**32 - 1)
+
+_AND_MORE = {"limit": ", 1e9", "lift": ""}
 
 _paced_connections = WeakKeyDictionary()  # worlds whose cables can be paced, too: the ranks that have some
 
@@ -103,16 +107,15 @@ def limit(
     Raises `WorldError` when there are no connections yet, when a rank is not idle, for a rate or a rank that makes no
     sense, and for a delay or a loss where there are no cables, or where the kernel cannot do it.
     """
-    if not bits_per_second >= 8:
-        raise WorldError(f"limit({bits_per_second!r}): give the rate in bits per second, as in 1e9 for 1 Gbit/s.")
-    for rank in {*(ranks or ()), *shared}:
+    _require_world("limit", world)
+    require_pace("limit", bits_per_second, delay, loss)
+    shared = () if shared is None else shared
+    for name, choice in (("ranks", ranks), ("shared", shared)):
+        if choice is not None and not isinstance(choice, Collection) or isinstance(choice, str):
+            raise WorldError(f"limit({name}={choice!r}): give a list of ranks, as in {name}=[1, 2].")
+    for rank in [*(ranks or ()), *shared]:
         if rank not in range(world.size):
             raise WorldError(f"There is no rank {rank!r}: this world has ranks 0 to {world.size - 1}.")
-    if not (0 <= delay < float("inf") and 0 <= loss < 1):
-        raise WorldError(
-            f"limit(delay={delay!r}, loss={loss!r}): give the delay in seconds, as in 0.01, and the loss as a "
-            "share, as in 0.001 for one packet in a thousand."
-        )
     if delay or loss:
         world.cables  # noqa: B018 - it raises when there are none
     if world.has_cables and ranks is None and not shared:
@@ -138,9 +141,15 @@ def lift(world) -> Links:
 
     Raises `WorldError` as `limit` does.
     """
+    _require_world("lift", world)
     if world.has_cables:
         return _pace_cables(world, float("inf"), 0.0, 0.0)
     return _lift_connections(world)
+
+
+def _require_world(function, world):
+    if not isinstance(world, helpers.world.World):
+        raise WorldError(f"{function}({world!r}): give the world first, as in {function}(world{_AND_MORE[function]}).")
 
 
 def _lift_connections(world):
@@ -204,9 +213,9 @@ def own_sockets() -> Iterator[tuple[tuple[Address, Address], socket.socket]]:
     """Yield the two addresses, here and there, of every TCP connection of this process, and its socket."""
     for connection in psutil.Process().net_connections("tcp"):
         if connection.status == psutil.CONN_ESTABLISHED:
-            # A duplicate is closed without closing the connection.
-            with socket.socket(fileno=os.dup(connection.fd)) as duplicate:
-                yield (tuple(connection.laddr), tuple(connection.raddr)), duplicate
+            with duplicate(connection.fd) as own:
+                if own is not None:
+                    yield (connection.laddr[:2], connection.raddr[:2]), own
 
 
 def _rate(bits):

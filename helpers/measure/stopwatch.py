@@ -79,7 +79,8 @@ def fastest(other: str, step: Callable, model, optimizer, *arguments, times: int
     """
     taken = []
     for _ in range(times):
-        _take(), rpc.rpc_sync(other, _take)
+        _take()
+        rpc.rpc_sync(other, _take)
         begin = time.monotonic()
         step(model, _Noted(optimizer), *arguments)
         end = time.monotonic()

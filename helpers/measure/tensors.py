@@ -14,8 +14,8 @@ def nbytes(tensors: Iterable[torch.Tensor | None]) -> int:
     """
     storages = {}
     for tensor in tensors:
-        if hasattr(tensor, "to_local"):
-            tensor = tensor.to_local()
+        if to_local := getattr(tensor, "to_local", None):
+            tensor = to_local()
         if tensor is not None:
             storage = tensor.untyped_storage()
             storages[storage.data_ptr()] = storage.nbytes()

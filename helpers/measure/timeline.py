@@ -42,7 +42,7 @@ def recorded(*names: str) -> Iterator[list[Interval]]:
         # An end noted later would be written where the profiler's memory has been, which another owner uses by then.
         while unfinished_collectives(since):
             time.sleep(_PAUSE)
-    events = sorted(profiler.function_events, key=lambda event: event.time_range.start)
+    events = sorted(profiler.function_events or [], key=lambda event: event.time_range.start)
     start = next(event.time_range.start for event in events if event.name == _ORIGIN)
     for event in events:
         begin, end = (origin + (at - start) / 1e6 for at in (event.time_range.start, event.time_range.end))

@@ -1,7 +1,7 @@
 """What of torch is private, and what for. It stands here and, as a name to replace, where it is replaced: in `calls`,
 `traffic`, `handles`, `timeline` and `recorder`.
 
-tests/test_torch_parts.py says when a release of torch has moved one of them.
+tests/canaries/test_torch_parts.py says when a release of torch has moved one of them.
 """
 
 import pickle
@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import torch
 from torch._C import Future  # of which torch.futures.Future is one kind, and what a work object returns another
-from torch._C._distributed_c10d import _dump_fr_trace
+from torch._C._distributed_c10d import _dump_fr_trace  # pyright: ignore[reportAttributeAccessIssue]
 from torch._C._distributed_rpc import PyRRef as RRef  # what rpc.RRef and rpc.remote make: its to_here() can be watched
 from torch.distributed.rpc import WorkerInfo, api, rref_proxy
 from torch.utils._pytree import tree_leaves  # the tensors in nested outputs, as DDP looks for them

@@ -229,7 +229,7 @@ def cable(host: str) -> Iterator[CarriedByCable]:
     finally:
         now = cables.carried()[host]
         carried.sent, carried.received = now[1] - sent, now[2] - received
-        carried.bytes = carried.sent + carried.received
+        carried.bytes = now[1] - sent + now[2] - received
 
 
 def own_connections() -> AbstractContextManager[Carried]:

@@ -1,5 +1,6 @@
 """What torch has been called with, read from its own frames while the call is still under way."""
 
+import logging
 from collections.abc import Callable
 from types import FrameType
 
@@ -10,6 +11,8 @@ from torch.distributed.rpc import WorkerInfo, api, get_worker_info, internal, rr
 from helpers.measure.torch_parts import worker_of
 from helpers.ranks import handles
 
+_logger = logging.getLogger(__name__)
+
 Told = dict[str, object]  # words and numbers, which JSON can carry
 
 
@@ -19,6 +22,7 @@ def of(frame: FrameType) -> Told | None:
     try:
         return describe(frame) if describe else None
     except Exception:  # whatever a learner has called it with, where() shows the rest
+        _logger.debug("the arguments of %s are not known", frame.f_code.co_name, exc_info=True)
         return None
 
 

@@ -3,6 +3,7 @@
 All that passes between the notebook and a rank passes over ipyparallel, wherever the rank is.
 """
 
+import os
 import socket
 import time
 from collections.abc import Callable, Iterable
@@ -41,6 +42,7 @@ class AttachedRanks:
     why_no_cables = "they belong to a cluster that somebody else has started"
 
     def __init__(self, directory: str, profile: str, cluster_id: str, connection_file: str | None):
+        _require_texts(profile=profile, cluster_id=cluster_id, connection_file=connection_file or "")
         self.pids, self.hosts, self.hosts_elsewhere = [], [], []
         self.engine_ids = []
         self.client = None
@@ -53,7 +55,7 @@ class AttachedRanks:
                 cluster_id=cluster_id,
                 timeout=_SECONDS_TO_CONNECT,
             )
-        except (OSError, TimeoutError) as error:
+        except (OSError, TimeoutError, ValueError, KeyError, TypeError) as error:  # not there, or not such a file
             raise WorldError(
                 "No running ipyparallel cluster was found there. Start one with `ipcluster start -n 4`, or give the "
                 "profile, or the path of the ipcontroller-client.json, of one that runs."
@@ -264,6 +266,12 @@ class AttachedRanks:
                 f"An engine cannot import what a rank needs ({error.evalue}): install the course on every host of the "
                 "cluster, in the Python that its engines run."
             ) from None
+
+
+def _require_texts(**arguments):
+    for name, value in arguments.items():
+        if not isinstance(value, str | os.PathLike):
+            raise WorldError(f"attach({name}={value!r}): give a text, in quotes.")
 
 
 def _pid(said):

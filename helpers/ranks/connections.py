@@ -4,7 +4,8 @@ import os
 import socket
 import stat
 import struct
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 # Where struct tcp_info of linux/tcp.h has these counters, of 64 bits each. What has been acknowledged has one, too, but
@@ -23,14 +24,31 @@ def carried() -> dict[int, Carried]:
     """Return what each TCP connection of this process that is open now has carried, by a number that is its own."""
     found = {}
     for name in os.listdir("/proc/self/fd"):
-        descriptor = int(name)
-        with suppress(OSError):  # closed meanwhile
-            if stat.S_ISSOCK(os.fstat(descriptor).st_mode):
-                # A duplicate is closed without closing the connection.
-                with socket.socket(fileno=os.dup(descriptor)) as duplicate:
-                    if _is_tcp(duplicate):
-                        found[os.fstat(descriptor).st_ino] = _counters(duplicate)
+        with suppress(OSError), duplicate(int(name)) as connection:
+            if connection is not None and _is_tcp(connection):
+                found[os.fstat(connection.fileno()).st_ino] = _counters(connection)
     return found
+
+
+@contextmanager
+def duplicate(descriptor: int) -> Iterator[socket.socket | None]:
+    """Yield a socket that shares the connection of this file descriptor, and is closed without closing it.
+
+    Yields None when the descriptor is no socket, or no longer one: others may close and open files meanwhile.
+    """
+    connection = None
+    with suppress(OSError):
+        if stat.S_ISSOCK(os.fstat(descriptor).st_mode):
+            copy = os.dup(descriptor)
+            try:
+                connection = socket.socket(fileno=copy)
+            except OSError:
+                os.close(copy)
+    try:
+        yield connection
+    finally:
+        if connection is not None:
+            connection.close()
 
 
 def _is_tcp(one):

@@ -7,6 +7,7 @@ namespace. The controller ends with the process that has started it.
 import os
 import secrets
 import signal
+import tempfile
 import threading
 from pathlib import Path
 
@@ -50,10 +51,6 @@ class Controller:
         """Return whether the controller has not ended."""
         return self._process.is_alive()
 
-    def end(self) -> int:
-        """Return what `multiprocessing.connection.wait` can wait for until the controller has ended."""
-        return processes.end_of(self._process)
-
     def stop(self) -> None:
         """Kill the controller: it holds nothing that is worth a goodbye."""
         self._process.kill()
@@ -63,6 +60,8 @@ class Controller:
 def run_controller(directory: str, for_engines: dict, for_clients: dict) -> None:
     """Be the controller until the process that has started this one has ended."""
     os.setsid()
+    os.umask(0o077)
+    tempfile.tempdir = directory  # what is left there goes with the world
     threading.Thread(target=_end_with_parent, daemon=True).start()
     with Path(directory, "controller.log").open("a") as log:
         os.dup2(log.fileno(), 1)

@@ -3,6 +3,7 @@
 import os
 import secrets
 import socket
+import sys
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -10,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from helpers.ranks import recorder, stacks, store
+from helpers.ranks import processes, recorder, stacks, store
 
 _SECONDS_TO_REACH = 3
 
@@ -18,6 +19,7 @@ _owner = None  # the world that this engine belongs to
 _doors = []  # the sockets that other hosts try to reach
 _store = None  # rank 0 has it
 _errors = None  # where the file descriptor 2 led before it led to the log
+_before = None  # the engine's own settings, which it gets back
 
 
 class Owner(NamedTuple):
@@ -40,6 +42,13 @@ class Joined(NamedTuple):
 
     gpus: int
     log: str
+
+
+class _Settings(NamedTuple):
+    """What a world changes in an engine: the variables of its environment, None where it had none, and its threads."""
+
+    environment: dict[str, str | None]
+    threads: int
 
 
 class Door(NamedTuple):
@@ -113,11 +122,12 @@ def join(rank: int, environment: dict[str, str], owner: Owner, before: Owner | N
 
     Return None when it is a rank of a world already, unless that is the one `before`, which is known to have ended.
     """
-    global _owner, _errors
+    global _owner, _errors, _before
     if _owner not in (None, before, owner):
         return None
     _owner = owner
     close_doors()
+    own = _settings(environment)
     os.environ.update(environment)
     stacks.answer_over_ipyparallel()
     recorder.watch()
@@ -128,6 +138,8 @@ def join(rank: int, environment: dict[str, str], owner: Owner, before: Owner | N
     from helpers.ranks import handles
 
     handles.note()
+    if _before is None:  # else they are those of another world, which has ended without a word
+        _before = own
     torch.set_num_threads(1)
     path = Path(IPEngine.instance().profile_dir.log_dir, f"rank-{rank}-{socket.gethostname()}.log")
     log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
@@ -156,7 +168,11 @@ def find_store(port: int) -> None:
 
 
 def leave(owner: Owner, logs: Sequence[str]) -> None:
-    """Be no rank of this world any more: end its store, and remove these logs, its own and those of dead neighbours."""
+    """Be no rank of this world any more: end its store, and remove these logs, its own and those of dead neighbours.
+
+    The engine gets its environment, its number of threads and its standard error back. What notes the calls of torch
+    stays, because others may have wrapped it meanwhile.
+    """
     global _owner, _store, _errors
     if _owner not in (None, owner):
         return
@@ -166,8 +182,32 @@ def leave(owner: Owner, logs: Sequence[str]) -> None:
         os.dup2(_errors, 2)
         os.close(_errors)
         _errors = None
+    _give_back()
     for log in logs:
         Path(log).unlink(missing_ok=True)
+
+
+def _settings(names):
+    """Return the settings of this engine, of its environment those with these names."""
+    # An engine that has not imported torch yet will do so as a rank, and then with one thread.
+    torch = sys.modules.get("torch")
+    threads = torch.get_num_threads() if torch else processes.threads_of_torch()
+    return _Settings({name: os.environ.get(name) for name in names}, threads)
+
+
+def _give_back():
+    global _before
+    if _before is None:
+        return
+    import torch
+
+    for name, value in _before.environment.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+    torch.set_num_threads(_before.threads)
+    _before = None
 
 
 def read(log: str) -> str:

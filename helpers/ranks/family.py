@@ -11,8 +11,9 @@ _SECONDS_TO_END = 5
 
 
 def begin_family() -> None:
-    """Make this process the head of a family that outlives no end of it that it sees."""
+    """Make this process the head of a family that can be ended as a whole, and whose files only this user can read."""
     os.setsid()  # an Interrupt of the notebook, or its end by force, goes to its whole process group
+    os.umask(0o077)  # the private folder is the first wall, this is the second
     namespaces.adopt_orphans()
 
 

@@ -10,9 +10,10 @@ from ipyparallel.controller.heartmonitor import HeartMonitor
 
 
 class SocketsInAFolder(ipyparallel.controller.app.IPController):
-    """A controller that listens where ipyparallel's own clients and engines look for it.
+    """A controller that binds, over ipc, the addresses to which ipyparallel's clients and engines connect.
 
-    Over ipc, ipyparallel 9.2 binds INTERFACE-NUMBER and connects to INTERFACE:NUMBER.
+    ipyparallel 9.2 binds INTERFACE-NUMBER and connects to INTERFACE:NUMBER. `docs/upstream/ipyparallel-ipc.patch` fixes
+    that in ipyparallel; once a release contains the patch, this class can go.
     """
 
     def construct_url(self, kind, channel, index=None):

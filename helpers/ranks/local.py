@@ -2,7 +2,6 @@
 
 import json
 import os
-import signal
 import socket
 import sys
 import threading
@@ -11,44 +10,47 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 import ipyparallel as ipp
-import zmq
-from jupyter_client.session import Session
 from tqdm import tqdm
 
 from helpers import devices
 from helpers.errors import WorldError
-from helpers.ranks import memory, pulse, questions, recorder, stacks
+from helpers.ranks import memory, processes, pulse, questions, recorder, stacks
 from helpers.ranks.controller import Controller
+from helpers.ranks.deaths import note_deaths
 from helpers.ranks.host import Host
-from helpers.ranks.places import host_names
+from helpers.ranks.places import host_names, require_pace
 from helpers.ranks.pulse import Pulse
 from helpers.ranks.rank import last_lines, log_path
 from helpers.ranks.recorder import Record
 
 _SECONDS_TO_START = 120
 _SECONDS_TO_TELL_OF_COLLECTIVES = 5  # of two thousand calls, on a busy machine
+_SECONDS_TO_CONNECT = 60
 _SECONDS_TO_CONNECT_AGAIN = 10
 _SECONDS_TO_UNREGISTER = 5
 # What a process does to itself, most often in C++, as opposed to what is done to it.
 _CRASHES = {"SIGABRT", "SIGBUS", "SIGFPE", "SIGILL", "SIGSEGV"}
+
+_CONTROLLER = "The process that carries messages between the notebook and its ranks"
 
 
 class LocalRanks:
     """The processes of a world of `size` ranks on this machine, and the ipyparallel client that talks to them.
 
     `hosts` is on how many hosts they are, `directory` a private folder for sockets, logs and stacks. Raises
-    `WorldError` when the ranks do not start.
+    `WorldError` when the ranks do not start, and when a module in `preload` could not be imported.
     """
 
     hosts_elsewhere = ()
     where_they_are = None
 
-    def __init__(self, size: int, directory: str, hosts: int = 1):
+    def __init__(self, size: int, directory: str, hosts: int = 1, preload: Iterable[str] = ()):
         self.size = size
         self.hosts = host_names(hosts) if hosts > 1 else [socket.gethostname()]
         self.unplugged = set()
         self.directory = directory
         self.engine_ids = list(range(size))
+        self._preload = preload
         self.client = None
         self._controller = None
         self._host = None
@@ -63,6 +65,7 @@ class LocalRanks:
 
     def restart(self) -> None:
         """Replace every rank by a new process; the controller, too, if it has died or does not answer."""
+        self._require_folder()
         self._stop_ranks()
         if self._all_unregistered():
             with self._progress() as progress:
@@ -73,8 +76,10 @@ class LocalRanks:
 
     def restart_rank(self, rank: int) -> None:
         """Replace one rank, dead or not, by a new process; the others hear no more of it than of a death."""
+        self._require_folder()
         told, heard = self._host.end_rank(rank), self._heard
-        self._wait_for(rank, _SECONDS_TO_UNREGISTER, lambda: len(heard) == told and rank not in self.client.ids)
+        # Others may die meanwhile, too.
+        self._wait_for(rank, _SECONDS_TO_UNREGISTER, lambda: len(heard) >= told and rank not in self.client.ids)
         cause = self._deaths.pop(rank)
         try:
             self._host.start_rank(rank)
@@ -118,6 +123,7 @@ class LocalRanks:
 
     def stacks(self, ranks: set[int]) -> dict[int, str]:
         """Ask ranks that are alive for their stacks, from outside; return those of each that answers."""
+        self._require_folder()
         return stacks.from_files(self.directory, {rank: self.pids[rank] for rank in sorted(ranks)}, self.deaths)
 
     def collectives(self, ranks: set[int]) -> dict[int, Record]:
@@ -140,7 +146,11 @@ class LocalRanks:
         (self.unplugged.discard if plugged else self.unplugged.add)(host)
 
     def pace(self, bits_per_second: float, delay: float, loss: float) -> None:
-        """Give every cable this rate, delay and loss; raise OSError when the kernel cannot do it."""
+        """Give every cable this rate, in bits per second, this delay, in seconds, and this share of lost packets.
+
+        Raises `WorldError` for a number that makes no sense, and OSError when the kernel cannot do it.
+        """
+        require_pace("pace", bits_per_second, delay, loss)
         self._host.pace(bits_per_second, delay, loss)
 
     def carried(self) -> dict[str, tuple[int, int, int]]:
@@ -169,6 +179,21 @@ class LocalRanks:
             return ""
         return last_lines(log_path(self.directory, rank).read_text(errors="replace"))
 
+    def _require_preloaded(self):
+        """Raise `WorldError` when a module that was asked for could not be imported; the next world tries it again."""
+        for name in self._preload:
+            if why := self._host.could_not_import.get(name):
+                processes.end_fork_server()
+                raise WorldError(f"preload: the module {name} cannot be imported ({why}). Leave it out, or install it.")
+
+    def _require_folder(self):
+        """Raise `WorldError` when the private folder is gone, through which ranks are reached."""
+        if not os.path.isdir(self.directory):
+            raise WorldError(
+                f"The temporary folder of this world, {self.directory}, was removed. Make a new world: "
+                f"world = World({self.size})."
+            )
+
     def _progress(self):
         # The first step is the host, which comes up as soon as torch has been imported.
         return tqdm(total=1 + self.size, desc=f"starting {self.size} ranks", unit="process", file=sys.stdout)
@@ -183,9 +208,10 @@ class LocalRanks:
         self._deaths, self._heard = {}, []
         self.unplugged.clear()
         self._host = Host(self.directory, [engine] * self.size, hosts=len(self.hosts))
+        self._require_preloaded()
         progress.update()
         watched = [self._host.deaths, self.size, self._deaths, self._heard, self._controller.for_engines]
-        threading.Thread(target=_watch, args=watched, daemon=True).start()
+        threading.Thread(target=note_deaths, args=watched, daemon=True).start()
         connect = new = self.client is None
         deadline = time.monotonic() + _SECONDS_TO_START
         started = 0
@@ -205,7 +231,10 @@ class LocalRanks:
     def _connect(self):
         if self.client is not None:
             self.client.close(linger=0)
-        self.client = ipp.Client(self._controller.for_clients, timeout=_SECONDS_TO_START)
+        try:
+            self.client = ipp.Client(self._controller.for_clients, timeout=_SECONDS_TO_CONNECT)
+        except TimeoutError:
+            raise WorldError(f"{_CONTROLLER} did not answer within {_SECONDS_TO_CONNECT} s. Try again.") from None
 
     def _all_unregistered(self):
         """Wait until the controller has struck off every rank; return False when it is dead or does not answer."""
@@ -228,7 +257,7 @@ class LocalRanks:
 
     def _why_not_started(self):
         if not self.is_connected():
-            return "The process that carries messages between the notebook and its ranks died while it started."
+            return f"{_CONTROLLER} died while it started. Try again."
         missing = min(self._deaths, default=None)
         if missing is None:
             missing = min(set(self.engine_ids) - set(self.client.ids))
@@ -249,41 +278,3 @@ class LocalRanks:
             self.client = None
         if self._controller is not None:
             self._controller.stop()
-
-
-def _watch(deaths_of_ranks, size, deaths, heard, connection_info):
-    """Note what ends each rank, and tell the controller, so that whoever waits for the rank stops waiting.
-
-    When the host ends, all ranks have, too.
-    """
-    session = Session(
-        key=connection_info["key"].encode(),
-        signature_scheme=connection_info["signature_scheme"],
-    )
-    with suppress(EOFError, OSError):
-        while True:
-            rank, exitcode = deaths_of_ranks.recv()
-            deaths[rank] = _cause(exitcode)
-            _report_death(session, connection_info, rank)
-            heard.append(rank)
-    for rank in range(size):
-        if rank not in deaths:
-            deaths[rank] = "its host has ended"
-            _report_death(session, connection_info, rank)
-
-
-def _report_death(session, connection_info, engine_id):
-    """Send the controller the message that ipyparallel's nanny process sends when its engine has died."""
-    with zmq.Context.instance().socket(zmq.DEALER) as registrar:
-        registrar.linger = 1000
-        registrar.connect(f"{connection_info['interface']}:{connection_info['registration']}")
-        session.send(registrar, "unregistration_request", content={"id": engine_id})
-
-
-def _cause(exitcode):
-    if exitcode >= 0:
-        return f"exit code {exitcode}"
-    try:
-        return signal.Signals(-exitcode).name
-    except ValueError:  # a real-time signal has no name
-        return f"signal {-exitcode}"

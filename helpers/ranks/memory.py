@@ -1,5 +1,6 @@
 """How much memory ranks take, and how much there is."""
 
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -8,7 +9,11 @@ from helpers.errors import WorldError
 from helpers.ranks import processes
 
 MiB = 2**20
-_CONTAINER = Path("/sys/fs/cgroup")
+_OWN_GROUPS, _GROUPS = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
+# The files with the limit and the use of a control group, and the line of its memory.stat that counts the files which
+# go when memory is needed. A group of version 1 without a limit shows a number that no machine reaches.
+_VERSION_2 = "memory.max", "memory.current", "inactive_file"
+_VERSION_1 = "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"
 
 # Measured with torch 2.13 on Linux. A rank has 29 MiB for itself when it has just been made, and up to 165 at work in
 # 32_fully_shard. One that shares nothing begins with 230.
@@ -16,23 +21,47 @@ RANK = {"forkserver": 170 * MiB, "spawn": 300 * MiB}
 
 
 def free() -> int:
-    """Return the bytes that can still be taken: what the machine has available, or the container, if that is less."""
+    """Return the bytes that are available on the machine, or in the control groups of this process, if that is less."""
     available = psutil.virtual_memory().available
-    return max(0, min(available, _free_in(_CONTAINER)))
+    try:
+        groups = _groups(_OWN_GROUPS.read_text(), _GROUPS)
+    except OSError:  # not Linux
+        groups = []
+    return int(max(0, min([available, *map(_free_in, groups)])))
+
+
+def _groups(own: str, root: Path) -> list[Path]:
+    """Return the folders of the control groups of a process, and of the groups above them: each can limit its memory.
+
+    `own` is the text of /proc/self/cgroup, `root` the folder where control groups are mounted; see cgroups(7). Inside a
+    container some of these folders may not exist, because the container sees its own group as the top.
+    """
+    groups = []
+    for line in own.splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controllers == "":  # version 2
+            tops = [root, root / "unified"]
+        elif "memory" in controllers.split(","):
+            tops = [root / "memory"]
+        else:
+            continue
+        for top in tops:
+            group = top / path.lstrip("/")
+            groups += [folder for folder in (group, *group.parents) if folder == top or top in folder.parents]
+    return groups
 
 
 def _free_in(group: Path) -> float:
-    """Return the bytes that a control group can still take; see memory.max and memory.stat in cgroup-v2 of the kernel.
+    """Return the bytes that a control group can still take, infinite when it has no limit or is not there.
 
     Its use counts the files that it has read, too. Those that it has not read again lately go when memory is needed.
     """
-    try:
-        limit = (group / "memory.max").read_text().strip()
-        used = int((group / "memory.current").read_text())
-        statistics = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
-    except OSError:
-        return float("inf")  # no such group
-    return float("inf") if limit == "max" else int(limit) - used + int(statistics["inactive_file"])
+    for limit, used, inactive in (_VERSION_2, _VERSION_1):
+        with suppress(OSError, ValueError, KeyError):  # there is none, or its limit is "max"
+            most, now = int((group / limit).read_text()), int((group / used).read_text())
+            statistics = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+            return most - now + int(statistics[inactive])
+    return float("inf")
 
 
 def share(pid: int) -> int:

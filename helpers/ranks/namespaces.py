@@ -61,16 +61,18 @@ def make_host(name: str) -> dict[str, int]:
             here.close()
             there.recv(1)  # until it is held open
         os._exit(0)
-    with here:
-        there.close()
-        made = here.recv(4)
-        if made:
-            for kind in ("uid", "gid"):  # everybody keeps the number that he has here
-                numbers = [line.split() for line in Path(f"/proc/self/{kind}_map").read_text().splitlines()]
-                known = "".join(f"{first} {first} {count}\n" for first, _, count in numbers)
-                Path(f"/proc/{child}/{kind}_map").write_text(known)
-        namespaces = _namespaces(child, "user", "net", "uts") if made else {}
-    os.waitpid(child, 0)
+    try:
+        with here:
+            there.close()
+            made = here.recv(4)
+            if made:
+                for kind in ("uid", "gid"):  # everybody keeps the number that he has here
+                    numbers = [line.split() for line in Path(f"/proc/self/{kind}_map").read_text().splitlines()]
+                    known = "".join(f"{first} {first} {count}\n" for first, _, count in numbers)
+                    Path(f"/proc/{child}/{kind}_map").write_text(known)
+            namespaces = _namespaces(child, "user", "net", "uts") if made else {}
+    finally:
+        os.waitpid(child, 0)
     if not made:
         raise PermissionError("this system allows no host name or no second network without root")
     return namespaces
@@ -88,7 +90,15 @@ def enter(namespaces: dict[str, int], *kinds: str) -> None:
 
 
 def _namespaces(process, *kinds):
-    return {kind: os.open(f"/proc/{process}/ns/{kind}", os.O_RDONLY) for kind in kinds}
+    namespaces = {}
+    try:
+        for kind in kinds:
+            namespaces[kind] = os.open(f"/proc/{process}/ns/{kind}", os.O_RDONLY)
+    except OSError:
+        for descriptor in namespaces.values():
+            os.close(descriptor)
+        raise
+    return namespaces
 
 
 def why_none() -> str:

@@ -4,6 +4,7 @@ With several hosts, `helpers.ranks.cables` has the same for hosts that are worth
 allow them, ranks are told here which host they are on, and nothing else sets one host apart from another.
 """
 
+import numbers
 import socket
 from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
@@ -12,6 +13,7 @@ from helpers.errors import WorldError
 
 LOOPBACK = next(name for _, name in socket.if_nameindex() if name in ("lo", "lo0"))  # Linux, macOS
 LOOPBACK_ADDRESS = "127.0.0.1"
+_LOWEST_RATE = 8  # bits per second
 
 
 class Place(NamedTuple):
@@ -81,3 +83,19 @@ def require_even_hosts(size: int, hosts: int) -> None:
             f"World({size}, hosts={hosts}): {size} ranks cannot be divided evenly among {hosts} hosts. "
             f"Possible are {', '.join(map(str, numbers))}."
         )
+
+
+def require_pace(function: str, bits_per_second: float, delay: float, loss: float) -> None:
+    """Raise `WorldError` when a link can have no such rate, delay or loss; `function` is what was called with them."""
+    if not _is_number(bits_per_second) or not bits_per_second >= _LOWEST_RATE:
+        raise WorldError(f"{function}({bits_per_second!r}): give the rate in bits per second, as in 1e9 for 1 Gbit/s.")
+    are_numbers = _is_number(delay) and _is_number(loss)
+    if not are_numbers or not (0 <= delay < float("inf") and 0 <= loss < 1):
+        raise WorldError(
+            f"{function}(delay={delay!r}, loss={loss!r}): give the delay in seconds, as in 0.01, and the loss as a "
+            "share, as in 0.001 for one packet in a thousand."
+        )
+
+
+def _is_number(value):
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)

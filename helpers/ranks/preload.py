@@ -7,11 +7,13 @@ so it is still there when the notebook's whole process group has been killed, an
 # ruff: noqa: E402, F401
 import atexit
 import gc
+import importlib
+import json
 import os
 import shutil
 import sys
 
-from helpers.ranks.processes import FOLDER_TO_REMOVE
+from helpers.ranks.processes import FOLDER_TO_REMOVE, MODULES_TO_IMPORT
 
 if FOLDER_TO_REMOVE in os.environ:
     if os.getsid(0) != os.getpid():  # as the spare of a kernel it does so already
@@ -37,7 +39,14 @@ import tornado.queues
 import zmq.devices.monitoredqueue
 
 import helpers.ranks.controller
-import helpers.ranks.host
+import helpers.ranks.hosting
+
+could_not_import = {}  # the error of each module that a world asked for and that failed, by its name
+for name in json.loads(os.environ.pop(MODULES_TO_IMPORT, "[]")):
+    try:
+        importlib.import_module(name)
+    except Exception as error:
+        could_not_import[name] = f"{type(error).__name__}: {error}"
 
 # A garbage collection writes to the objects that it visits, and a page that is written to is shared no longer.
 gc.collect()

@@ -1,13 +1,10 @@
 """What a rank tells of itself many times a minute, for the board: where its threads are, and what it has carried."""
 
 import sys
-import threading
-import traceback
 from typing import NamedTuple
 
-from helpers.ranks import connections
+from helpers.ranks import connections, stacks
 from helpers.ranks.connections import Carried
-from helpers.ranks.stacks import MAIN_THREAD, OTHER_THREAD
 
 
 class Pulse(NamedTuple):
@@ -22,9 +19,5 @@ class Pulse(NamedTuple):
 
 def take() -> Pulse:
     """Return the pulse of this process."""
-    lines = []
-    for thread, innermost in sys._current_frames().items():
-        lines.append(MAIN_THREAD if thread == threading.main_thread().ident else OTHER_THREAD)
-        for frame, number in traceback.walk_stack(innermost):
-            lines.append(f'  File "{frame.f_code.co_filename}", line {number} in {frame.f_code.co_name}')
-    return Pulse("\n".join(lines), connections.carried() if sys.platform == "linux" else None)
+    carried = connections.carried() if sys.platform == "linux" else None
+    return Pulse(stacks.of_all_threads(with_arguments=False), carried)

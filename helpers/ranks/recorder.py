@@ -43,6 +43,7 @@ _AS_MANY_AS_THE_RECORDER = 2000
 _notes = deque(maxlen=_AS_MANY_AS_THE_RECORDER)
 _groups = {}  # by name, those since the last init_process_group
 _made = {}  # by name, when each was made, by time.time_ns
+_is_watching = False
 
 
 class Group(NamedTuple):
@@ -99,8 +100,10 @@ def watch() -> None:
     import torch.distributed as dist
     from torch.distributed import distributed_c10d
 
-    if hasattr(distributed_c10d._new_process_group_helper, "__wrapped__"):
+    global _is_watching
+    if _is_watching:
         return  # this engine has been a rank of another world
+    _is_watching = True
     kinds = frozenset(vars(dist)[name] for name in vars(dist) if name.endswith("Options"))
     for method in _METHODS:
         if original := vars(dist.ProcessGroup).get(method):
@@ -123,9 +126,11 @@ def record() -> Record:
         name, _ = entry["process_group"]
         if entry["time_created_ns"] < _made.get(name, math.inf) or entry["is_p2p"]:
             continue
-        # Its own number counts messages, too. Where the oldest calls are gone it is the best that there is.
-        is_whole = entries[0]["record_id"] == 0 or entries[0]["time_created_ns"] < _made[name]
-        counted[name] += 1 if is_whole or counted[name] else entry["collective_seq_id"]
+        has_all_calls = entries[0]["record_id"] == 0 or entries[0]["time_created_ns"] < _made[name]
+        if has_all_calls or counted[name]:
+            counted[name] += 1
+        else:  # the oldest calls are gone: the group's own number is the best there is, though it counts messages, too
+            counted[name] = entry["collective_seq_id"]
         calls.append(_recorded(entry, _groups[name], counted[name], notes))
     return Record(busy_since, list(_groups.values()), calls)
 

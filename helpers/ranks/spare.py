@@ -55,7 +55,8 @@ def prepare(modules: list[str], environment: Mapping[str, str]) -> None:
 def in_use(environment: Mapping[str, str]):
     """Have multiprocessing start its fork server from the spare, if there is one that fits this environment."""
     resource_tracker.ensure_running()  # it would be started in the same way
-    fresh = util.spawnv_passfds  # through which it starts a fresh Python; not documented, so tests/test_spare.py looks
+    # Through this it starts a fresh Python; it is not documented, so tests/ranks/test_spare.py looks.
+    fresh = util.spawnv_passfds
 
     def start(path, arguments, descriptors):
         return _ask(arguments[-1], descriptors, environment) or fresh(path, arguments, descriptors)

@@ -50,12 +50,17 @@ def open_on(listener: socket.socket):
 def serve(listener: socket.socket, ready) -> None:
     """Be a TCPStore on this socket, until this process is killed.
 
-    Sends `ready`, a connection, the number of CUDA devices, which takes torch to find out, once ranks can connect.
+    Once ranks can connect, sends `ready`, a connection, the number of CUDA devices, which takes torch to find out; when
+    the store cannot be made, the error.
     """
-    import torch
+    try:
+        import torch
 
-    store = open_on(listener)
-    ready.send(torch.cuda.device_count())
+        store = open_on(listener)
+        ready.send(torch.cuda.device_count())
+    except Exception as error:
+        ready.send(RuntimeError(f"{type(error).__name__}: {error}"))
+        return
     ready.close()
     processes.wait_for_parent()
     del store

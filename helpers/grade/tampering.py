@@ -1,0 +1,91 @@
+"""Whether the helpers on the ranks are still the course's: an answer that replaces what judges it is seen.
+
+The rank itself is asked, so an answer that knows of this module can still deceive it; SECURITY.md says so.
+"""
+
+import functools
+import hashlib
+import importlib
+import pkgutil
+import sys
+from types import CodeType, FunctionType
+
+_COURSE = __name__.partition(".")[0]
+_ROOMS = ("checks", "measure")
+
+
+def fingerprints(modules: list[str] | None = None, load: bool = False) -> dict[str, dict[str, str]]:
+    """Return for each module of the course the fingerprint of each name that it has: its functions and constants.
+
+    These are the named modules, as far as this process has loaded them; with `load`, the others are loaded. Without
+    names, they are all modules that it has loaded, and every module of `checks` and `measure`, which are loaded.
+    """
+    if modules is None:
+        for room in _ROOMS:
+            for module in pkgutil.iter_modules(importlib.import_module(f"{_COURSE}.{room}").__path__):
+                importlib.import_module(f"{_COURSE}.{room}.{module.name}")
+        modules = [name for name in sys.modules if name.partition(".")[0] == _COURSE]
+    if load:
+        for name in modules:
+            importlib.import_module(name)
+    return {name: _names_of(sys.modules[name]) for name in modules if name in sys.modules}
+
+
+def changed(before: dict[str, dict[str, str]], after: dict[str, dict[str, str]]) -> str:
+    """Return the first name whose fingerprint has changed or gone; an empty string when there is none."""
+    for module, names in before.items():
+        for name, fingerprint in names.items():
+            if after.get(module, {}).get(name) != fingerprint:
+                return f"{module}.{name}"
+    return ""
+
+
+def _names_of(module):
+    fingerprints = {}
+    for name, value in list(vars(module).items()):
+        if isinstance(value, type):
+            fingerprints[name] = f"{value.__module__}.{value.__qualname__}"
+            if value.__module__ == module.__name__:
+                for attribute, member in vars(value).items():
+                    if codes := _codes_in(member):
+                        fingerprints[f"{name}.{attribute}"] = _digest(codes)
+        elif codes := _codes_in(value):
+            fingerprints[name] = f"{value.__module__}.{value.__qualname__} {_digest(codes)}"
+        elif name.strip("_").isupper() and _is_plain(value):
+            fingerprints[name] = repr(value)
+    return fingerprints
+
+
+def _is_plain(value):
+    return all(map(_is_plain, value)) if isinstance(value, tuple) else isinstance(value, str | int | float)
+
+
+def _codes_in(value):
+    """Return the code of a function, and of the functions that a decorator has put into it."""
+    if isinstance(value, staticmethod | classmethod):
+        return _codes_in(value.__func__)
+    if isinstance(value, property):
+        return _codes_in(value.fget)
+    if isinstance(value, functools.cached_property):
+        return _codes_in(value.func)
+    if not isinstance(value, FunctionType):
+        return []
+    codes = [value.__code__]
+    for cell in value.__closure__ or ():
+        codes += _codes_in(cell.cell_contents)
+    return codes
+
+
+def _digest(codes):
+    return hashlib.sha256(repr([_described(code) for code in codes]).encode()).hexdigest()
+
+
+def _described(code):
+    constants = []
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            constant = _described(constant)
+        elif isinstance(constant, frozenset):  # its order differs from process to process
+            constant = sorted(map(repr, constant))
+        constants.append(constant)
+    return code.co_code, code.co_names, code.co_varnames, code.co_filename, code.co_firstlineno, constants

@@ -1,0 +1,292 @@
+"""Align the collectives of the ranks of a group, and find where they differ.
+
+The backend pairs the collectives of a group by their position: the first call of each rank meets the first call of
+every other rank. So each rank contributes a row of calls, and the rows are aligned position by position. The row whose
+call most ranks make is the reference of a position.
+
+Invariant: in front of `position` all rows hold the same calls, or calls that may meet. A row that differs at `position`
+is reported and then repaired as if the rank had made the call of the reference: a missing call is inserted, an extra
+call is deleted, a swapped call is moved to the front. So one mistake is reported once, and the next mistake is seen.
+A repair looks at most `_CALLS_AHEAD` calls ahead, so the work grows linearly with the number of calls.
+
+Two calls are the same when they come from the same line and agree in function, operator, source, shape and type. Calls
+from different lines may still meet, as under an `if rank == 0`, because ranks have different roles on purpose. Only
+their order can show a mistake: when the next few calls of two ranks are the same ones, by line or by the text of the
+call, and stand in another order.
+
+Three examples, with one letter for each line, all calls of one function and shape; rank 1 is the odd one out:
+
+    rank 0   a b c d        rank 0   a b c         rank 0   a a a
+    rank 1   a c d          rank 1   a c b         rank 1   x x x
+    missing: b at call 2    swapped: b, c          nothing: each rank has a line of its own
+
+Why not `torch.distributed.flight_recorder`, which compares the same dumps? It looks each group up in `pg_config`, which
+gloo leaves empty, and raises KeyError. It compares neither operator, source nor line. And it reads files that processes
+have left when they ended, while the ranks here go on.
+"""
+
+import ast
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from operator import eq
+
+from helpers.look.differences import Call, Difference
+from helpers.ranks.recorder import Group
+
+# How far a call is looked for on another rank before it counts as absent there.
+_CALLS_AHEAD = 16
+# By how much the numbers of ranks may differ where the oldest calls are gone, the likeliest first; and how many calls
+# are looked at to find out.
+_SHIFTS = sorted(range(-32, 33), key=abs)
+_CALLS_TO_MEET = 200
+# Ranks may bring different shapes to these.
+_UNEVEN = ("all_to_all", "alltoall")
+
+
+@dataclass
+class _Row:
+    """The calls of a rank in a group, and for each call two numbers that stand for it.
+
+    Calls with the same number `by_line` agree in all that counts and come from the same line. Calls with the same
+    number `by_text` agree in all that counts and are written alike, wherever they stand.
+    """
+
+    calls: list[Call]
+    by_line: list[int]
+    by_text: list[int]
+
+    def insert_from(self, other: "_Row", position: int) -> None:
+        """Insert the call that another row has at this position."""
+        for mine, others in zip(self._lists(), other._lists(), strict=True):
+            mine.insert(position, others[position])
+
+    def delete(self, position: int) -> None:
+        """Delete the call at this position."""
+        for mine in self._lists():
+            del mine[position]
+
+    def move(self, source: int, position: int) -> None:
+        """Move a call to an earlier position."""
+        for mine in self._lists():
+            mine.insert(position, mine.pop(source))
+
+    def _lists(self):
+        return self.calls, self.by_line, self.by_text
+
+
+def compare(
+    group: Group, calls: Mapping[int, Sequence[Call]], busy_since: Mapping[int, int]
+) -> tuple[list[Difference], dict[int, Call]]:
+    """Return the differences between the ranks that are in this group, in their order, and which ranks are behind.
+
+    `calls` has the calls of each of these ranks in the group, `busy_since` the moment at which each busy rank has begun
+    what it does now. What others have called before that, beyond its last call, is missing; what they have called after
+    it, the rank may still come to: it is behind, and returned with the first such call. An idle rank comes to nothing.
+    """
+    rows = _rows(calls)
+    differences, behind, position = [], {}, 0
+    while current := {rank: row.calls[position] for rank, row in rows.items() if len(row.calls) > position}:
+        if len(current) == len(rows) and len({row.by_line[position] for row in rows.values()}) == 1:
+            position += 1
+            continue
+        called = min(call.time for call in current.values())
+        on_the_way = {rank for rank in rows.keys() - current.keys() if called > busy_since.get(rank, called)}
+        reference = _reference({rank: rows[rank].by_line[position] for rank in current})
+        behind = {rank: current[reference] for rank in on_the_way} | behind
+        kinds = _kinds(rows, current, reference, position, on_the_way)
+        for kind in dict.fromkeys(kinds.values()):
+            ranks = tuple(rank for rank in kinds if kinds[rank] == kind)
+            differences.append(Difference(kind, group, ranks, _side_by_side(rows, current, kind, ranks)))
+        for rank, kind in kinds.items():
+            _repair(rows[rank], rows[reference], position, kind)
+        position += "extra" not in kinds.values()  # else the next call of those ranks belongs to this position
+    return differences, behind
+
+
+# ---------------------------------------------------------------- rows
+
+
+def _rows(calls):
+    """Return the row of each rank, from the first call on that all ranks still have.
+
+    Where the oldest are gone a rank has numbered the rest by the group's own count, and that counts messages, too: if
+    ranks have sent unlike numbers of them, their calls have to be brought together again.
+    """
+    numbered = {rank: {call.number: call for call in of_rank} for rank, of_rank in calls.items()}
+    if any(of_rank and of_rank[0].number > 1 for of_rank in calls.values()):
+        longest = max(numbered.values(), key=len)
+        for rank, of_rank in numbered.items():
+            shift = max(_SHIFTS, key=partial(_calls_that_meet, of_rank, longest))
+            numbered[rank] = {number + shift: call for number, call in of_rank.items()}
+    first = max((min(of_rank) for of_rank in numbered.values() if of_rank), default=0)
+    numbers = {}
+    return {
+        rank: _row([call for number, call in of_rank.items() if number >= first], numbers)
+        for rank, of_rank in numbered.items()
+    }
+
+
+def _row(calls, numbers):
+    """Return a row; `numbers` has the number of each line and of each text so far, and gets those that are new."""
+    row = _Row(calls, [], [])
+    for call in calls:
+        shape = None if call.call in _UNEVEN else call.shape
+        what = call.call, call.op, call.src, shape, call.type
+        line = *what, call.path, call.line_number
+        text = (*what, text) if (text := _expression(call.line)) else line
+        row.by_line.append(numbers.setdefault(line, len(numbers)))
+        row.by_text.append(numbers.setdefault(text, len(numbers)))
+    return row
+
+
+@lru_cache(maxsize=4096)
+def _expression(line: str) -> str | None:
+    """Return what a line calls, without the name that takes the result and without a comment; None for half a call."""
+    try:
+        (statement,) = ast.parse(line).body
+    except (SyntaxError, ValueError):  # a call over several lines, or several calls on one
+        return None
+    return ast.unparse(getattr(statement, "value", None) or statement)
+
+
+def _calls_that_meet(row, longest, shift):
+    """Return how many of the first calls of a row are those of the longest when their numbers are shifted."""
+    some = list(row.items())[:_CALLS_TO_MEET]
+    return sum(number + shift in longest and _is_same(call, longest[number + shift]) for number, call in some)
+
+
+# ---------------------------------------------------------------- one position
+
+
+def _reference(by_line):
+    """Return the first of the ranks whose call most others make, too; `by_line` has the number of each rank's call."""
+    times = Counter(by_line.values())
+    return max(sorted(by_line), key=lambda rank: times[by_line[rank]])
+
+
+def _kinds(rows, current, reference, position, on_the_way):
+    """Return in what each rank differs from the reference at this position, by rank."""
+    ended = [rank for rank in rows if rank not in current and rank not in on_the_way]
+    if len(ended) > len(current):
+        return {rank: "extra" for rank in current}
+    kinds = {rank: _kind(rows[reference], rows[rank], position) for rank in current if rank != reference}
+    if extra := {rank: kind for rank, kind in kinds.items() if kind == "extra"}:
+        return extra  # the others are looked at once these are gone
+    kinds |= {rank: "missing" for rank in ended}
+    return {rank: kinds[rank] for rank in sorted(kinds) if kinds[rank]}
+
+
+def _side_by_side(rows, current, kind, ranks):
+    """Return the call of each rank at a position, None where it is missing; a rank that may still come has none."""
+    if kind == "extra":
+        return {rank: current[rank] if rank in ranks else None for rank in rows}
+    absent = ranks if kind == "missing" else ()
+    return {rank: None if rank in absent else current[rank] for rank in rows if rank in current or rank in absent}
+
+
+def _repair(row, reference, position, kind):
+    """Change a row as if its rank had made the call of the reference at this position."""
+    if kind == "missing":
+        row.insert_from(reference, position)
+    elif kind == "extra":
+        row.delete(position)
+    elif kind == "swapped":
+        later = _distance(reference.by_line, row.by_line, position) or _distance(
+            reference.by_text, row.by_text, position
+        )
+        row.move(position + later, position)
+
+
+# ---------------------------------------------------------------- two rows
+
+
+def _kind(reference: _Row, row: _Row, position: int) -> str | None:
+    """Return in what a row differs from the reference at a position, None if in nothing that matters."""
+    if _is_same(reference.calls[position], row.calls[position]):
+        return None
+    unlike = _unlike(reference.calls[position], row.calls[position])
+    after = position + 1
+    if unlike and after < min(len(reference.calls), len(row.calls)):
+        if _is_same(reference.calls[after], row.calls[after]):
+            return unlike  # one call stands for the other, and they go on together
+    by_line = _moved(reference.by_line, row.by_line, position, may_meet=unlike is None)
+    return by_line or _moved(reference.by_text, row.by_text, position, may_meet=True) or unlike
+
+
+def _moved(reference: list[int], row: list[int], position: int, may_meet: bool) -> str | None:
+    """Return whether the call of a row at a position is missing, extra or swapped; None when neither.
+
+    Both rows are given by the numbers of their calls, by line or by text. When the two calls may meet, only strong
+    evidence counts, because ranks may have lines of their own: what follows has to agree better than without a move.
+    """
+    if reference[position] == row[position]:
+        return None
+    later = _distance(reference, row, position)  # to the reference's call, in the row
+    earlier = _distance(row, reference, position)  # to the row's call, in the reference
+    if not later and not earlier:
+        return None
+    lack = len(reference) - len(row)
+    permuted = _permuted(reference, row, position) if later and earlier else 0
+    # How many of the next calls agree: without a shift, if the row is one call short, if the row has one call too many.
+    swapped = permuted + _agreement(reference, row, position + permuted, position + permuted)
+    missing = _agreement(reference, row, position + earlier, position) if earlier else 0
+    extra = _agreement(reference, row, position, position + later) if later else 0
+    if later and earlier:  # in a loop every call comes again, and a missing one looks like many that are swapped
+        if lack > 0 and missing > swapped:
+            return "missing"
+        if lack < 0 and extra > swapped:
+            return "extra"
+        return "swapped" if permuted or not may_meet else None
+    if not may_meet or (lack and max(missing, extra) > swapped):
+        return "missing" if earlier else "extra"
+    return None
+
+
+def _distance(wanted: list[int], row: list[int], position: int) -> int:
+    """Return how many calls after this position a row has the call wanted there; 0 when it does not come soon."""
+    ahead = row[position + 1 : position + _CALLS_AHEAD]
+    return ahead.index(wanted[position]) + 1 if wanted[position] in ahead else 0
+
+
+def _permuted(reference, row, position):
+    """Return how many of the next calls of both rows are the same ones in another order; 0 when they never are."""
+    balance = Counter()
+    for number, (wanted, given) in enumerate(zip(_ahead(reference, position), _ahead(row, position), strict=False), 1):
+        balance[wanted] += 1
+        balance[given] -= 1
+        if not any(balance.values()):
+            return number
+    return 0
+
+
+def _agreement(reference, row, position, position_in_row):
+    """Return how many of the next calls of both rows, paired from these positions on, are the same."""
+    return sum(map(eq, _ahead(reference, position), _ahead(row, position_in_row)))
+
+
+def _ahead(row, position):
+    return row[position : position + _CALLS_AHEAD]
+
+
+def _is_same(call, other):
+    """Return whether these are the same call of two ranks, from the same line.
+
+    One that a thread of C++ makes, as for the callback of a future, comes from no line: it may be any.
+    """
+    from_one_line = (call.path, call.line_number) == (other.path, other.line_number)
+    return (from_one_line or "" in (call.path, other.path)) and _unlike(call, other) is None
+
+
+def _unlike(call, other):
+    """Return in what two calls do not fit, None when they do."""
+    if call.call != other.call:
+        return "call"
+    if None not in (call.op, other.op) and call.op != other.op:
+        return "operator"
+    if None not in (call.src, other.src) and call.src != other.src:
+        return "source"
+    if call.shape != other.shape and call.call not in _UNEVEN:
+        return "shape"
+    return "type" if call.type != other.type else None

@@ -1,0 +1,111 @@
+"""Every name of torch that is private or replaced is still there."""
+
+import inspect
+import sys
+import threading
+import time
+
+import torch
+import torch.distributed as dist
+from torch.distributed import distributed_c10d
+from torch.distributed.rpc import api, internal, rref_proxy
+
+from helpers import script
+from helpers.measure import torch_parts, traffic
+from helpers.ranks import arguments, handles, recorder
+
+
+def test_every_name_that_is_taken_from_torch_is_there():
+    """The torch that is installed lacks a private name that helpers/measure/torch_parts.py uses."""
+    for name in torch_parts.__all__:
+        assert hasattr(torch_parts, name)
+    assert isinstance(torch.futures.Future(), torch_parts.Future)
+    assert callable(torch_parts.RRef.to_here)
+    assert hasattr(api, "_get_current_rpc_agent") and hasattr(api, "_to_worker_info")
+    assert hasattr(dist.Work, "_source_rank")
+
+
+def test_calls_pass_through_what_the_recorder_of_rpc_replaces():
+    """RPC no longer makes its calls through the functions that helpers/measure/calls.py replaces."""
+    assert list(inspect.signature(api._invoke_rpc).parameters)[:5] == ["to", "func", "rpc_type", "args", "kwargs"]
+    for name in ("PythonUDF", "_invoke_remote_python_udf", "_invoke_remote_builtin", "_invoke_remote_torchscript"):
+        assert f"{name}(" in inspect.getsource(api)
+
+
+def test_collectives_and_messages_pass_through_methods_that_can_be_replaced():
+    """A method of ProcessGroup that helpers/measure/traffic.py replaces is gone."""
+    for name in ("send", "recv", "recv_anysource"):
+        assert name in vars(dist.ProcessGroup)
+    for collective, methods in traffic.METHODS_OF_COLLECTIVES.items():
+        assert any(method in vars(dist.ProcessGroup) for method in methods), collective
+
+
+def test_handles_pass_through_what_notes_them():
+    """What returns a Work, a Future or an RRef is no longer what helpers/ranks/handles.py wraps."""
+    returned = [name for name, method in vars(dist.ProcessGroup).items() if "-> c10d::Work" in (method.__doc__ or "")]
+    assert {"send", "recv", "recv_anysource"} < set(returned)
+    for collective, methods in traffic.METHODS_OF_COLLECTIVES.items():
+        assert set(methods) & set(returned), collective
+    for name in handles._INVOKE:
+        assert f"{name}(" in inspect.getsource(api)
+    assert list(inspect.signature(rref_proxy._invoke_rpc).parameters)[:3] == ["rref", "rpc_api", "func_name"]
+    for owner, name in ((dist.Work, "wait"), (torch_parts.Future, "wait"), (torch_parts.RRef, "to_here")):
+        assert name in vars(owner)
+    assert hasattr(dist.AllreduceOptions(), "asyncOp")
+
+
+def test_frames_of_torch_have_the_names_that_arguments_are_read_from():
+    """A function of torch names its parameters differently, or has moved: helpers/ranks/arguments.py reads them."""
+    assert {"tensor", "op", "group"} < set(inspect.signature(dist.all_reduce).parameters)
+    assert {"src", "group_src", "tag"} < set(inspect.signature(dist.recv).parameters)
+    assert {"to", "func", "args"} < set(inspect.signature(api.rpc_sync).parameters)
+    assert list(inspect.signature(internal._run_function).parameters) == ["python_udf"]
+    assert list(inspect.signature(torch.futures.wait_all).parameters) == ["futures"]
+    assert inspect.unwrap(dist.all_reduce).__code__.co_filename in arguments._DESCRIBE
+
+
+def test_options_of_collectives_pass_through_methods_that_can_be_replaced():
+    """The options of a collective have changed: helpers/ranks/recorder.py reads operator and root from them."""
+    methods = vars(dist.ProcessGroup).keys()
+    for method in ("allreduce", "broadcast", "gather", "reduce", "reduce_scatter", "scatter"):
+        assert method in recorder._METHODS and method in methods
+    for name in ("AllreduceOptions", "ReduceOptions", "ReduceScatterOptions"):
+        assert vars(dist)[name]().reduceOp.op.name == "SUM"
+    for name in ("BroadcastOptions", "GatherOptions", "ReduceOptions", "ScatterOptions"):
+        assert hasattr(vars(dist)[name](), "rootRank")
+
+
+def test_groups_are_made_by_a_function_that_can_be_replaced():
+    """Process groups are no longer made by _new_process_group_helper, which helpers/ranks/recorder.py and
+    helpers/ranks/wakeups.py wrap.
+    """
+    names = ["group_size", "group_rank", "global_ranks_in_group", "backend", "store", "group_name"]
+    assert list(inspect.signature(distributed_c10d._new_process_group_helper).parameters)[:6] == names
+    for maker in (distributed_c10d.init_process_group, distributed_c10d._new_group_with_tag):
+        assert "_new_process_group_helper(" in inspect.getsource(maker)
+
+
+def test_the_flight_recorder_tells_what_the_history_is_made_of():
+    """An entry of the flight recorder has changed: helpers/ranks/recorder.py makes world.history() of them."""
+    before = set(sys.modules)
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        dist.all_reduce(torch.ones(3))
+        entry = torch_parts.flight_records()[-1]
+    finally:
+        dist.destroy_process_group()
+    assert entry["process_group"] == ("0", "default_pg") and entry["profiling_name"] == "gloo:all_reduce"
+    assert (entry["input_sizes"], entry["input_dtypes"], entry["is_p2p"]) == ([[3]], ["Float"], False)
+    assert int(entry["thread_id"]) == threading.get_ident()
+    assert abs(entry["time_created_ns"] - time.time_ns()) < 60e9
+    assert __file__ in [frame["filename"] for frame in entry["frames"]]
+    assert entry["record_id"] >= 0 and entry["collective_seq_id"] == 1
+    assert not any(name.startswith("torch._inductor") for name in set(sys.modules) - before)
+
+
+def test_scripts_of_roles_can_meet():
+    """RPC has lost the private function with which scripts of helpers/script.py wait for each
+    other.
+    """
+    name = script._MEETING.partition("(")[0].rpartition(".")[2]
+    assert callable(getattr(api, name))

@@ -1,0 +1,214 @@
+"""Figures: the ring's shows what each step has brought; all are stored small."""
+
+import io
+import subprocess
+import sys
+
+import PIL.Image
+import pytest
+from matplotlib import pyplot as plt
+from matplotlib.patches import FancyArrowPatch, Rectangle
+
+from helpers import plots
+from helpers.plots.style import RED, new_axes, png
+
+
+@pytest.fixture(autouse=True)
+def without_windows():
+    plt.switch_backend("agg")
+    yield
+    plt.close("all")
+
+
+def test_what_the_notebooks_import_does_without_torch():
+    """It takes a second or two, which a learner would wait for at the first cell: the ranks have torch already."""
+    code = "import sys; from helpers import World, checks, plots; print('torch' in sys.modules)"
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert said.stdout == "False\n"
+
+
+def ring(size):
+    """What a ring all-reduce of 10**rank from every rank shows after each step."""
+    frames = [[[10**rank] * size] for rank in range(size)]
+    for step in range(2 * (size - 1)):
+        before = [frame[-1] for frame in frames]
+        for rank, frame in enumerate(frames):
+            chunk, left = (rank - step - 1) % size, before[rank - 1]
+            after = list(before[rank])
+            after[chunk] = left[chunk] + (before[rank][chunk] if step < size - 1 else 0)
+            frame.append(after)
+    return frames
+
+
+def framed(axes):
+    """Return rank and chunk of the cells that are marked as just brought."""
+    marks = [patch for patch in axes.patches if isinstance(patch, Rectangle) and patch.get_edgecolor()[:3] == rgb(RED)]
+    return sorted((int(mark.get_y()), int(mark.get_x())) for mark in marks)
+
+
+def rgb(colour):
+    return tuple(int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5))
+
+
+@pytest.mark.parametrize("size", [2, 3, 5, 8])
+def test_storyboard_of_a_ring(size):
+    plots.ring_storyboard(ring(size))
+    panels = [axes for axes in plt.gcf().axes if axes.get_visible()]
+    assert len(panels) == 2 * size - 1
+    assert framed(panels[0]) == []
+    for step, panel in enumerate(panels[1:]):
+        assert framed(panel) == sorted((rank, (rank - step - 1) % size) for rank in range(size))
+    assert {text.get_text() for text in panels[-1].texts} == {"1" * size}
+
+
+def test_one_step_of_a_ring():
+    plots.ring_step(ring(4), 3)
+    (axes,) = plt.gcf().axes
+    assert axes.get_title() == "reduce-scatter, step 3"
+    assert framed(axes) == [(0, 1), (1, 2), (2, 3), (3, 0)]
+
+
+def test_steps_of_trainers_and_lines_of_their_updates():
+    steps = {"trainer0": [(1.0, 1.1, "fresh"), (1.1, 1.3, "stale")], "trainer1": [(1.05, 1.2, "fails")]}
+    plots.trainer_steps(steps)
+    (axes,) = plt.gcf().axes
+    assert [label.get_text() for label in axes.get_yticklabels()] == list(steps)
+    assert [round(line.get_xdata()[0]) for line in axes.lines] == [100, 300]  # a step that fails makes no update
+
+
+def test_a_box_for_each_forward_and_backward():
+    stages = [[("F", 0, 1.0, 1.1), ("B", 0, 1.3, 1.5)], [("F", 0, 1.1, 1.2), ("B", 0, 1.2, 1.3)]]
+    plots.pipeline_steps("a step", {"two stages": stages})
+    (axes,) = plt.gcf().axes
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["stage 0", "stage 1"]
+    boxes = [patch for patch in axes.patches if patch.get_zorder() == 2]
+    assert [(round(box.get_x()), round(box.get_width())) for box in boxes] == [
+        (0, 100),
+        (300, 200),
+        (100, 100),
+        (200, 100),
+    ]
+
+
+def test_the_png_of_a_figure_has_few_colours():
+    axes = new_axes("all colours")
+    axes.imshow([[0, 1], [2, 3]], interpolation="bicubic")
+    picture = PIL.Image.open(io.BytesIO(png(axes.figure)))
+    assert len(picture.getcolors()) <= 128
+    assert repr(axes.figure).startswith("<Figure size ")
+
+
+@pytest.mark.parametrize("size", [2, 4, 8])
+def test_a_ring_of_chunks_shows_what_every_rank_sends_in_every_step(size):
+    steps = [[(rank - step) % size for rank in range(size)] for step in range(size - 1)]
+    plots.ring_of_chunks(steps)
+    panels = [axes for axes in plt.gcf().axes if axes.get_title()]
+    assert len(panels) == size - 1
+    for axes, sent in zip(panels, steps, strict=True):
+        labels = [text.get_text() for text in axes.texts if text.get_text().startswith("chunk")]
+        assert labels == [f"chunk {chunk}" for chunk in sent]
+
+
+def test_what_crosses_from_host_to_host_has_another_colour():
+    ring = [(0, 1), (1, 2), (2, 3), (3, 0)]
+    plots.ways_over_cables([[0, 1], [2, 3]], {"a ring": (ring, "predicted 1.50")}, "tensors")
+    (panel,) = plt.gcf().axes
+    arrows = [patch for patch in panel.patches if isinstance(patch, FancyArrowPatch)]
+    assert [arrow.get_edgecolor()[:3] == rgb(RED) for arrow in arrows] == [False, True, False, True]
+
+
+def test_a_training_while_a_cable_is_out():
+    scenes = {
+        "out": {"steps": {0: [-0.1, 2.5], 1: [-0.1]}, "errors": {1: 4.0}, "out": 2.0},
+        "killed": {"steps": {0: [-0.1], 1: []}, "errors": {0: 0.1}, "out": None},
+    }
+    plots.training_and_cable(scenes, killed="a rank is killed")
+    for axes, scene in zip(plt.gcf().axes, scenes.values(), strict=True):
+        errors = [list(line.get_xydata()[0]) for line in axes.lines if line.get_marker() == "X"]
+        assert errors == [[seconds, rank] for rank, seconds in scene["errors"].items()]
+        assert len(axes.patches) == (scene["out"] is not None)
+    assert [line.get_marker() for line in plt.gcf().axes[1].lines].count("$†$") == 1
+
+
+def test_a_rank_has_a_bar_for_each_time_that_it_is_there():
+    plots.comings_and_goings([[0, 1], [0], [0], [0, 1]], [(1, 1, "dies"), (3, 1, "a new one")])
+    (axes,) = plt.gcf().axes
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["rank 0", "rank 1"]
+    assert [len(bars.get_paths()) for bars in axes.collections] == [1, 2]
+
+
+def test_two_layers_have_a_part_for_each_rank():
+    plots.two_cut_layers(3)
+    (axes,) = plt.gcf().axes
+    sizes = [(round(patch.get_width(), 6), round(patch.get_height(), 6)) for patch in axes.patches]
+    x, y = sizes[0], sizes[-1]
+    by_columns, hidden, by_rows = sizes[1:4], sizes[4:7], sizes[7:10]
+    assert x == y
+    assert len({*by_columns}) == len({*hidden}) == len({*by_rows}) == 1
+    assert by_columns[0] == by_rows[0][::-1]
+    assert [text.get_text() for text in axes.texts].count("0") == 3  # the three matrices that are cut
+
+
+def test_causal_chunks_have_the_number_of_their_rank():
+    plots.causal_chunks({"in order": [0, 0, 1, 1], "in zigzag": [0, 1, 1, 0]})
+    in_order, in_zigzag = plt.gcf().axes
+    assert [text.get_text() for text in in_order.texts] == list("0001111111")
+    assert [text.get_text() for text in in_zigzag.texts] == list("0111110000")
+
+
+def test_the_slowest_rank_of_each_step_of_a_ring():
+    plots.ring_work({"in order": [[4, 0], [4, 4]], "in zigzag": [[3, 2], [3, 2]]})
+    in_order, in_zigzag = plt.gcf().axes
+    assert in_order.get_title() == "in order: all wait for 8"
+    assert in_zigzag.get_title() == "in zigzag: all wait for 5"
+    assert [text.get_text() for text in in_order.texts] == ["4", "", "4", "4", "4", "4"]
+    assert [text.get_text() for text in in_zigzag.texts] == ["3", "2", "3", "2", "3", "2"]
+
+
+def test_flight_records_have_a_letter_for_each_kind_of_call_and_a_frame_where_they_part():
+    plots.flight_records([["sum", "sum"], ["sum", "log", "sum"]], 2)
+    (axes,) = plt.gcf().axes
+    assert [text.get_text() for text in axes.texts] == ["A", "A", "A", "B", "A"]
+    assert axes.get_xlabel().endswith("A: sum\nB: log")
+    frame = axes.patches[-1]
+    assert (frame.get_x(), frame.get_width(), frame.get_fill()) == (1.5, 1, False)
+
+
+def test_ranks_of_a_grid_are_joined_along_its_axes():
+    coordinates = [{"tensor": rank % 2, "pipeline": rank // 2} for rank in range(4)]
+    in_a_ring = [{"data": rank} for rank in range(4)]
+    plots.grids_of_ranks([[0, 1], [2, 3]], {"a grid": (coordinates, ""), "a ring": (in_a_ring, "")})
+    grid, ring = plt.gcf().axes
+    lines = [[patch for patch in panel.patches if isinstance(patch, FancyArrowPatch)] for panel in (grid, ring)]
+    assert [len(found) for found in lines] == [4, 4]
+    assert [line.get_edgecolor()[:3] for line in lines[0]].count(rgb(RED)) == 2  # of the pipeline
+
+
+def test_the_parts_of_a_step_stand_behind_each_other():
+    plots.stacked_seconds("steps", [("one", {"tensor": 1.0, "data": 0.5}, 2.0, ""), ("two", {"tensor": 0.0}, None, "")])
+    (axes,) = plt.gcf().axes
+    assert [(bar.get_x(), bar.get_width()) for bar in axes.patches] == [(0, 1.0), (1.0, 0.5)]
+    assert [list(line.get_xdata()) for line in axes.lines] == [[2.0]]
+
+
+def test_a_flat_vector_and_its_shards():
+    plots.flat_vector({"weight": 42, "bias": 7}, 4)
+    (axes,) = plt.gcf().axes
+    texts = {text.get_text() for text in axes.texts}
+    assert texts == {"weight: 42", "bias: 7", "padding: 3", *(f"rank {rank}: 13" for rank in range(4))}
+
+
+def test_what_a_rank_holds_adds_up():
+    moments = [("forward 0", (100, 0, 200)), ("backward 0", (100, 100, 200))]
+    plots.step_ledgers({"whole": moments, "sharded": [("forward 0", (25, 0, 50)), ("backward 0", (25, 25, 50))]}, 100)
+    panels = [axes for axes in plt.gcf().axes if axes.get_title(loc="left")]
+    assert [axes.get_title(loc="left") for axes in panels] == ["whole: at most 4.00 B", "sharded: at most 1.00 B"]
+    tops = [round(bar.get_y() + bar.get_height(), 2) for bar in panels[0].patches]
+    assert tops == [2, 2, 2, 3, 3, 4]  # of the state, of the gradients above it, of the parameters on top
+
+
+def test_a_bar_for_each_rank():
+    plots.elements_by_rank({"DDP": [20, 20], "fully_shard": [11, 9]})
+    (axes,) = plt.gcf().axes
+    assert [bar.get_width() for bar in axes.patches] == [20, 20, 11, 9]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["rank 0", "rank 1"] * 2

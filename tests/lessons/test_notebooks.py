@@ -1,0 +1,125 @@
+"""Every notebook and its solutions run as they are stored; at night each also runs as readers run it.
+
+The solutions run in the kernel of their notebook, which is cleared for them, because a second start would take half of
+the time again. The reader's pass goes on in the kernel of a notebook that has run: with another number of ranks, each
+cell twice in a row, and with a pause where a reader makes a pause. The outputs need not be the stored ones then; the
+asserts have to hold.
+
+Before a notebook stops its world, its history of collectives has to differ where the lesson means it to, and nowhere
+else.
+"""
+
+import uuid
+
+import nbformat
+import pytest
+from lesson_files import NOTEBOOKS, PAUSE, SOLUTIONS, run
+from nbformat.v4 import new_code_cell
+
+from helpers.grade.exercises import sizes
+
+ON_TWO_HOSTS = ["point_to_point", "ring_all_reduce", "what_all_reduce_costs", "inside_ddp", "uneven_ranks"]
+CLEAR = new_code_cell("%reset_selective -f .")
+EACH = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+
+# The lines of the calls that differ between the ranks when a notebook ends: most lessons have none.
+LINES_THAT_DIFFER = {
+    "when_ranks_fail": {
+        "dist.all_reduce(count)",
+        "dist.all_reduce(loss)",
+        "dist.all_reduce(number, group=group)",
+        "dist.barrier(group)",
+    },
+    "groups_and_order": {
+        "dist.all_reduce(loss, group=group)",
+        "dist.all_reduce(once_more, op)",
+        "dist.all_reduce(torch.ones(1), group=group)",
+        "dist.barrier(group)",
+        'dist.barrier(impatient.get_group("host"))',
+        "dist.broadcast(weights, src=0, group=group)",
+    },
+    "uneven_ranks": {"model(torch.tensor([[rank + 1.0]])).sum().backward()"},
+    "ddp_in_practice": {
+        "model(torch.ones(1, 2)).sum().backward()",
+        "return DDP(model, process_group=brief())",
+        "wrapped(bright if rank else dark).sum().backward()",
+    },
+    "in_your_own_job": {"dist.all_reduce(torch.ones(1), group=group)"},  # of a check
+}
+HISTORY = """
+def lines_that_differ():
+    differences = world.history().differences
+    return {{call.line for found in differences for call in found.calls.values() if call}}
+
+assert lines_that_differ() == {expected!r}, lines_that_differ()
+"""
+
+
+def other_sizes(notebook):
+    """Return the smallest and the largest of the other world sizes that the notebook says it works for."""
+    stored, others = sizes("".join(cell.source for cell in notebook.cells[:3]))
+    return sorted({min(others, default=stored), max(others, default=stored)})
+
+
+def as_readers_do(notebook, size):
+    """Return the notebook's code cells, each twice in a row, with the parameter set and no outputs to compare."""
+    cells = []
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            source = cell.source if cells else f"{cell.source}\nWORLD_SIZE = {size}"
+            ignored = "nbval-ignore-output"
+            pauses = [PAUSE] if PAUSE in cell.metadata.get("tags", []) else []
+            cells.append(new_code_cell(source, metadata={"tags": [ignored, *pauses]}))
+            cells.append(new_code_cell(source, metadata={"tags": [ignored]}))
+    return cells
+
+
+def without_pauses(cells):
+    for cell in cells:
+        cell.metadata["tags"] = [tag for tag in cell.metadata.get("tags", []) if tag != PAUSE]
+    return cells
+
+
+def with_new_ids(cells):
+    """Return the cells of several files, which may use the same ids, as those of one."""
+    for cell in cells:
+        cell.id = uuid.uuid4().hex
+    return cells
+
+
+@EACH
+def test_runs_as_stored_and_then_its_solutions(path, tmp_path, request):
+    notebook = nbformat.read(path, as_version=4)
+    solutions = nbformat.read(path.parent / "solutions" / path.name, as_version=4)
+    (stop,) = [place for place, cell in enumerate(notebook.cells) if cell.source.strip() == "world.stop()"]
+    expected = LINES_THAT_DIFFER.get(path.stem.partition("_")[2], set())
+    notebook.cells.insert(stop, new_code_cell(HISTORY.format(expected=expected)))
+    notebook.cells = with_new_ids([*without_pauses(notebook.cells), CLEAR, *solutions.cells])
+    run(notebook, tmp_path / path.name, request)
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(1800)
+@EACH
+def test_runs_as_readers_run_it(path, tmp_path, request):
+    notebook = nbformat.read(path, as_version=4)
+    again = [cell for size in other_sizes(notebook) for cell in as_readers_do(notebook, size)]
+    notebook.cells = with_new_ids([*without_pauses(notebook.cells), *again])
+    run(notebook, tmp_path / path.name, request)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("topic", ON_TWO_HOSTS)
+def test_runs_with_its_ranks_on_two_hosts(topic, tmp_path, request):
+    (path,) = [path for path in NOTEBOOKS if path.stem.partition("_")[2] == topic]
+    notebook = nbformat.read(path, as_version=4)
+    (cell,) = [cell for cell in notebook.cells if "World(WORLD_SIZE" in cell.source and cell.cell_type == "code"]
+    cell.source = cell.source.replace("World(WORLD_SIZE", "World(WORLD_SIZE, hosts=2")
+    for cell in notebook.cells:
+        # The stored addresses and times are those of one host.
+        cell.metadata["tags"] = [*{*cell.metadata.get("tags", []), "nbval-ignore-output"}]
+    run(notebook, tmp_path / path.name, request)
+
+
+def test_every_solution_is_that_of_a_notebook():
+    assert [path.name for path in SOLUTIONS] == [path.name for path in NOTEBOOKS]

@@ -1,0 +1,402 @@
+"""Answers that do harm, spy or deceive: each is judged as `make grade` does it, in the real sandbox, and is refused.
+
+All of them are one class, graded once. Next to its folder, and in the home of the user who grades, are a secret and a
+socket at which somebody would run what it is sent.
+"""
+
+import csv
+import functools
+import os
+import socket
+import threading
+from pathlib import Path
+
+import pytest
+from handed_in import answers_of, cell, hand_in
+from lesson_files import NOTEBOOKS, ROOT
+
+from helpers.grade import __main__ as grading
+from helpers.grade import exercises, judging, keeping, sandbox
+
+RING = ROOT / "notebooks" / "05_ring_all_reduce.ipynb"
+NAMES = ["ring_indices", "reduce_scatter", "two_way_ring"]
+RIGHT = answers_of(RING)
+SECRET = "a secret of the teacher"
+
+pytestmark = pytest.mark.skipif(bool(reason := sandbox.why_not()), reason=reason)
+
+FORKS = cell(
+    """
+    import os, time
+    while True:
+        os.fork()
+        time.sleep(0.5)
+    """
+)
+EATS = cell(
+    """
+    import time
+    eaten = []
+    while True:
+        eaten.append(b"x" * 2**26)
+        time.sleep(0.1)
+    """
+)
+HIDES = cell(
+    """
+    import os, time
+    # Memory that no process maps.
+    files = [os.memfd_create(str(number)) for number in range(3 * (rank == 0))]
+    for file in files:
+        os.posix_fallocate(file, 0, 2**30)
+    while True:
+        time.sleep(1)
+    """
+)
+KILLS = cell(
+    """
+    import os
+    os.kill(-1, 9)
+    """
+)
+DELETES = cell(
+    f"""
+    import os, shutil
+    for folder in ({str(ROOT)!r}, os.path.expanduser("~"), os.getcwd()):
+        shutil.rmtree(folder, ignore_errors=True)
+    """
+)
+FILLS = cell(
+    """
+    import os
+    if rank == 0:
+        with open("/tmp/full", "wb") as file:
+            free = os.statvfs("/tmp").f_bavail * os.statvfs("/tmp").f_frsize
+            os.posix_fallocate(file.fileno(), 0, free)
+    raise ValueError("full")
+    """
+)
+WRITES = cell(
+    """
+    import os, tempfile
+    rooms = []
+    for mount in open("/proc/self/mounts"):
+        folder = mount.split()[1]
+        try:
+            tempfile.TemporaryFile(dir=folder).close()
+        except OSError:
+            continue
+        rooms.append(f"{folder} {os.statvfs(folder).f_blocks * os.statvfs(folder).f_frsize / 2**30:.2f}")
+    raise ValueError("; ".join(rooms))
+    """
+)
+PLANTS = cell(
+    """
+    # The judge imports such modules when a result needs them.
+    program = "import os; os._exit(0)"
+    for module in ("numpy", "torch", "matplotlib", "helpers"):
+        open(f"{module}.py", "w").write(program)
+
+    def reduce_scatter(tensor):
+        return tensor
+    """
+)
+COPIES = cell(f"exec(open({str(ROOT / 'notebooks' / 'solutions' / RING.name)!r}).read())")
+PRINTS = cell(
+    """
+    import os
+    def reduce_scatter(tensor):
+        for descriptor in range(60):
+            try:
+                os.write(descriptor, b'["reduce_scatter", true, "Solved."]\\n')
+            except OSError:
+                pass
+        print("Solved. Rank r holds chunk r of the sum.")
+        return "Solved."
+    """
+)
+REPLACES_A_NAME = cell(
+    """
+    import helpers.checks.ring_all_reduce as module
+    from helpers.checks.judging import Run
+
+    module.call_answer = lambda function, arguments: Run(None, [], "")
+    """
+)
+REPLACES_THE_WITNESS = cell(
+    """
+    import types
+    import helpers.checks.ring_all_reduce as module
+    import helpers.grade.tampering as witness
+
+    module.call_answer = lambda function, arguments: None
+    witness.sys = types.SimpleNamespace(modules={})
+    """
+)
+REPLACES_CODE = cell(
+    """
+    import helpers.checks.judging as judging
+
+    def fake(function, arguments):
+        return Run(None, [], "")
+
+    code = judging.call_answer.__code__
+    judging.call_answer.__code__ = fake.__code__.replace(
+        co_filename=code.co_filename, co_firstlineno=code.co_firstlineno)
+    """
+)
+PICKLES = cell(
+    """
+    import builtins
+
+    class Program:
+        def __reduce__(self):
+            return builtins.exec, ("import os; os._exit(0)",)
+
+    def chunk_to_send(step):
+        return Program()
+
+    def chunk_to_add(step):
+        return Program()
+    """
+)
+SAYS_MUCH = cell("raise ValueError('A' * 20_000_000)")
+SAYS_ODD_THINGS = cell("raise ValueError('=1+1 \\u202e \\x1b[31m \\x00 <script>alert(1)</script>')")
+ENDLESS = cell("x = " + 200_000 * "-" + "1")
+NO_TEXT = "%%px\nx = '\ud800'"
+LOCAL = "from helpers import checks\ndef two_way_ring(world):\n    return 'Solved.'\nchecks.two_way_ring = two_way_ring"
+
+
+def spies(places):
+    """Return an answer that says which of these paths and sockets, secrets and files of the judge it has reached."""
+    return cell(
+        f"""
+        import os, socket
+        reached = []
+        for place in {places!r}:
+            try:
+                if place.endswith(".sock"):
+                    with socket.socket(socket.AF_UNIX) as connection:
+                        connection.connect(place)
+                elif os.path.isdir(place):
+                    reached += os.listdir(place)
+                    continue
+                else:
+                    open(place).read()
+                reached.append(place)
+            except OSError:
+                pass
+        reached += [name for name in os.environ if "SECRET" in name]
+        judges = []
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            if "helpers.grade.runner" in open(f"/proc/{{pid}}/cmdline").read():
+                judges.append(pid)
+        for pid in judges or ["self"]:
+            for door in ("mem", "environ", "fd/0", "fd/1", "fd/3", "cwd/x"):
+                try:
+                    open(f"/proc/{{pid}}/{{door}}", "rb").close()
+                    reached.append(f"/proc/{{pid}}/{{door}}")
+                except OSError:
+                    pass
+        raise ValueError(f"reached {{reached}}")
+        """
+    )
+
+
+class Listener:
+    """A socket at which somebody would run what it is sent; `heard` counts who came."""
+
+    def __init__(self, path):
+        self.path = str(path)
+        self.heard = 0
+        self._socket = socket.socket(socket.AF_UNIX)
+        self._socket.bind(self.path)
+        os.chmod(path, 0o777)
+        self._socket.listen()
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def _listen(self):
+        while True:
+            try:
+                connection, _ = self._socket.accept()
+            except OSError:
+                return
+            self.heard += 1
+            connection.close()
+
+    def close(self):
+        self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+        os.unlink(self.path)
+
+
+@pytest.fixture(scope="module")
+def temptations(tmp_path_factory):
+    """What lies about: secrets and sockets next to the submissions, and in a home."""
+    places = [tmp_path_factory.mktemp("beside"), tmp_path_factory.mktemp("home")]
+    secrets, listeners = [], []
+    for number, place in enumerate([*places, Path.home()]):
+        secrets.append(place / f".secret-of-a-test-{os.getpid()}-{number}")
+        secrets[-1].write_text(SECRET)
+        secrets[-1].chmod(0o644)
+        listeners.append(Listener(place / f".test-{os.getpid()}-{number}.sock"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SECRET_OF_A_TEST", SECRET)
+        yield [str(path) for path in secrets], listeners
+    for listener in listeners:
+        listener.close()
+    for secret in secrets:
+        secret.unlink()
+
+
+@pytest.fixture(scope="module")
+def graded(tmp_path_factory, temptations):
+    """The folder of a class, graded, and the rows of its table as {(learner, exercise): row}."""
+    folder = tmp_path_factory.mktemp("class")
+    secrets, listeners = temptations
+    places = [*secrets, *(listener.path for listener in listeners), str(folder), "/etc/passwd", "/run", "/var"]
+    places += [str(ROOT / name) for name in (".git", "build", "notebooks/solutions", "tests")]
+    hostile = {
+        "harm": [DELETES, FILLS, RIGHT["two_way_ring"]],
+        "greed": [FORKS, EATS, KILLS],
+        "spy": [spies(places), WRITES, COPIES],
+        "deceit": [PICKLES, REPLACES_A_NAME, REPLACES_CODE],
+        "more": [REPLACES_THE_WITNESS, PRINTS, LOCAL],
+        "noise": [ENDLESS, SAYS_ODD_THINGS, SAYS_MUCH],
+        "text": [NO_TEXT, PLANTS, HIDES],
+    }
+    hand_in(folder / "right" / RING.name, RING, RIGHT)
+    hand_in(folder / "untouched" / RING.name, RING, {"reduce_scatter": None, "two_way_ring": None})
+    for learner, answers in hostile.items():
+        hand_in(folder / learner / RING.name, RING, dict(zip(NAMES, answers, strict=True)))
+    with pytest.MonkeyPatch.context() as limits:
+        limits.setattr(judging, "PROCESSES", 20)
+        limits.setattr(sandbox, "MEMORY", 2**31)
+        grading.grade(folder)
+    with open(folder / "grades.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    return folder, {(row["learner"], row["exercise"]): row for row in rows}
+
+
+def sentence(graded, learner, exercise):
+    """Return what the table says of an exercise that is not solved."""
+    row = graded[1][learner, exercise]
+    assert row["solved"] == "no", row
+    return row["sentence"]
+
+
+def test_solutions_get_full_marks_and_skeletons_none(graded):
+    folder, rows = graded
+    assert [rows["right", name]["solved"] for name in NAMES] == 3 * ["yes"]
+    assert [rows["untouched", name]["solved"] for name in NAMES] == 3 * ["no"]
+    assert "returned None" in sentence(graded, "untouched", "ring_indices")
+    assert "3 of 3 exercises solved" in (folder / "grades" / "right.html").read_text()
+
+
+def test_nothing_but_the_exercises_of_the_lesson_has_a_row(graded):
+    assert {exercise for _, exercise in graded[1]} == set(NAMES)
+    assert len(graded[1]) == 9 * len(NAMES)
+
+
+def test_an_answer_reaches_no_secret_no_socket_and_nothing_of_the_judge(graded, temptations):
+    assert sentence(graded, "spy", "ring_indices").endswith("ValueError: reached []")
+    assert [listener.heard for listener in temptations[1]] == [0, 0, 0]
+    assert SECRET not in (graded[0] / "grades.csv").read_text()
+
+
+def test_an_answer_cannot_read_the_solutions(graded):
+    assert "FileNotFoundError" in sentence(graded, "spy", "two_way_ring")
+
+
+def test_an_answer_writes_to_two_folders_of_limited_size_alone(graded):
+    rooms = sentence(graded, "spy", "reduce_scatter").partition("ValueError: ")[2].split("; ")
+    assert sorted(rooms) == ["/dev/shm 0.25", "/tmp 1.00"]
+
+
+def test_an_answer_that_deletes_folders_finds_none_that_it_can_delete(graded):
+    folder, _ = graded
+    assert sentence(graded, "harm", "ring_indices")
+    assert RING.exists() and (folder / "harm" / RING.name).exists()
+
+
+def test_a_full_disk_is_not_there_for_the_next_exercise(graded):
+    assert "full" in sentence(graded, "harm", "reduce_scatter")
+    assert graded[1]["harm", "two_way_ring"]["solved"] == "yes"
+
+
+def test_an_answer_that_forks_eats_or_kills_is_ended(graded):
+    assert "processes" in sentence(graded, "greed", "ring_indices")
+    assert "2 GiB of memory" in sentence(graded, "greed", "reduce_scatter")
+    assert "2 GiB of memory" in sentence(graded, "text", "two_way_ring")
+    assert "ended" in sentence(graded, "greed", "two_way_ring")
+
+
+def test_a_pickle_that_runs_code_is_not_read(graded):
+    assert "builtins.exec" in sentence(graded, "deceit", "ring_indices")
+
+
+@pytest.mark.parametrize(
+    ("learner", "exercise"), [("deceit", "reduce_scatter"), ("deceit", "two_way_ring"), ("more", "ring_indices")]
+)
+def test_an_answer_that_changes_the_check_is_seen(graded, learner, exercise):
+    assert "changes what judges it: helpers." in sentence(graded, learner, exercise)
+
+
+def test_a_module_that_an_answer_writes_is_not_imported_by_the_judge(graded):
+    assert "Rank 0" in sentence(graded, "text", "reduce_scatter")
+
+
+def test_a_verdict_that_the_ranks_write_is_none(graded):
+    assert sentence(graded, "more", "reduce_scatter")
+
+
+def test_a_cell_without_a_magic_runs_on_the_ranks_and_replaces_no_check(graded):
+    assert "changes what judges it: helpers.checks.two_way_ring" in sentence(graded, "more", "two_way_ring")
+
+
+def test_a_sentence_is_short_and_only_shows_what_it_says(graded):
+    assert len(sentence(graded, "noise", "two_way_ring")) < 300
+    said = sentence(graded, "noise", "reduce_scatter")
+    assert "=1+1" in said and not set(said) & set("\u202e\x1b\x00")
+    page = (graded[0] / "grades" / "noise.html").read_text()
+    assert "alert(1)" in page and "<script>" not in page
+
+
+def test_an_answer_that_nobody_can_parse_is_wrong(graded):
+    assert sentence(graded, "noise", "ring_indices")
+    assert sentence(graded, "text", "ring_indices")
+
+
+def test_an_answer_without_a_cell_is_said(graded):
+    assert "no cell with an answer" in sentence(graded, "untouched", "two_way_ring")
+
+
+def test_a_verdict_is_kept_unless_the_answer_was_ended(graded):
+    folder, _ = graded
+    kept = {}
+    for learner in ("right", "noise", "greed"):
+        content = (folder / learner / RING.name).read_bytes()
+        kept[learner] = keeping.kept(folder / "grades", learner, RING.name, content) is not None
+    assert kept == {"right": True, "noise": True, "greed": False}
+
+
+def test_an_answer_without_end_is_ended_and_the_next_is_judged(tmp_path, monkeypatch):
+    waits = cell("import time\nwhile True:\n    time.sleep(1)")
+    hand_in(tmp_path / RING.name, RING, {**RIGHT, "ring_indices": waits})
+    asked = exercises.exercises(RING, (tmp_path / RING.name).read_bytes())[:1]
+    monkeypatch.setattr(judging, "SECONDS", 10)
+    verdict = judging.judged(exercises.variants(RING)[0], asked)["ring_indices"]
+    assert "more than 10 s" in verdict.sentence and not verdict.finished
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("lesson", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_lesson_is_graded_as_it_is_and_with_its_solutions(lesson, tmp_path):
+    hand_in(tmp_path / "right.ipynb", lesson, answers_of(lesson))
+    first, *others = exercises.variants(lesson)
+    right = functools.partial(exercises.exercises, lesson, (tmp_path / "right.ipynb").read_bytes())
+    untouched = exercises.exercises(lesson, lesson.read_bytes())
+    for parameters, asked, solved in [(first, untouched, False), *((p, right(), True) for p in (first, *others))]:
+        verdicts = judging.judged(parameters, asked)
+        assert {name: verdict.solved for name, verdict in verdicts.items()} == dict.fromkeys(verdicts, solved), verdicts
+        assert not any("NameError" in verdict.sentence for verdict in verdicts.values()), verdicts

@@ -1,0 +1,296 @@
+"""The web site: whole, with links that lead somewhere, nothing from other hosts, and good to read in a real browser.
+
+It is built once, as `make site` builds it, but into a temporary folder.
+"""
+
+import functools
+import http.server
+import os
+import re
+import shlex
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import nbformat
+import pytest
+from bs4 import BeautifulSoup
+from lesson_files import NOTEBOOKS, ROOT, SOLUTIONS
+
+SETTINGS = ROOT / "docs/site"
+COMMAND = ["make", "-n", "site", "--old-file=.venv/.installed", f"RUN={shlex.quote(sys.executable)} -m"]
+
+
+def sphinx_command() -> list[str]:
+    """Return the words of the line in which `make site` runs sphinx."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+    plan = subprocess.run(COMMAND, cwd=ROOT, env=environment, capture_output=True, text=True, check=True).stdout
+    (line,) = [line for line in plan.splitlines() if " sphinx " in line]
+    return shlex.split(line)
+
+
+def build(tree: Path, target: Path) -> subprocess.CompletedProcess:
+    """Build the site of a tree into this folder, in another process: what its libraries warn of is not for pytest."""
+    folders = {"build/site": target / "site", "build/doctrees": target / "doctrees", "docs/site": SETTINGS}
+    words = [folders.get(word, word) for word in sphinx_command()]
+    return subprocess.run(words, cwd=tree, capture_output=True, text=True, timeout=300)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("site")
+    result = build(ROOT, folder)
+    assert result.returncode == 0, result.stderr
+    assert result.stderr == ""
+    return folder / "site"
+
+
+@pytest.fixture(scope="module")
+def pages(site):
+    """The pages by their path in the site."""
+    paths = sorted(site.rglob("*.html"))
+    return {str(path.relative_to(site)): soup(path) for path in paths}
+
+
+def soup(path: Path) -> BeautifulSoup:
+    return BeautifulSoup(path.read_text(), "html.parser")
+
+
+def page_of(path: Path) -> str:
+    return str(path.relative_to(ROOT).with_suffix(".html"))
+
+
+# ---------------------------------------------------------------- what is there
+
+
+def test_every_file_has_its_page(pages):
+    documents = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")]
+    expected = {page_of(path) for path in [*NOTEBOOKS, *SOLUTIONS, *documents]}
+    assert set(pages) == expected | {"index.html", "search.html"}
+
+
+def test_the_bar_at_the_side_lists_the_parts_of_the_readme(pages):
+    readme = (ROOT / "README.md").read_text()
+    bar = pages["index.html"].select_one(".sidebar-tree")
+    captions = [caption.get_text() for caption in bar.select(".caption")]
+    assert captions == [*re.findall(r"^### (.+)$", readme, re.M), "Beside the lessons"]
+    entries = [link["href"] for link in bar.select(".toctree-l1 > a")]
+    lessons, documents = entries[: len(NOTEBOOKS)], entries[len(NOTEBOOKS) :]
+    assert lessons == [page_of(path) for path in NOTEBOOKS]  # every lesson once, in its place
+    assert {"docs/install.html", "docs/teaching.html", "docs/classroom.html", "docs/clusters.html"} < set(documents)
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS + SOLUTIONS, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_a_page_shows_what_is_stored(pages, site, path):
+    page = pages[page_of(path)].select_one("article")
+    shown = "".join(page.get_text().split())
+    cells = [cell for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
+    outputs = [output for cell in cells for output in cell.outputs]
+    for text in [cell.source for cell in cells] + [output.text for output in outputs if "text" in output]:
+        if "\x1b" not in text:  # colours become markup
+            assert "".join(text.split()) in shown, text
+    images = page.select(".cell_output img")
+    assert len(images) == sum("image/png" in output.get("data", {}) for output in outputs)
+    for image in images:
+        assert (site / page_of(path)).parent.joinpath(image["src"]).read_bytes().startswith(b"\x89PNG")
+        assert image["alt"]
+
+
+def test_formulas_are_mathml(pages):
+    page = pages["notebooks/06_what_all_reduce_costs.html"]
+    assert page.select('math[display="block"]') and page.select('math[display="inline"]')
+    assert not re.search(r"\$.+\$|\\frac", page.select_one("article").get_text())
+
+
+def test_solutions_are_folded(pages):
+    for path in SOLUTIONS:
+        page = pages[page_of(path)]
+        sections = page.select("article section section")
+        assert sections, f"{path.name} has no headings"
+        for section in sections:
+            heading, answer = [child for child in section.find_all(recursive=False) if child.name != "span"]
+            assert answer.name == "details" and not answer.has_attr("open"), heading
+            assert answer.select(".cell_input"), heading
+
+
+# ---------------------------------------------------------------- links
+
+
+def test_every_link_leads_somewhere(pages, site):
+    lost = []
+    for name, page in pages.items():
+        for element, attribute in [("a", "href"), ("img", "src"), ("link", "href"), ("script", "src")]:
+            for link in [tag[attribute] for tag in page.find_all(element, attrs={attribute: True})]:
+                parts = urlsplit(link)
+                if parts.scheme or parts.netloc:
+                    continue
+                target = (site / name).parent / unquote(parts.path) if parts.path else site / name
+                target = target.resolve()
+                if not target.is_file():
+                    lost.append(f"{name}: {link}")
+                elif parts.fragment and target.suffix == ".html":
+                    if not pages[str(target.relative_to(site.resolve()))].find(id=unquote(parts.fragment)):
+                        lost.append(f"{name}: {link}")
+    assert lost == []
+
+
+def test_links_between_notebooks_are_links_between_pages(pages):
+    followed = 0
+    for path in NOTEBOOKS:
+        cells = [cell.source for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "markdown"]
+        hrefs = {link["href"].partition("#")[0] for link in pages[page_of(path)].select("article a[href]")}
+        for name in re.findall(r"\]\((\w+)\.ipynb", "\n".join(cells)):
+            assert f"{name}.html" in hrefs
+            followed += 1
+    assert followed > len(NOTEBOOKS)
+
+
+LESSON = "# A lesson\n\n## The ring's two indices\n\nText."
+
+
+def small_tree(folder: Path, link: str) -> Path:
+    """Make a course of two lessons, one of which leads to the other."""
+    (folder / "notebooks/solutions").mkdir(parents=True)
+    (folder / "docs").mkdir()
+    (folder / "docs/install.md").write_text("# Install\n")
+    rows = "| notebook |\n|---|\n| [0](notebooks/00_a.ipynb) |\n| [1](notebooks/01_b.ipynb) |\n"
+    readme = f"# A course\n\n## The course\n\n### Part\n\n{rows}\n## More\n\n[Install](docs/install.md)\n"
+    (folder / "README.md").write_text(readme)
+    for name, source in [("00_a", f"# The first\n\n[next]({link})"), ("01_b", LESSON)]:
+        for path in [f"notebooks/{name}.ipynb", f"notebooks/solutions/{name}.ipynb"]:
+            text = source if "solutions" not in path else "# Solutions\n\n## One\n\nText."
+            notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell(text)])
+            nbformat.write(notebook, folder / path)
+    return folder
+
+
+def test_a_link_to_a_heading(tmp_path):
+    tree = small_tree(tmp_path / "tree", "01_b.ipynb#The-ring's-two-indices")  # as JupyterLab writes it
+    result = build(tree, tmp_path / "built")
+    assert result.returncode == 0, result.stderr
+    first, second = [soup(tmp_path / f"built/site/notebooks/{name}.html") for name in ["00_a", "01_b"]]
+    (href,) = [link["href"] for link in first.select("article a") if link.text == "next"]
+    file, _, anchor = href.partition("#")
+    assert file == "01_b.html"
+    assert second.find(id=anchor).find("h2").get_text().startswith("The ring’s two indices")
+
+
+@pytest.mark.parametrize("link", ["02_c.ipynb", "01_b.ipynb#The-ring", "../helpers/nothing.py"])
+def test_a_link_that_leads_nowhere_is_an_error(tmp_path, link):
+    result = build(small_tree(tmp_path / "tree", link), tmp_path / "built")
+    assert result.returncode != 0
+    assert "00_a.ipynb" in result.stderr and "myst.xref_missing" in result.stderr
+
+
+# ---------------------------------------------------------------- nothing from other hosts
+
+
+def test_nothing_is_fetched_from_another_host(pages, site):
+    fetched = []
+    for page in pages.values():
+        fetched += [tag["src"] for tag in page.find_all(src=True)]
+        fetched += [tag["srcset"] for tag in page.find_all(srcset=True)]
+        fetched += [tag["href"] for tag in page.find_all("link")]
+    for sheet in site.rglob("*.css"):
+        fetched += re.findall(r"""(?:url\(|@import)\s*["']?([^"')\s]+)""", sheet.read_text())
+    assert fetched
+    assert [place for place in fetched if re.match(r"(?!data:)(\w+:)?//", place)] == []
+
+
+# ---------------------------------------------------------------- in a browser
+
+
+@pytest.fixture(scope="module")
+def address(site):
+    """The address of a server that serves the site on this machine."""
+
+    class Quiet(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, *_):
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=site)) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def reader(browser, address):
+    """Return a function that opens a page; all that any page asks for has to come from the site, and to be there."""
+    contexts, faults = [], []
+
+    def look_at(answer):
+        if answer.status >= 400 or not answer.url.startswith((address, "data:")):
+            faults.append(answer.url)
+
+    def look_after(request):
+        if "ERR_ABORTED" not in (request.failure or ""):  # that of a page that was left before it came
+            faults.append(f"{request.url}: {request.failure}")
+
+    def open_page(path, **options):
+        contexts.append(browser.new_context(**options))
+        page = contexts[-1].new_page()
+        page.on("response", look_at)
+        page.on("requestfailed", look_after)
+        page.on("pageerror", lambda error: faults.append(str(error)))
+        page.goto(address + path)
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert faults == []
+
+
+def test_search_finds_a_word(reader):
+    page = reader("index.html")
+    page.get_by_role("textbox", name="Search").first.fill("storyboard")
+    page.keyboard.press("Enter")
+    result = page.locator("#search-results a").first
+    result.wait_for(timeout=20_000)
+    result.click()
+    page.wait_for_url("**/notebooks/*", wait_until="domcontentloaded")
+    assert "storyboard" in page.locator("article").inner_text()
+
+
+def test_a_solution_unfolds(reader):
+    page = reader("notebooks/05_ring_all_reduce.html")
+    page.locator("article").get_by_role("link", name="solutions").click()
+    page.wait_for_url("**/notebooks/solutions/05_ring_all_reduce.html")
+    answer = page.get_by_text("def reduce_scatter(tensor)")
+    assert not answer.is_visible()
+    page.locator("details", has=answer).locator("summary").click()
+    assert answer.is_visible()
+
+
+def brightness(page):
+    """Return how bright the ground of a page is, and its letters, from 0 to 255."""
+    colours = page.evaluate("[getComputedStyle(document.body).backgroundColor, getComputedStyle(document.body).color]")
+    return [sum(map(int, re.findall(r"\d+", colour)[:3])) / 3 for colour in colours]
+
+
+def test_light_and_dark(reader):
+    for scheme in ["light", "dark"]:
+        page = reader("notebooks/05_ring_all_reduce.html", color_scheme=scheme)
+        ground, letters = brightness(page)
+        assert abs(ground - letters) > 120
+        assert (ground > letters) == (scheme == "light")  # as the system has it
+        page.locator(".theme-toggle").locator("visible=true").first.click()
+        chosen_ground, chosen_letters = brightness(page)
+        assert (chosen_ground > chosen_letters) == (scheme == "dark")  # the button takes the other one
+
+
+def test_a_phone_scrolls_down_only(reader, pages):
+    page = reader("index.html", viewport={"width": 360, "height": 740}, is_mobile=True, has_touch=True)
+    address = page.url.removesuffix("index.html")
+    too_wide = []
+    for name in pages:
+        page.goto(address + name)
+        if page.evaluate("document.documentElement.scrollWidth") > 360:
+            too_wide.append(name)
+    assert too_wide == []
+    assert page.evaluate("parseFloat(getComputedStyle(document.body).fontSize)") >= 14  # letters are not made small
