@@ -494,7 +494,7 @@ def test_a_missing_browser_skips_but_fails_in_ci(tmp_path, missing, ci):
         program = "import sys; sys.modules['playwright'] = None; " + program
     tests = [f"{__file__}::test_interrupt_a_stuck_cell"]
     result = subprocess.run(
-        [sys.executable, "-c", program, "-p", "no:cacheprovider", *tests],
+        [sys.executable, "-c", program, "-p", "no:cacheprovider", "-p", "pytest_timeout", *tests],
         cwd=ROOT,
         env=environment | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         capture_output=True,
