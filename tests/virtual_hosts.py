@@ -37,18 +37,22 @@ def why_not() -> str | None:
 
 def play(scenario, folder: Path) -> None:
     """Run a scenario, a function of a test module, with the path of an empty folder; fail as it fails."""
-    module = sys.modules[scenario.__module__].__name__
-    code = f"import pathlib, {module}; {module}.{scenario.__name__}(pathlib.Path({str(folder)!r}))"
+    module = sys.modules[scenario.__module__]
+    name = module.__name__
+    code = f"import pathlib, {name}; {name}.{scenario.__name__}(pathlib.Path({str(folder)!r}))"
     log = folder / "scenario.log"
-    ended = run_command([sys.executable, "-c", code], _environment(folder), log, _SECONDS)
+    environment = _environment(folder, Path(module.__file__).parent)
+    ended = run_command([sys.executable, "-c", code], environment, log, _SECONDS)
     assert ended == 0, f"exit code {ended}:\n{log.read_text(errors='replace')[-6000:]}"
 
 
-def _environment(folder):
+def _environment(folder, *modules):
+    """Return an environment with a private IPython, in which the course, the tests' helpers and modules are found."""
+    tests = Path(__file__).parent
     return {
         **os.environ,
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),  # ipcluster is there
-        "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), str(Path(__file__).parent.parent)]),
+        "PYTHONPATH": os.pathsep.join(map(str, [*modules, tests, tests.parent])),
         "IPYTHONDIR": f"{folder}/ipython",
     }
 
