@@ -94,7 +94,9 @@ def test_restart_when_a_rank_is_stopped_by_a_signal(world):
 def test_restart_when_the_controller_is_dead(world):
     assert_works(world)
     os.kill(world._ranks._controller.pid, signal.SIGKILL)
+    assert wait_until(lambda: "the process that carries their messages has died. Call world" in repr(world), 5)
     assert_works(world)
+    assert "has died" not in repr(world)
 
 
 def test_restart_when_the_controller_does_not_answer(world):

@@ -42,7 +42,6 @@ class LocalRanks:
     """
 
     hosts_elsewhere = ()
-    where_they_are = None
 
     def __init__(self, size: int, directory: str, hosts: int = 1, preload: Iterable[str] = ()):
         self.size = size
@@ -156,6 +155,13 @@ class LocalRanks:
     def carried(self) -> dict[str, tuple[int, int, int]]:
         """Return for each host the bytes that its loopback has carried, and its cable out of the host and into it."""
         return self._host.carried()
+
+    @property
+    def where_they_are(self) -> str | None:
+        """Why no message reaches the ranks; None when messages do, because then their network says where they are."""
+        if self.is_connected():
+            return None
+        return "this machine, out of reach: the process that carries their messages has died. Call world.restart()"
 
     def is_connected(self) -> bool:
         """Return whether messages get through: whether the controller lives."""
