@@ -96,7 +96,7 @@ def run(world, case: Case) -> None:
     end = time.monotonic() + _MOST_SECONDS_TO_LOOK
     answer.wait(_SECONDS_TO_LOOK)
     before = None
-    while not answer.ready() and (now := _places(world)) != before and time.monotonic() < end:
+    while not answer.ready() and (now := _progress(world)) != before and time.monotonic() < end:
         before = now
         answer.wait(_SECONDS_TO_STAND_STILL)
     ended_by = errors(answer)
@@ -109,8 +109,10 @@ def run(world, case: Case) -> None:
     print(f"one process, nothing wrong: {case.right}")
 
 
-def _places(world):
-    return [(state.state, state.call, state.line_number) for state in world.where()]
+def _progress(world):
+    """Return where each rank is, and how many collectives it has called: a loop comes back to the same places."""
+    places = [(state.state, state.call, state.line_number) for state in world.where()]
+    return places, {rank: len(calls) for rank, calls in world.history().calls.items()}
 
 
 def errors(answer) -> dict[int, str]:

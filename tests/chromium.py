@@ -35,7 +35,7 @@ def browser(tmp_path_factory):
         yield chromium
         started = set(psutil.Process().children(recursive=True)) - set(earlier)
         chromium.close()
-    assert_gone(started, seconds=10)
+    assert_gone(started, seconds=30)
 
 
 def assert_gone(processes, seconds):

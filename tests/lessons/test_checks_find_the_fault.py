@@ -227,6 +227,28 @@ def test_the_tools_name_rank_and_line_while_it_hangs(dealt, capsys):
     assert {call.line for rank, call in first.calls.items() if rank != cases[name].chosen} == {"dist.barrier()"}
 
 
+SLOW = """\
+import time
+import torch
+import torch.distributed as dist
+
+dist.init_process_group("gloo")
+for step in range(20):
+    if dist.get_rank() == 0:
+        time.sleep(0.4)
+    dist.barrier()
+print("trained")
+"""
+
+
+def test_a_slow_training_is_not_taken_for_one_that_hangs(dealt, capsys):
+    world, _ = dealt
+    case = faulty.Case(0, EXAMPLE, 0)
+    case.script = SLOW
+    faulty.run(world, case)
+    assert "ranks 0, 1, 2, 3: trained" in capsys.readouterr().out
+
+
 def test_a_seed_chooses_order_and_ranks():
     def order(seed):
         return [(case.name, case.chosen) for case in faulty.shuffled(seed, 4)]

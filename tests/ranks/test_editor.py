@@ -72,6 +72,18 @@ def documentation(notebook, text, offset=None):
     return reply["data"]["text/plain"] if reply["found"] else None
 
 
+def shown(notebook, text):
+    """Return what Shift-Tab shows at the end of this text, once a rank has answered in time."""
+    answers = []
+
+    def is_answered():
+        answers.append(documentation(notebook, text))
+        return answers[-1] is not None
+
+    assert soon(is_answered)
+    return answers[-1]
+
+
 @pytest.mark.parametrize(
     ("text", "completed"),
     [
@@ -107,13 +119,12 @@ def test_other_cells_are_completed_as_ever(notebook):
 
 
 def test_shift_tab_shows_signature_and_docstring(notebook):
-    assert soon(lambda: documentation(notebook, "%%px\nscaled"))
-    text = documentation(notebook, "%%px\nscaled")
+    text = shown(notebook, "%%px\nscaled")
     assert "Signature: scaled(values, by=2.0)" in text
     assert "Return the values, multiplied." in text
-    assert documentation(notebook, "%%px\nscaled(matrix_on_ranks, ") == text  # inside its call
-    assert "in_features: int" in documentation(notebook, "%px torch.nn.Linear")
-    assert "shape (2, 3), torch.float32" in documentation(notebook, "%%px\nmatrix_on_ranks")
+    assert shown(notebook, "%%px\nscaled(matrix_on_ranks, ") == text  # inside its call
+    assert "in_features: int" in shown(notebook, "%px torch.nn.Linear")
+    assert "shape (2, 3), torch.float32" in shown(notebook, "%%px\nmatrix_on_ranks")
     assert documentation(notebook, "%%px\nnowhere_at_all") is None
     assert documentation(notebook, "scaled") is None  # in a cell of the notebook, which has no such name
     assert "int" in documentation(notebook, "only_in_the_notebook")
@@ -121,7 +132,7 @@ def test_shift_tab_shows_signature_and_docstring(notebook):
 
 def test_nothing_of_the_learner_runs(notebook):
     for name in ["careful", "careful.costly", "Careful"]:
-        assert documentation(notebook, f"%%px\n{name}")
+        assert shown(notebook, f"%%px\n{name}")
         completions(notebook, f"%%px\n{name}.")
     assert notebook.run("print(world.view['ran'])") == "[[], []]\n"
 

@@ -142,6 +142,7 @@ def test_one_rank_is_replaced_whatever_it_does_and_dies_again_like_any_other(wor
     run(world, "kept = 1")
     for code in ("import time; time.sleep(1000)", "sum(range(10**15))"):
         answer = world.view.client[2].execute(code, block=False)
+        assert wait_until(lambda: world.where()[2].state == "busy", 20), world.where()
         world.restart(rank=2)
         with pytest.raises(ipp.error.RemoteError, match="EngineError"):
             answer.get(10)

@@ -76,7 +76,7 @@ def lab(browser, tmp_path):
         started = psutil.Process(make.pid).children(recursive=True) if make.poll() is None else []
         make.terminate()  # it ends the server, and the server ends its kernels
         assert_gone(started, seconds=30)
-        make.wait(10)
+        make.wait(30)
 
 
 def make_lab(arguments):
@@ -272,10 +272,23 @@ from helpers import World
 world = World(2)
 print(*world.pids)"""
 
+# A thread of the kernel looks where rank 1 is, while the notebook waits for it.
+WATCHED_WORLD = f"""\
+{WORLD}
+
+import threading, time
+from pathlib import Path
+
+def watch():
+    while world.where()[1].call != "recv":
+        time.sleep(0.05)
+    Path("stuck").touch()
+
+threading.Thread(target=watch, daemon=True).start()"""
+
 GROUP = """\
 %%px
 from datetime import timedelta
-from pathlib import Path
 import torch
 import torch.distributed as dist
 
@@ -285,7 +298,6 @@ rank = dist.get_rank()"""
 STUCK = """\
 %%px
 if rank == 1:
-    Path("waiting").touch()
     dist.recv(torch.zeros(1), src=0)"""
 
 SUM = """\
@@ -298,14 +310,13 @@ RESTART = "world.restart()"
 
 
 def run_stuck_cell(notebook, cell, lab):
-    """Start the cell STUCK, and return when rank 1 is inside recv."""
+    """Start the cell STUCK in a notebook with WATCHED_WORLD, and return when rank 1 is inside recv."""
     notebook.start(cell)
-    wait_for((lab.folder / "notebooks/waiting").exists, seconds=30, otherwise="rank 1 has not got to recv")
-    time.sleep(0.5)  # from that line into recv
+    wait_for((lab.folder / "notebooks/stuck").exists, seconds=25, otherwise="rank 1 has not got to recv")
 
 
 def test_interrupt_a_stuck_cell(browser, lab, tmp_path):
-    cells = [WORLD, GROUP, STUCK, SUM, RESTART, GROUP, SUM]
+    cells = [WATCHED_WORLD, GROUP, STUCK, SUM, RESTART, GROUP, SUM]
     with opened(lab, browser, notebook_of(*cells), "stuck.ipynb", tmp_path) as notebook:
         notebook.run(0)
         notebook.run(1)
@@ -313,18 +324,15 @@ def test_interrupt_a_stuck_cell(browser, lab, tmp_path):
 
         pressed = time.monotonic()
         notebook.press("Interrupt the kernel")
-        wait_for(lambda: notebook.numbers()[2], seconds=10, otherwise="the interrupted cell is still running")
+        wait_for(lambda: notebook.numbers()[2], seconds=20, otherwise="the interrupted cell is still running")
         notebook.wait_until_idle()
         print(f"Interrupt: the prompt is back after {time.monotonic() - pressed:.1f} s")
         where = notebook.output(2)
         assert re.search(r"(?m)^ *0 +idle *$", where), where
-        stuck = r"(?m)^ *1 +busy +\S+ s +recv +float32\[1\], src=0 +4 +dist\.recv\(torch\.zeros\(1\), src=0\)$"
+        stuck = r"(?m)^ *1 +busy +\S+ s +recv +float32\[1\], src=0 +3 +dist\.recv\(torch\.zeros\(1\), src=0\)$"
         assert re.search(stuck, where), where
 
-        started = time.monotonic()
-        refusal = notebook.run(3)
-        print(f"The next cell was refused after {time.monotonic() - started:.1f} s")
-        assert time.monotonic() - started < 10  # it did not queue behind recv, which has most of its 30 s still to go
+        refusal = notebook.run(3)  # it does not queue behind recv
         assert "rank 1" in refusal and "recv" in refusal and "the sum" not in refusal
 
         notebook.run(4)
@@ -334,7 +342,7 @@ def test_interrupt_a_stuck_cell(browser, lab, tmp_path):
 
 
 def test_restart_the_kernel_while_ranks_are_busy(browser, lab, tmp_path):
-    cells = [WORLD, GROUP, STUCK, WORLD, GROUP, SUM]
+    cells = [WATCHED_WORLD, GROUP, STUCK, WORLD, GROUP, SUM]
     with opened(lab, browser, notebook_of(*cells), "busy.ipynb", tmp_path) as notebook:
         ranks = notebook.run(0).split()[-2:]
         notebook.run(1)
@@ -345,7 +353,7 @@ def test_restart_the_kernel_while_ranks_are_busy(browser, lab, tmp_path):
         notebook.press("Restart the kernel")
         notebook.page.locator(".jp-Dialog .jp-mod-accept").click()
         confirmed = time.monotonic()
-        assert_gone(earlier, seconds=10)
+        assert_gone(earlier, seconds=30)
         print(f"Restart: everything has ended after {time.monotonic() - confirmed:.1f} s")
 
         notebook.wait_until_idle()
@@ -418,11 +426,12 @@ def test_tab_and_shift_tab_know_what_a_rank_has(browser, lab, tmp_path):
 
 ADDS = """\
 %%px
-import time
+import os, time
 
-numbers = torch.ones(2**18)
-for _ in range(40):
-    dist.all_reduce(numbers)
+going_on = torch.ones(2**18)
+while going_on[0]:
+    going_on.fill_(not os.path.exists("enough"))
+    dist.all_reduce(going_on, dist.ReduceOp.MIN)
     time.sleep(0.1)"""
 
 FEEDERS = """\
@@ -453,15 +462,19 @@ def test_the_board_moves_beside_the_notebook(browser, lab, tmp_path):
             notebook.run(cell)
         panel.table.wait_for(timeout=20_000)
 
-        notebook.start(3)
-        out = []
-        while not notebook.numbers()[3]:
-            out.append(panel.lines()[0]["out"])
-            time.sleep(0.2)
-        assert len({rate for rate in out if "MB/s" in rate}) >= 2, out
+        rates = set()
 
-        run_stuck_cell(notebook, 4, lab)
-        wait_for(lambda: panel.lines()[1]["call (line)"] == "recv (4)", 10, otherwise="rank 1 is not seen in recv")
+        def two_rates_are_seen():
+            rates.add(panel.lines()[0]["out"])
+            return len([rate for rate in rates if "MB/s" in rate]) >= 2
+
+        notebook.start(3)
+        wait_for(two_rates_are_seen, seconds=30, otherwise="the board has not moved")
+        (lab.folder / "notebooks/enough").touch()
+        wait_for(lambda: notebook.numbers()[3], seconds=30, otherwise="the ranks go on")
+
+        notebook.start(4)
+        wait_for(lambda: panel.lines()[1]["call (line)"] == "recv (3)", 20, otherwise="rank 1 is not seen in recv")
         stuck = panel.lines()[1]
         assert stuck["state"] == "● busy"
         wait_for(lambda: panel.lines()[1]["for"] != stuck["for"], 10, otherwise="the seconds stand still")
