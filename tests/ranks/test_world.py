@@ -15,11 +15,12 @@ from pathlib import Path
 import ipyparallel as ipp
 import psutil
 import pytest
+import torch
 from live import INIT, SUM, left_after, wait_until
 
 import helpers.ranks.local
 import helpers.world
-from helpers import World, WorldError
+from helpers import World, WorldError, devices
 from helpers.look.pulses import Pulses
 from helpers.ranks import memory, processes, variables
 from helpers.ranks.host import Host
@@ -342,7 +343,7 @@ def test_plain_engines_where_a_rank_is_not_forked():
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere each rank imports for itself")
 def test_modules_that_are_imported_once_for_all_ranks():
     script = """
-        from helpers import World, WorldError
+        from helpers import World, WorldError, devices
         if __name__ == "__main__":
             try:
                 World(2, preload=["mailbox", "no_such.module"])
@@ -544,3 +545,17 @@ def test_attached_engines_are_ranks_in_the_order_of_their_ids_and_stay_when_the_
     client[:].execute("in_the_end = os.environ == first, torch.get_num_threads()", block=True)
     assert client[:].pull("in_the_end", block=True) == [(True, processes.threads_of_torch())] * 2
     client.close()
+
+
+def test_ranks_choose_what_their_world_shows():
+    world = World(2)
+    try:
+        world.view.execute("from helpers import devices\nchoice = devices.of_this_rank()")
+        gpus = torch.cuda.device_count()
+        assert world.view["choice"] == [devices.choose(rank, 2, gpus) for rank in range(2)]
+        assert all(
+            choice.device in line
+            for choice, line in zip(world.view["choice"], repr(world).splitlines()[2:], strict=True)
+        )
+    finally:
+        world.stop()

@@ -7,7 +7,7 @@ import nbformat
 import pytest
 import torch
 
-from helpers import World, devices
+from helpers import devices
 
 ROOT = Path(__file__).parents[2]
 
@@ -47,20 +47,6 @@ def test_hosts_on_one_machine_share_its_gpus(monkeypatch):
 def test_the_sentence():
     assert str(devices.choose(0, 4, 0)) == "gloo on cpu, because there is no GPU"
     assert str(devices.choose(3, 4, 2)) == "gloo on cuda:1, because ranks share a GPU, which NCCL refuses"
-
-
-def test_ranks_choose_what_their_world_shows():
-    world = World(2)
-    try:
-        world.view.execute("from helpers import devices\nchoice = devices.of_this_rank()")
-        gpus = torch.cuda.device_count()
-        assert world.view["choice"] == [devices.choose(rank, 2, gpus) for rank in range(2)]
-        assert all(
-            choice.device in line
-            for choice, line in zip(world.view["choice"], repr(world).splitlines()[2:], strict=True)
-        )
-    finally:
-        world.stop()
 
 
 def code():
