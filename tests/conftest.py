@@ -24,8 +24,8 @@ for name in [name for name in os.environ if name.startswith(("PYTEST_VERSION", "
 # Of the answers that a test of a check tries, so many belong to every run; the others have their turn at night.
 ANSWERS_OF_EVERY_RUN = 3
 
-# The modules whose tests take longest, in this order, before all others.
-LONG = [
+# Each test of these modules runs in the next process that is free, because it takes long.
+SPREAD = [
     "test_browser.py",
     "test_clusters.py",
     "test_notebooks.py",
@@ -34,6 +34,8 @@ LONG = [
     "test_faults.py",
     "test_script.py",
 ]
+# What takes longest runs first, in this order; the tests of grading share a class that has been graded.
+FIRST = ["test_grade_sandbox.py", *SPREAD]
 
 
 def pytest_configure(config):
@@ -51,7 +53,7 @@ def pytest_collection_modifyitems(config, items):
         item.add_marker(pytest.mark.nightly)
     if not lesson_files.ALL:
         keep(config, items, lambda item: not item.get_closest_marker("nightly"))
-    items.sort(key=lambda item: LONG.index(item.path.name) if item.path.name in LONG else len(LONG))
+    items.sort(key=lambda item: FIRST.index(item.path.name) if item.path.name in FIRST else len(FIRST))
 
 
 def further_answers(items):
@@ -72,14 +74,14 @@ def keep(config, items, condition):
 
 
 class ByModule(LoadScopeScheduling):
-    """Each long test runs in the next process that is free, and those of any other module in one: they share a world.
+    """The tests of a module run in one process, where they share a world, except for those of the modules in SPREAD.
 
     xdist's groups would say the same, but xdist 3.8 does not see them with pytest 9.2.
     """
 
     def _split_scope(self, nodeid):
         module = nodeid.partition("::")[0]
-        return nodeid if Path(module).name in LONG else module
+        return nodeid if Path(module).name in SPREAD else module
 
 
 @pytest.hookimpl(optionalhook=True)  # without `-n` there is no xdist that asks

@@ -343,6 +343,7 @@ def test_the_solutions_with_a_third_rank():
         world.stop()
 
 
+@pytest.mark.nightly
 @pytest.mark.alone
 def test_the_model_is_better_than_the_bigrams_with_three_seeds(world):
     for contains in (

@@ -41,7 +41,7 @@ def predicted(n):
 
 
 @pytest.mark.alone
-@pytest.mark.parametrize("n", [2, 3, 4, 5, 8])
+@pytest.mark.parametrize("n", [2, 4, *(pytest.param(n, marks=pytest.mark.nightly) for n in (3, 5, 8))])
 def test_predicted_counted_and_measured_bytes_agree(n):
     world = World(n)
     try:
