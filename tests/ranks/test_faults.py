@@ -455,7 +455,7 @@ def world_that_is(notebook, state):
     notebook.run("from helpers import World\nworld = World(2)")
     notebook.run("%%px\n" + INIT.format(timeout=30))
     notebook.run(BUSY[state])
-    if state != "idle":
+    if BUSY[state].startswith("%%px"):
         notebook.run("while not all(state.line for state in world.where()):\n    pass")
     return notebook.run("print(world._directory)").strip()
 
