@@ -1,5 +1,6 @@
 """The hybrid model of 23_hybrid_ddp_rpc, whose cells have written this file."""
 
+
 import os, warnings
 from contextlib import redirect_stderr
 from datetime import timedelta
@@ -36,7 +37,6 @@ def start(rpc_timeout, group_timeout):
 bags, labels, words = datasets.passages()
 validation = range(800, len(bags))
 
-
 def batch(numbers):
     chosen = [bags[number] for number in numbers]
     offsets = torch.tensor([0] + [len(bag) for bag in chosen[:-1]]).cumsum(0)
@@ -48,10 +48,8 @@ class Table(nn.EmbeddingBag):
         weight = torch.randn(rows, columns, generator=torch.Generator().manual_seed(seed))
         super().__init__(rows, columns, mode="sum", sparse=sparse, _weight=weight)
 
-
 def new_table(seed=0):
     return RemoteModule("server/cpu", Table, (len(words), 16, True, seed))
-
 
 def weights_of(table):
     return table.local_value().weight.detach().clone()
@@ -84,7 +82,6 @@ def forward_backward(model, context, data):
     loss = cross_entropy(model(rows, offsets), label.to(model.device))
     dist_autograd.backward(context, [loss])
     return loss.item()
-
 
 def gradient_of_table(context):
     return next(iter(dist_autograd.get_gradients(context).values())).to_dense()

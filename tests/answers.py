@@ -1,6 +1,7 @@
 """What the tests of the checks share: the code of a notebook's cell, and what a check says of an answer."""
 
 import ast
+import re
 import textwrap
 from pathlib import Path
 
@@ -24,7 +25,7 @@ def preloaded(topic):
     for path in NOTEBOOKS.glob(f"[0-9][0-9]_{topic}.ipynb"):
         cells = nbformat.read(path, as_version=4).cells
         source = next(cell.source for cell in cells if cell.cell_type == "code" and "World(WORLD_SIZE" in cell.source)
-        tree = ast.parse(source)
+        tree = ast.parse(re.sub(r"(?m)^%.*", "", source))
         values = {ast.unparse(node.targets[0]): node.value for node in tree.body if isinstance(node, ast.Assign)}
         for node in ast.walk(tree):
             if isinstance(node, ast.keyword) and node.arg == "preload":

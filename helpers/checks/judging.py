@@ -20,7 +20,7 @@ CUT_OFF = re.compile(
 # Longer than the timeout of the process group that an exercise uses, so that a rank that is stuck can say so itself,
 # and long enough for a right answer on a machine that thirty learners share.
 _SECONDS_TO_ANSWER = 40
-_LETTERS_OF_AN_ERROR = 200
+LETTERS_OF_AN_ERROR = 1000  # at most, in a verdict; grading sets a lower number
 _SECONDS_TO_MEET = 10  # of ranks that are all idle, on a busy machine, too
 _broken = []  # the process ids of ranks whose group an attempt has broken: they need a restart
 
@@ -157,7 +157,7 @@ def _require_an_end(runs, function):
         if run.error == missing(function):
             raise Wrong(f"Rank {rank} has no function `{function}`: run the cell that defines it, then this check.")
         if run.error and rank not in cut_off:
-            error = shortened(run.error.splitlines()[0], _LETTERS_OF_AN_ERROR)
+            error = shortened(run.error.splitlines()[0], LETTERS_OF_AN_ERROR)
             raise Wrong(f"Rank {rank} raised {error}" + (f"\n{RESTART}" if cut_off else ""))
     _require_waits(runs, cut_off)
     if cut_off:

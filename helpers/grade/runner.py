@@ -31,6 +31,10 @@ def main() -> None:
 
     from IPython.core.interactiveshell import InteractiveShell  # after pickle has been replaced
 
+    from helpers.checks import judging
+
+    judging.LETTERS_OF_AN_ERROR = _LETTERS_OF_AN_ERROR
+
     judge = _Judge(InteractiveShell.instance())
     for number, (name, setup, answer) in enumerate(job["exercises"]):
         solved, sentence = judge.verdict(name, [job["parameters"], *setup[1:]], answer)
