@@ -2,6 +2,7 @@
 
 import os
 from collections import Counter
+from functools import lru_cache
 from pathlib import Path
 
 import _pytest.runner
@@ -14,12 +15,15 @@ from xdist.scheduler import LoadScopeScheduling
 import helpers.world
 from helpers import World
 from helpers.kernels import KERNEL
+from helpers.ranks import processes
 
 # Kernels and ranks start as a user starts them. ipykernel forwards what C++ code prints, but not where it finds the
 # name of a test in the environment. pytest has no option that leaves it out; test_kernels.py looks whether it is there.
 _pytest.runner._update_current_test_var = lambda item, when: None
 for name in [name for name in os.environ if name.startswith(("PYTEST_VERSION", "PYTEST_XDIST"))]:
     del os.environ[name]
+
+_preloaded = None  # what the fork server of this process has imported for a lesson
 
 # Of the answers that a test of a check tries, so many belong to every run; the others have their turn at night.
 ANSWERS_OF_EVERY_RUN = 3
@@ -53,7 +57,18 @@ def pytest_collection_modifyitems(config, items):
         item.add_marker(pytest.mark.nightly)
     if not lesson_files.ALL:
         keep(config, items, lambda item: not item.get_closest_marker("nightly"))
-    items.sort(key=lambda item: FIRST.index(item.path.name) if item.path.name in FIRST else len(FIRST))
+    items.sort(key=lambda item: (place_of(item), preloaded_for(item.path)))
+
+
+def place_of(item):
+    """Return the place of a test's module among those that run first, or the place behind them."""
+    return FIRST.index(item.path.name) if item.path.name in FIRST else len(FIRST)
+
+
+@lru_cache
+def preloaded_for(path):
+    """Return the modules that the lesson of a test module has imported before its ranks are forked."""
+    return answers.preloaded(path.stem.removeprefix("test_checks_"))
 
 
 def further_answers(items):
@@ -90,8 +105,16 @@ def pytest_xdist_make_scheduler(config, log):
 
 
 @pytest.fixture(scope="module")
-def worlds():
-    """The worlds that the tests of a module have been given; the last of them may still be running."""
+def worlds(request):
+    """The worlds that the tests of a module have been given; the last of them may still be running.
+
+    They are forked as those of the module's lesson are: only the first world of a process says what is preloaded.
+    """
+    global _preloaded
+    preloaded = preloaded_for(request.path)
+    if preloaded != _preloaded:
+        processes.end_fork_server()
+        _preloaded = preloaded
     worlds = []
     yield worlds
     for world in worlds:
@@ -105,7 +128,7 @@ def world(worlds, request):
     They are new ones after a test that has started a world of its own, because that stops the one before.
     """
     if not worlds or helpers.world._current is not worlds[-1]:
-        worlds.append(World(4, preload=answers.preloaded(request.path.stem.removeprefix("test_checks_"))))
+        worlds.append(World(4, preload=preloaded_for(request.path)))
         worlds[-1].view.execute(request.module.SETUP, silent=True)
     return worlds[-1]
 

@@ -6,6 +6,7 @@ One process that runs the mended script says what is right: all ranks have to co
 import re
 
 import pytest
+from answers import preloaded
 from lesson_files import ROOT
 
 from helpers import World, WorldError, checks, faulty
@@ -36,12 +37,12 @@ UNREPAIRED = {
 
 
 @pytest.fixture(scope="module")
-def dealt():
+def dealt(worlds):
     """A world on two hosts, and the cases by the names of their scripts."""
-    world = World(4, hosts=2)
+    world = World(4, hosts=2, preload=preloaded("find_the_fault"))
+    worlds.append(world)
     cases = {case.name: case for case in faulty.deal(world, SEED).values()}
-    yield world, cases
-    world.stop()
+    return world, cases
 
 
 @pytest.mark.parametrize("name", NAMES)
