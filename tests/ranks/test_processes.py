@@ -101,11 +101,15 @@ def test_a_fork_server_that_is_stopped_is_not_waited_for_without_end(monkeypatch
     # An Interrupt waits until the request is whole, but not for ever either.
     os.kill(forkserver._forkserver._forkserver_pid, signal.SIGSTOP)
     monkeypatch.setattr(processes, "_SECONDS_AFTER_INTERRUPT", 0.1)
-    interrupt = threading.Timer(0.5, signal.pthread_kill, [threading.main_thread().ident, signal.SIGINT])
-    interrupt.start()
-    with pytest.raises(KeyboardInterrupt):
-        World(1)
-    interrupt.join()
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell has background jobs ignore it
+    try:
+        interrupt = threading.Timer(0.5, signal.pthread_kill, [threading.main_thread().ident, signal.SIGINT])
+        interrupt.start()
+        with pytest.raises(KeyboardInterrupt):
+            World(1)
+        interrupt.join()
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_temporary_folders_that_a_cleaner_removes(notebook):
