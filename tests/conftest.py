@@ -20,7 +20,7 @@ from helpers.ranks import processes
 # Kernels and ranks start as a user starts them. ipykernel forwards what C++ code prints, but not where it finds the
 # name of a test in the environment. pytest has no option that leaves it out; test_kernels.py looks whether it is there.
 _pytest.runner._update_current_test_var = lambda item, when: None
-for name in [name for name in os.environ if name.startswith(("PYTEST_VERSION", "PYTEST_XDIST"))]:
+for name in [name for name in os.environ if name.startswith("PYTEST")]:
     del os.environ[name]
 
 _preloaded = None  # what the fork server of this process has imported for a lesson

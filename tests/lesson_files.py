@@ -25,6 +25,11 @@ PAUSE = "reader-pauses"
 SECONDS_OF_A_PAUSE = 15
 
 
+def at_night(value):
+    """Return a value of a parameter with which a test runs in `make test ALL=1` only."""
+    return pytest.param(value, marks=pytest.mark.nightly)
+
+
 def belongs(item) -> bool:
     """Return whether a test is about one of the chosen lessons: its module is called so, or its parameter."""
     names = "|".join(CHOSEN)

@@ -6,6 +6,7 @@ from pathlib import Path
 import ipyparallel as ipp
 import nbformat
 import pytest
+from lesson_files import at_night
 
 from helpers import World
 from helpers.measure.traffic import by_pair, loopback
@@ -41,7 +42,7 @@ def predicted(n):
 
 
 @pytest.mark.alone
-@pytest.mark.parametrize("n", [2, 4, *(pytest.param(n, marks=pytest.mark.nightly) for n in (3, 5, 8))])
+@pytest.mark.parametrize("n", [2, at_night(3), 4, at_night(5), at_night(8)])
 def test_predicted_counted_and_measured_bytes_agree(n):
     world = World(n)
     try:

@@ -9,6 +9,7 @@ import time
 import ipyparallel as ipp
 import psutil
 import pytest
+from lesson_files import at_night
 from live import INIT, SUM, Notebook, left_after, wait_until
 
 import helpers.ranks.host
@@ -45,7 +46,7 @@ def errors_of(answer):
     return composite.value.elist
 
 
-@pytest.mark.parametrize("victim", range(4))
+@pytest.mark.parametrize("victim", [0, at_night(1), at_night(2), 3])
 def test_a_rank_is_killed_during_a_collective(world, victim):
     assert_works(world)
     world.view.execute("dist.destroy_process_group()")
@@ -430,7 +431,7 @@ def test_no_file_is_left_when_a_kernel_is_killed_that_had_stopped_its_world(note
     assert wait_until(lambda: not os.path.exists(os.path.dirname(directory)), SECONDS_TO_VANISH)
 
 
-@pytest.mark.parametrize("moment", [0.05, 0.3, 0.8])
+@pytest.mark.parametrize("moment", [at_night(0.05), 0.3, at_night(0.8)])
 @pytest.mark.parametrize("call", ["World(2)", "world.restart()", "world.stop()"])
 def test_an_interrupt_of(notebook, call, moment):
     notebook.run("from helpers import World\nworld = World(2)" if "world." in call else "from helpers import World")
@@ -460,6 +461,7 @@ def world_that_is(notebook, state):
     return notebook.run("print(world._directory)").strip()
 
 
+@pytest.mark.nightly
 def test_six_worlds_at_once():
     script = f"""
 from helpers import World
