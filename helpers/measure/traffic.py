@@ -205,10 +205,14 @@ def loopback() -> AbstractContextManager[Carried]:
 
 
 class CarriedByCable(Carried):
-    """What the cable of a host has carried: `sent` out of the host, `received` into it, and both in `bytes`."""
+    """What the cable of a host has carried: `sent` out of the host, `received` into it, and both in `bytes`.
+
+    Of what the host has sent, `resent` bytes at most are packets that its TCP took for lost and sent again.
+    """
 
     sent: int | None = None
     received: int | None = None
+    resent: int | None = None
 
 
 @contextmanager
@@ -223,13 +227,12 @@ def cable(host: str) -> Iterator[CarriedByCable]:
     cables = world.cables
     world.require_host(host)
     carried = CarriedByCable()
-    _, sent, received = cables.carried()[host]
+    before = cables.carried()[host]
     try:
         yield carried
     finally:
-        now = cables.carried()[host]
-        carried.sent, carried.received = now[1] - sent, now[2] - received
-        carried.bytes = now[1] - sent + now[2] - received
+        _, carried.sent, carried.received, carried.resent = np.subtract(cables.carried()[host], before).tolist()
+        carried.bytes = carried.sent + carried.received
 
 
 def own_connections() -> AbstractContextManager[Carried]:
@@ -263,7 +266,7 @@ def _loopback_bytes():
     if world:
         world.require_this_machine("What the loopbacks of the ranks carry")
     if world and world.has_cables:
-        return sum(loopback + sent for loopback, sent, _ in world.cables.carried().values())
+        return sum(loopback + sent for loopback, sent, *_ in world.cables.carried().values())
     lines = Path(f"/proc/{_network()}/net/dev").read_text().splitlines()
     (counters,) = [line.split(":")[1].split() for line in lines if line.strip().startswith("lo:")]
     return int(counters[_COLUMN_OF_BYTES_SENT])

@@ -84,13 +84,18 @@ class CabledHosts(OneNetwork):
                 self.pace(float("inf"), 0, 0)
             raise OSError(error.code, error.args[1]) from None
 
-    def carried(self) -> dict[str, tuple[int, int, int]]:
-        """Return for each host the bytes that its loopback has carried, and its interface has sent and received."""
+    def carried(self) -> dict[str, tuple[int, int, int, int]]:
+        """Return for each host the bytes that its loopback has carried, and its interface has sent and received.
+
+        The fourth number is how many bytes at most its TCP has sent again. The packets of a veth overtake each other
+        when their sender moves to another processor, and what comes late TCP takes for lost: up to 9 % of a tensor.
+        """
         counted = {}
         for host, name in enumerate(self.names):
             with self.inside(host):
                 loopback, cable = _counters("lo"), _counters(_INTERFACE)
-            counted[name] = loopback.sent, cable.sent, cable.received
+                resent = _segments_sent_again() * _BYTES_OF_A_PACKET
+            counted[name] = loopback.sent, cable.sent, cable.received, resent
         return counted
 
     def _lay_cables(self):
@@ -126,6 +131,13 @@ def _counters(interface):
             columns = numbers.split()
             return _Counters(sent=int(columns[8]), received=int(columns[0]))
     raise OSError(f"there is no interface {interface}")
+
+
+def _segments_sent_again():
+    """Return how many segments TCP has sent again on this process's network; see proc_pid_net(5)."""
+    snmp = Path("/proc/thread-self/net/snmp").read_text().splitlines()
+    names, values = (line.split() for line in snmp if line.startswith("Tcp:"))
+    return int(values[names.index("RetransSegs")])
 
 
 def _speak_when_spoken_to():

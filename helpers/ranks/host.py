@@ -59,8 +59,8 @@ class Host:
         """Give every cable this rate, delay and loss; raise OSError when the kernel cannot do it."""
         self._ask("pace", bits_per_second, delay, loss)
 
-    def carried(self) -> dict[str, tuple[int, int, int]]:
-        """Return for each host the bytes that its loopback has carried, and its cable out of the host and into it."""
+    def carried(self) -> dict[str, tuple[int, int, int, int]]:
+        """Return what `CabledHosts.carried` counts for each host: loopback, cable out and in, and sent again."""
         return self._ask("carried")
 
     def stop(self) -> None:

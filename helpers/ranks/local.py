@@ -153,8 +153,8 @@ class LocalRanks:
         require_pace("pace", bits_per_second, delay, loss)
         self._host.pace(bits_per_second, delay, loss)
 
-    def carried(self) -> dict[str, tuple[int, int, int]]:
-        """Return for each host the bytes that its loopback has carried, and its cable out of the host and into it."""
+    def carried(self) -> dict[str, tuple[int, int, int, int]]:
+        """Return what `CabledHosts.carried` counts for each host: loopback, cable out and in, and sent again."""
         return self._host.carried()
 
     def is_connected(self) -> bool:
