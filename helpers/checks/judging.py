@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import ipyparallel as ipp
 
+from helpers.checks.accepting import accept
 from helpers.table import shortened
 
 RESTART = "Call world.restart(), then run the setup cell, the cell of your answer and this check again."
@@ -70,9 +71,11 @@ def judge(world, function, check, on_rank, *arguments, group_of_its_own=False):
         if not group_of_its_own and any(CUT_OFF.search(run.error) or _unfinished(run) for run in runs):
             _broken.append(world.pids)
         _require_an_end(runs, function)
-        return Verdict(True, check(runs))
+        verdict = Verdict(True, check(runs))
     except Wrong as wrong:
         return Verdict(False, str(wrong))
+    accept(world, function)
+    return verdict
 
 
 def call_answer(function: str, arguments: list) -> Run:
