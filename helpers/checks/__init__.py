@@ -39,7 +39,7 @@ from helpers.checks.predicting import predicted
 from helpers.checks.ranks_come_and_go import caught_up, majority, quorum, weighed
 from helpers.checks.reinforcement_learning import observer_round, one_rpc, returns_of
 from helpers.checks.replicated_pipelines import best_cut, staleness
-from helpers.checks.ring_all_reduce import halving_doubling, reduce_scatter, ring_indices, two_way_ring
+from helpers.checks.ring_all_reduce import halving_doubling, my_ring, reduce_scatter, two_way_ring
 from helpers.checks.ring_attention import balanced, merged, online_softmax, windowed
 from helpers.checks.rpc_and_rref import add_many, fan_out, stays_there
 from helpers.checks.rpc_locking import locked
@@ -124,6 +124,7 @@ __all__ = [
     "merged",
     "most_micro_batches",
     "my_exchange",
+    "my_ring",
     "next_replica",
     "next_words",
     "numbers_collected",
@@ -144,7 +145,6 @@ __all__ = [
     "repair",
     "repairs",
     "returns_of",
-    "ring_indices",
     "ring_shift",
     "same_everywhere",
     "scaled",

@@ -78,12 +78,15 @@ def judge(world, function, check, on_rank, *arguments, group_of_its_own=False):
     return verdict
 
 
-def call_answer(function: str, arguments: list) -> Run:
-    """Call the learner's function of that name on this rank; a check sends a function that calls this to every rank."""
+def call_answer(function: str, arguments: list, watch=None) -> Run:
+    """Call the learner's function of that name on this rank; a check sends a function that calls this to every rank.
+
+    Each message keeps what the tensor `watch`, if there is one, held when it was posted.
+    """
     import __main__
     from helpers.measure.traffic import collectives, recorded
 
-    with recorded() as messages, collectives() as calls:
+    with recorded(watch) as messages, collectives() as calls:
         if function not in vars(__main__):
             return Run(None, [], missing(function))
         try:

@@ -109,8 +109,8 @@ def _wanted(came):
     """Return what a prediction of this is, in words that do not say which."""
     if isinstance(came, Mapping):
         return f"{_wanted(next(iter(came.values())))} for each"
-    kinds = {bool: "True or False", Number: "a number", str: "a name, in quotes", Set: "what belongs to the set"}
-    return next((words for kind, words in kinds.items() if isinstance(came, kind)), "the order, as a list,")
+    kinds = {bool: "True or False", Number: "a number", str: "a name in quotes", Set: "the members of the set"}
+    return next((words for kind, words in kinds.items() if isinstance(came, kind)), "a list, in the right order,")
 
 
 def _misfit(name, mine, came):

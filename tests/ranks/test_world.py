@@ -128,7 +128,7 @@ def test_call_returns_what_the_ranks_return_in_their_order(world):
     assert world.call("plus", 10, targets=[1, 0]) == [11, 10]
     assert world.call("dist.get_rank") == ranks
     assert world.call(lambda word: word.upper(), "a") == ["A"] * world.size
-    with pytest.raises(RemoteError, match="NameError"):
+    with pytest.raises(ipp.error.RemoteError, match="NameError"):
         world.call("minus", 1)
     with pytest.raises(WorldError, match=f"^There is no rank {world.size}: "):
         world.call("plus", 1, targets=world.size)
