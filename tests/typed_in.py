@@ -23,8 +23,7 @@ def goes_on(notebook: NotebookNode) -> bool:
 
 def typed_in(lesson: NotebookNode, solutions: NotebookNode) -> NotebookNode:
     """Return the lesson with the answers in place, and with no output to compare but what its checks say."""
-    headings = [place for place, cell in enumerate(solutions.cells) if re.search(r"(?m)^## ", cell.source)]
-    answers = {name: cell for cell in code(solutions, headings[0]) for name in names(cell)}
+    answers = {name: cell for cell in answering(solutions) for name in names(cell)}
     said = {verdict(cell): cell for cell in code(solutions) if verdict(cell)}
     typed = nbformat.from_dict(lesson)
     for cell in code(typed):
@@ -43,6 +42,12 @@ def typed_in(lesson: NotebookNode, solutions: NotebookNode) -> NotebookNode:
                 *others, prediction = cell.source.rstrip().splitlines()
                 cell.source = "\n".join([*others, f"assert {prediction}, {prediction}"])
     return typed
+
+
+def answering(solutions):
+    """Return the code cells below the first heading."""
+    headings = [place for place, cell in enumerate(solutions.cells) if re.search(r"(?m)^## ", cell.source)]
+    return code(solutions, headings[0])
 
 
 def code(notebook, start=0):
