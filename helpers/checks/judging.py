@@ -24,6 +24,7 @@ _SECONDS_TO_ANSWER = 40
 LETTERS_OF_AN_ERROR = 1000  # at most, in a verdict; grading sets a lower number
 _SECONDS_TO_MEET = 10  # of ranks that are all idle, on a busy machine, too
 _broken = []  # the process ids of ranks whose group an attempt has broken: they need a restart
+killed = set()  # the process ids of ranks that a check has killed; grading asks nothing of these
 
 
 class Verdict:
