@@ -1,0 +1,26 @@
+"""The report on random mutants: how many each notebook has refused, by what, and which live."""
+
+from collections import Counter
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Print the mutants of each notebook, those that live with their lines, and the counts."""
+    results = {}
+    for report in [report for reports in terminalreporter.stats.values() for report in reports]:
+        found = dict(getattr(report, "user_properties", []))
+        if "outcome" in found and report.when == "call":
+            results.setdefault(found["notebook"], []).append(found)
+    for notebook, mutants in sorted(results.items()):
+        terminalreporter.section(notebook)
+        for found in sorted(mutants, key=lambda found: (found["outcome"], found["mutant"][2])):
+            terminalreporter.write_line(described(found))
+        counts = Counter(found["outcome"] for found in mutants)
+        terminalreporter.write_line(", ".join(f"{number} {outcome}" for outcome, number in sorted(counts.items())))
+
+
+def described(found):
+    """Return the lines of the report on one mutant."""
+    name, operator, cell, before, after = found["mutant"]
+    first = f"{found['outcome']}: {name} in cell {cell}, {operator}; {found.get('reason', '')}".rstrip("; ")
+    changed = [f"    - {line}" for line in before.splitlines()] + [f"    + {line}" for line in after.splitlines()]
+    return "\n".join([first, *changed])

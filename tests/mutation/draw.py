@@ -1,0 +1,160 @@
+"""Mutants of a notebook: all that the operators make of its cells, and some of them, drawn by a seed.
+
+A mutant is a program again, and another one than the cell was.
+"""
+
+import ast
+import copy
+import hashlib
+import random
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import nbformat
+from mutation.cells import code_cells, parse, statements_to_change
+from mutation.names import Names
+from mutation.operators import OPERATORS, asserting_functions, places, takes_string
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A notebook's cell with one replacement. `line` is where it begins, in the cell, from 1."""
+
+    topic: str
+    cell: int
+    cell_id: str
+    operator: str
+    line: int
+    source: str = field(repr=False)
+    old_source: str = field(repr=False)
+
+    @property
+    def id(self) -> str:
+        """What a mutant is called: it changes when the cell is edited."""
+        text = "\0".join([self.topic, self.cell_id, self.old_source, self.source])
+        return hashlib.sha256(text.encode()).hexdigest()[:10]
+
+    @property
+    def change(self) -> tuple[str, str]:
+        """The lines that differ, before and after."""
+        old, new = self.old_source.splitlines(), self.source.splitlines()
+        while old and new and old[0] == new[0]:
+            old, new = old[1:], new[1:]
+        while old and new and old[-1] == new[-1]:
+            old, new = old[:-1], new[:-1]
+        return "\n".join(old), "\n".join(new)
+
+    def __str__(self):
+        return f"{self.topic}: {self.id} {self.operator} in cell {self.cell}"
+
+
+@dataclass
+class Lesson:
+    """What is known of a lesson where a cell stands: names of the cells before, and of all cells the rest."""
+
+    names: Names = field(default_factory=Names)
+    strings: dict = field(default_factory=dict)  # who takes a string -> the strings that it is given
+    asserting: set = field(default_factory=set)  # functions that only assert
+
+
+def all_mutants(path: Path, notebook=None) -> list[Mutant]:
+    """Return every mutant that the operators make of a notebook, in the order of its cells."""
+    cells = code_cells(notebook or nbformat.read(path, as_version=4))
+    lesson, topic = Lesson(), path.stem.partition("_")[2]
+    lesson.asserting = {name for cell in cells for name in asserting_functions(cell.tree)}
+    for place in (place for cell in cells for place in places_of(cell, lesson)):
+        if isinstance(getattr(place.node, "value", None), str) and (taker := takes_string(place)):
+            lesson.strings.setdefault(taker, set()).add(place.node.value)
+    mutants = {}
+    for cell in cells:
+        for mutant in mutants_of(cell, lesson, topic):
+            mutants.setdefault(mutant.id, mutant)  # two operators may agree
+        lesson.names.read(cell)
+    return list(mutants.values())
+
+
+def places_of(cell, lesson):
+    """Yield the places of a cell that may be changed."""
+    chosen = statements_to_change(cell)
+    for index, statement in enumerate(cell.tree.body):
+        if statement in chosen:
+            yield from places(cell, statement, index, lesson)
+
+
+def mutants_of(cell, lesson, topic):
+    """Yield the mutants of a cell."""
+    before = ast.dump(cell.tree)
+    for place in places_of(cell, lesson):
+        for name, operator in OPERATORS.items():
+            for node in operator(place):
+                source = replaced(cell, place, node)
+                if source is not None and ast.dump(parse(source)) != before:
+                    line = statement_line(place)
+                    yield Mutant(topic, cell.number, cell.id, name, line, source, cell.source)
+
+
+def statement_line(place) -> int:
+    return getattr(place.node, "lineno", getattr(place.parent, "lineno", 1))
+
+
+def replaced(cell, place, node) -> str | None:
+    """Return the source of the cell with another node in this place, or None where no text means that tree."""
+    original = place.node
+    node = copy.deepcopy(node)
+    place.put(node)
+    try:
+        wanted = ast.dump(ast.fix_missing_locations(cell.tree))
+        outer = enclosing_string(cell.tree, node)
+        text = code_of(outer or node)
+    finally:
+        place.put(original)
+    start, end = span(cell.source, original if outer is None else enclosing_string(cell.tree, original))
+    for candidate in (text, f"({text})"):
+        source = cell.source[:start] + candidate + cell.source[end:]
+        try:
+            if ast.dump(parse(source)) == wanted:
+                return source
+        except SyntaxError:
+            pass
+    return None
+
+
+def enclosing_string(tree, node):
+    """Return the outermost f-string that holds a node, or None: what is inside of it has no place of its own."""
+    for outer in ast.walk(tree):  # from the outside in
+        if isinstance(outer, ast.JoinedStr) and any(inner is node for inner in ast.walk(outer)):
+            return outer
+    return None
+
+
+def code_of(node) -> str:
+    """Return the code of a node, with the quotes of the house where that changes nothing."""
+    text = ast.unparse(node)
+    return text if '"' in text or "\\" in text else text.replace("'", '"')
+
+
+def span(source: str, node) -> tuple[int, int]:
+    """Return where a node begins and ends in a text; ast counts columns in bytes."""
+    lines = source.splitlines(keepends=True)
+
+    def offset(line, column):
+        return sum(map(len, lines[: line - 1])) + len(lines[line - 1].encode()[:column].decode())
+
+    return offset(node.lineno, node.col_offset), offset(node.end_lineno, node.end_col_offset)
+
+
+def draw(path: Path, count: int, seed: int, notebook=None) -> list[Mutant]:
+    """Return so many mutants of a notebook: the same for the same seed, at most one for each line.
+
+    Each draw first chooses an operator, so that rare mistakes are not lost among changed constants.
+    """
+    choose = random.Random(f"{path.stem} {seed}")
+    by_operator = {name: [] for name in OPERATORS}
+    for mutant in all_mutants(path, notebook):
+        by_operator[mutant.operator].append(mutant)
+    drawn = {}
+    while len(drawn) < count and any(by_operator.values()):
+        mutants = by_operator[choose.choice([name for name, mutants in by_operator.items() if mutants])]
+        mutant = mutants.pop(choose.randrange(len(mutants)))
+        drawn.setdefault((mutant.cell, mutant.line), mutant)
+    return list(drawn.values())
