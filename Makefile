@@ -16,7 +16,7 @@ UNFINISHED := .venv/.unfinished
 RUN := PATH="$(CURDIR)/.venv/bin:$$PATH" .venv/bin/python -m
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 10))
 
-.PHONY: help lab check test test-cuda mutants bench notebooks minutes script grade site clean
+.PHONY: help lab check test test-cuda mutants claims bench notebooks minutes script grade site clean
 
 help:
 	@echo 'make lab        open the course in JupyterLab (ARGS="--no-browser --port 8899" passes arguments on)'
@@ -25,6 +25,7 @@ help:
 	@echo '                NOTEBOOKS="notebooks/04*" runs all that belongs to a lesson)'
 	@echo 'make mutants    break every claim on purpose, and see that its notebook refuses (NOTEBOOKS="notebooks/04*";'
 	@echo '                RANDOM=20 SEED=3 draws 20 small mistakes for each notebook instead, and lists those that live)'
+	@echo 'make claims     print each sentence of the summaries and each caption beside the asserts that hold it'
 	@echo 'make test-cuda  run every notebook and the CUDA tests on a machine with a GPU, with the torch that PYTHON has'
 	@echo 'make bench      measure start, restart, memory and stop (ARGS= passes arguments on)'
 	@echo 'make notebooks  run every notebook and store its outputs (NOTEBOOKS="notebooks/01*.ipynb" for a few)'
@@ -88,6 +89,10 @@ test-cuda:
 mutants: $(INSTALLED)
 	@env $(CHOICE) ALL=1 DRAWN="$(RANDOM)" SEED="$(SEED)" $(RUN) pytest $(SIDE_BY_SIDE) \
 	  $(if $(RANDOM),tests/mutation,tests/lessons/test_mutants.py)
+
+# A person sees which claim has no assert.
+claims: $(INSTALLED)
+	@$(RUN) tests.claims $(NOTEBOOKS)
 
 bench: $(INSTALLED)
 	@$(RUN) benchmarks $(ARGS)

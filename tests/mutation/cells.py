@@ -77,3 +77,24 @@ def statements_to_change(cell: Cell) -> list[ast.stmt]:
         for statement in cell.tree.body
         if not OF_THE_READER.search("\n".join(lines[statement.lineno - 1 : statement.end_lineno]))
     ]
+
+
+def asserts(node: ast.AST, asserting=frozenset()) -> bool:
+    """Return whether a statement is an assert, or only calls `assert_close` or a function of these names."""
+    if isinstance(node, ast.Assert):
+        return True
+    if not isinstance(node, ast.Expr) or not isinstance(node.value, ast.Call):
+        return False
+    name = ast.unparse(node.value.func).rpartition(".")[2]
+    return name.startswith("assert") or name in asserting
+
+
+def asserting_functions(tree: ast.Module) -> set[str]:
+    """Return the names of the functions of a cell that assert and return nothing."""
+    return {
+        function.name
+        for function in ast.walk(tree)
+        if isinstance(function, ast.FunctionDef)
+        and any(asserts(node) for node in ast.walk(function))
+        and not any(isinstance(node, ast.Return) and node.value for node in ast.walk(function))
+    }

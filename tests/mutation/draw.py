@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import nbformat
-from mutation.cells import code_cells, parse, statements_to_change
+from mutation.cells import asserting_functions, code_cells, parse, statements_to_change
 from mutation.names import Names
-from mutation.operators import OPERATORS, asserting_functions, places, takes_string
+from mutation.operators import OPERATORS, SPECIAL, places, takes_string
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,8 @@ def all_mutants(path: Path, notebook=None) -> list[Mutant]:
     mutants = {}
     for cell in cells:
         for mutant in mutants_of(cell, lesson, topic):
-            mutants.setdefault(mutant.id, mutant)  # two operators may agree
+            if mutant.id not in mutants or mutant.operator in SPECIAL:  # two operators may agree
+                mutants[mutant.id] = mutant
         lesson.names.read(cell)
     return list(mutants.values())
 

@@ -9,6 +9,7 @@ import copy
 import re
 from dataclasses import dataclass, field
 
+from mutation.cells import asserts
 from mutation.names import FUNCTIONS, bindings
 
 SHOWS = {"print", "plots", "display", "warnings"}
@@ -316,6 +317,9 @@ OPERATORS = {
     )
 }
 
+# What these make is counted as theirs, although a more general operator makes it, too.
+SPECIAL = {"training_for_validation", "share_seed"}
+
 
 # ---------------------------------------------------------------- places
 
@@ -351,27 +355,6 @@ def _places(cell, place, lesson):
 
 def is_docstring(node: ast.AST) -> bool:
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-
-
-def asserts(node: ast.AST, asserting=frozenset()) -> bool:
-    """Return whether a statement is an assert, or only calls `assert_close` or a function of these names."""
-    if isinstance(node, ast.Assert):
-        return True
-    if not isinstance(node, ast.Expr) or not isinstance(node.value, ast.Call):
-        return False
-    name = ast.unparse(node.value.func).rpartition(".")[2]
-    return name.startswith("assert") or name in asserting
-
-
-def asserting_functions(tree: ast.Module) -> set[str]:
-    """Return the names of the functions of a cell that assert and return nothing."""
-    return {
-        function.name
-        for function in ast.walk(tree)
-        if isinstance(function, ast.FunctionDef)
-        and any(asserts(node) for node in ast.walk(function))
-        and not any(isinstance(node, ast.Return) and node.value for node in ast.walk(function))
-    }
 
 
 def names_at(place, cell, lesson) -> dict:
