@@ -4,7 +4,7 @@ from collections import Counter
 
 
 def pytest_terminal_summary(terminalreporter):
-    """Print the mutants of each notebook, those that live with their lines, and the counts."""
+    """Print the mutants of each notebook with the lines that they change, and how many it has refused."""
     results = {}
     for report in [report for reports in terminalreporter.stats.values() for report in reports]:
         found = dict(getattr(report, "user_properties", []))
@@ -15,7 +15,9 @@ def pytest_terminal_summary(terminalreporter):
         for found in sorted(mutants, key=lambda found: (found["outcome"], found["mutant"][2])):
             terminalreporter.write_line(described(found))
         counts = Counter(found["outcome"] for found in mutants)
-        terminalreporter.write_line(", ".join(f"{number} {outcome}" for outcome, number in sorted(counts.items())))
+        judged = counts["refused"] + counts["lives"]
+        others = f"; {counts['equivalent']} equivalent and {counts['no program']} that are no program do not count"
+        terminalreporter.write_line(f"{counts['refused']} of {judged} refused{others}")
 
 
 def described(found):
