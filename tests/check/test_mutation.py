@@ -59,6 +59,7 @@ LEFT_ALONE = {
     "checks": "checks.ring(world, 4)",
     "lines to fill in": "%%px\ndef chunk(step):\n    return 4 * step  # your line",
     "other magics": "%matplotlib inline",
+    "what a call that ends processes is given": "def end():\n    return os.kill(world.pids[2], 9)",
 }
 
 

@@ -324,6 +324,7 @@ SPECIAL = {"training_for_validation", "share_seed"}
 # ---------------------------------------------------------------- places
 
 LEFT_ALONE = (ast.Import, ast.ImportFrom, ast.Global, ast.Nonlocal, ast.Raise, ast.ExceptHandler)
+HARMFUL = re.compile(r"(^|\.)(kill|killpg|remove|unlink|rmtree|rmdir|rename|replace|run|Popen|system)$")
 NO_CODE = {"annotation", "returns", "decorator_list", "format_spec"}
 
 
@@ -337,7 +338,7 @@ def places(cell, statement: ast.stmt, index: int, lesson):
 
 def _places(cell, place, lesson):
     node = place.node
-    if isinstance(node, LEFT_ALONE) or is_docstring(node) or asserts(node, lesson.asserting):
+    if isinstance(node, LEFT_ALONE) or is_docstring(node) or asserts(node, lesson.asserting) or harms(node):
         return
     if hasattr(node, "lineno"):
         place.on_ranks = cell.on_ranks(node.lineno)
@@ -351,6 +352,11 @@ def _places(cell, place, lesson):
         for index, child in enumerate(value) if isinstance(value, list) else [(None, value)]:
             if isinstance(child, ast.AST):
                 yield from _places(cell, Place(child, node, name, index, function), lesson)
+
+
+def harms(node: ast.AST) -> bool:
+    """Return whether a call ends processes or removes files: with other arguments these might not be its own."""
+    return isinstance(node, ast.Call) and HARMFUL.search(ast.unparse(node.func)) is not None
 
 
 def is_docstring(node: ast.AST) -> bool:
