@@ -166,3 +166,7 @@ def test_a_mistake_that_python_notices_by_itself_is_no_refusal():
     shown = "Cell 3: Cell execution caused an exception\n\nInput:\nNameError\n\nTraceback:\n---\n{} here\n"
     assert judged(shown.format("NameError: no such name")) == ("no program", "cell 4: NameError: no such name here")
     assert judged(shown.format("AssertionError:")) == ("refused", "cell 4: AssertionError: here")
+    assert judged("Cell 3: Cell outputs differ\n\nTraceback:\nNameError: x") == (
+        "refused",
+        "cell 4: Cell outputs differ",
+    )

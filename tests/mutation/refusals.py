@@ -8,10 +8,12 @@ NO_PROGRAM = re.compile(r"\b(SyntaxError|IndentationError|NameError|UnboundLocal
 
 def judged(refusal: str) -> tuple[str, str]:
     """Return "refused" or "no program", and one line that says where and why, of what nbval says of a refused cell."""
-    cell = re.search(r"^Cell (\d+): ", refusal, re.M)
-    traceback = refusal.partition("Traceback:\n")[2].strip()
-    error = re.findall(r"^(?:\[\d+:\w+\]: *)?(\w*(?:Error|Exception|Interrupt|Timeout)\b.*)$", traceback, re.M)
-    where = f"cell {int(cell[1]) + 1}" if cell else "the time limit"
-    if error and NO_PROGRAM.match(error[-1]):
-        return "no program", f"{where}: {error[-1]}"
-    return "refused", f"{where}: {(error or traceback.splitlines() or refusal.splitlines())[-1][:100]}"
+    cell = re.search(r"^Cell (\d+): (.*)", refusal, re.M)
+    if not cell:  # of pytest's own time limit
+        return "refused", refusal.strip().splitlines()[0]
+    where, reason = f"cell {int(cell[1]) + 1}", cell[2]
+    if "exception" in reason:
+        traceback = refusal.partition("Traceback:\n")[2]
+        errors = re.findall(r"^(?:\[\d+:\w+\]: *)?(\w*(?:Error|Exception|Interrupt|Timeout)\b.*)$", traceback, re.M)
+        reason = errors[-1][:100] if errors else reason
+    return "no program" if NO_PROGRAM.match(reason) else "refused", f"{where}: {reason}"
