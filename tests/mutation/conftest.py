@@ -1,6 +1,11 @@
 """The report on random mutants: how many each notebook has refused, by what, and which live."""
 
+import re
 from collections import Counter
+
+# Other errors are raised by Python, PyTorch or gloo, whatever the lesson asserts.
+NOTICED = re.compile(r"AssertionError|Cell outputs differ")
+BY_LESSON = "an assert or a stored output"
 
 
 def pytest_terminal_summary(terminalreporter):
@@ -17,7 +22,8 @@ def pytest_terminal_summary(terminalreporter):
         counts = Counter(found["outcome"] for found in mutants)
         judged = counts["refused"] + counts["lives"]
         others = f"; {counts['equivalent']} equivalent and {counts['no program']} that are no program do not count"
-        terminalreporter.write_line(f"{counts['refused']} of {judged} refused{others}")
+        by_lesson = sum(NOTICED.search(found.get("reason", "")) is not None for found in mutants)
+        terminalreporter.write_line(f"{counts['refused']} of {judged} refused, {by_lesson} by {BY_LESSON}{others}")
 
 
 def described(found):

@@ -11,4 +11,11 @@ EQUIVALENT = {
         "31daa0af88": "`recv` without `src=0`: no other rank sends",
         "f90675c2c4": "`word` has two elements: it only says that rank 0 has sent it",
     },
+    "data_parallel": {
+        "b2a571c435": "only calls and times are measured of `small_layers`, so each rank may start with weights of its own",
+        "0c501863d1": "each rank takes the shard of the next: the shards are disjoint and complete as before",
+    },
+    "faster_distributed_rnn": {
+        "6816286279": "the bytes of a forward pass are counted, which are the same outside of a context",
+    },
 }
