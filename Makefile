@@ -24,8 +24,8 @@ help:
 	@echo 'make test       run every notebook, every solution and every test but the nightly ones (ALL=1 runs these, too;'
 	@echo '                NOTEBOOKS="notebooks/04*" runs all that belongs to a lesson)'
 	@echo 'make mutants    break every claim on purpose, and see that its notebook refuses (NOTEBOOKS="notebooks/04*";'
-	@echo '                RANDOM=20 SEED=3 draws 20 small mistakes for each notebook instead, and lists those that live)'
-	@echo 'make claims     print each sentence of the summaries and each caption beside the asserts that hold it'
+	@echo '                RANDOM=20 SEED=3 tries 20 small random mistakes in each notebook instead)'
+	@echo 'make claims     print each sentence of the summaries and each caption with the asserts that prove it'
 	@echo 'make test-cuda  run every notebook and the CUDA tests on a machine with a GPU, with the torch that PYTHON has'
 	@echo 'make bench      measure start, restart, memory and stop (ARGS= passes arguments on)'
 	@echo 'make notebooks  run every notebook and store its outputs (NOTEBOOKS="notebooks/01*.ipynb" for a few)'
@@ -85,7 +85,7 @@ test-cuda:
 	  .venv-cuda/bin/python -m pip install -e ".[test]" || fail '$(NO_INSTALL)'; \
 	PATH="$(CURDIR)/.venv-cuda/bin:$$PATH" exec .venv-cuda/bin/python -m tests.cuda_report
 
-# Each breaks a lesson; the notebook has to notice. With RANDOM, that many for each notebook are drawn by SEED instead.
+# Each breaks a lesson; the notebook has to notice. With RANDOM, SEED draws that many for each notebook.
 mutants: $(INSTALLED)
 	@env $(CHOICE) ALL=1 DRAWN="$(RANDOM)" SEED="$(SEED)" $(RUN) pytest $(SIDE_BY_SIDE) \
 	  $(if $(RANDOM),tests/mutation,tests/lessons/test_mutants.py)

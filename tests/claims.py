@@ -1,8 +1,8 @@
-"""Print what a notebook claims beside the asserts that hold it, so that a person sees which claim has none.
+"""Print each claim of a notebook with the asserts that prove it, so that a person sees claims without asserts.
 
 `make claims NOTEBOOKS=notebooks/05*` does this. The claims are the sentences of the Summary and the captions of the
-figures, counted from 1 in their order. An assert says in a comment which claims it holds: `# Summary 2, Figure 1` at
-the end of its line, or on a line of its own above one assert or several.
+figures, numbered from 1. A comment names the claims that an assert proves: `# Summary 2, Figure 1`, at the end of its
+line, or on a separate line above one or more asserts.
 """
 
 import ast
@@ -20,7 +20,7 @@ NAMES = re.compile(r"#.*?\b((?:Summary|Figure) \d+(?:, (?:Summary|Figure) \d+)*)
 
 
 def sentences(text: str) -> list[str]:
-    """Return the sentences of a Markdown text; a line that leads to a list with a colon is none."""
+    """Return the sentences of a Markdown text; paragraphs that end with a colon are left out."""
     paragraphs = re.split(r"\n\s*\n|^[-*] ", text, flags=re.M)
     return [
         " ".join(sentence.split())
@@ -32,7 +32,7 @@ def sentences(text: str) -> list[str]:
 
 
 def claims(notebook) -> dict[str, str]:
-    """Return the claims of a notebook by their names, `Summary 1` and so on, then `Figure 1` and so on."""
+    """Return name -> claim of a notebook, with the names `Summary 1`, `Summary 2`, ..., `Figure 1`, ..."""
     text = "\n\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
     summary = re.search(r"^## Summary\n(.*?)(?=^## |\Z)", text, re.M | re.S)
     named = {f"Summary {number}": claim for number, claim in enumerate(sentences(summary[1] if summary else ""), 1)}
@@ -41,10 +41,9 @@ def claims(notebook) -> dict[str, str]:
 
 
 def named_asserts(source: str) -> tuple[list[tuple[str, str]], list[str], list[str]]:
-    """Return what the asserts of a cell say of themselves.
+    """Return which claims the asserts of a cell name.
 
-    They are the pairs of a claim's name and an assert that holds it, the asserts that name no claim, and the names that
-    stand where no assert is.
+    The three lists are (name of a claim, assert), asserts that name no claim, and names without an assert.
     """
     lines = source.splitlines()
     places = sorted((node.lineno, node.end_lineno) for node in ast.walk(parse(source)) if asserts(node))
@@ -61,7 +60,7 @@ def named_asserts(source: str) -> tuple[list[tuple[str, str]], list[str], list[s
 
 
 def asserts_of_comment(places, line):
-    """Return the places of the asserts for which a comment in this line speaks: its own, or those right below."""
+    """Return the places of the asserts that a comment in this line names: on the line, or else directly below it."""
     own = [place for place in places if place[0] <= line <= place[1]]
     if own:
         return own
@@ -103,5 +102,5 @@ def indented(texts):
 
 if __name__ == "__main__":
     for name in sys.argv[1:]:
-        if Path(name).parent.name != "solutions":  # they claim nothing
+        if Path(name).parent.name != "solutions":  # solutions have no Summary
             print(report(Path(name)), end="\n\n")

@@ -1,4 +1,4 @@
-"""The report that shows claims beside their asserts."""
+"""The report prints every claim with its asserts."""
 
 import nbformat
 import pytest

@@ -1,4 +1,4 @@
-"""The operators that draw random mutants: what each makes of a small cell, and what is left alone."""
+"""Each operator of the random mutants changes a small cell as expected, and leaves asserts and exercises alone."""
 
 import ast
 

@@ -1,14 +1,14 @@
-"""The code cells of a notebook as Python that can be parsed, and which of their statements may be changed.
+"""Parse the code cells of a notebook, and say which of their statements may be mutated.
 
-Line n of the parsed text is line n of the cell, and code in it stands in the same column.
+Magics are masked so that every line and column of the parsed text is the same as in the cell.
 """
 
 import ast
 import re
 from dataclasses import dataclass
 
-# Exercises and answers of the reader: `my_total`, `checks.ring(world)`, and a line that says "your line".
-OF_THE_READER = re.compile(r"\bmy_\w+|\bchecks\.|#.*\byour\b|# TODO")
+# Code of the learner: `my_total`, `checks.ring(world)`, and a line with the comment "your line".
+OF_THE_LEARNER = re.compile(r"\bmy_\w+|\bchecks\.|#.*\byour\b|# TODO")
 ONLY_A_CHECK = re.compile(r"\s*(assert )?checks\.\w+\([^\n]*\)\s*")
 MAGIC = re.compile(r"(?m)^(\s*)[%!].*$")
 PX_LINE = re.compile(r"(?m)^(\s*)%px (?!-)")
@@ -16,13 +16,13 @@ PX_LINE = re.compile(r"(?m)^(\s*)%px (?!-)")
 
 @dataclass(frozen=True)
 class Cell:
-    """A code cell: its number as Jupyter shows it, its id, its source, its syntax tree, and where its lines run."""
+    """A code cell, with its number as Jupyter shows it, its syntax tree, and the lines that `%px` runs on the ranks."""
 
     number: int
     id: str
     source: str
     tree: ast.Module
-    free: bool  # to be changed: neither parameters nor exercise
+    free: bool  # may be mutated: neither parameters nor exercise
     px_lines: frozenset
 
     def on_ranks(self, line: int) -> bool:
@@ -68,14 +68,14 @@ def code_cells(notebook) -> list[Cell]:
 
 
 def statements_to_change(cell: Cell) -> list[ast.stmt]:
-    """Return the statements at the top of a cell that may be changed: not those of an exercise or a verdict."""
+    """Return the top-level statements of a cell that may be mutated: none of an exercise or a verdict."""
     if not cell.free:
         return []
     lines = cell.source.splitlines()
     return [
         statement
         for statement in cell.tree.body
-        if not OF_THE_READER.search("\n".join(lines[statement.lineno - 1 : statement.end_lineno]))
+        if not OF_THE_LEARNER.search("\n".join(lines[statement.lineno - 1 : statement.end_lineno]))
     ]
 
 

@@ -1,6 +1,6 @@
-"""Mutants of a notebook: all that the operators make of its cells, and some of them, drawn by a seed.
+"""List all mutants that the operators make of a notebook, and draw some of them by a seed.
 
-A mutant is a program again, and another one than the cell was.
+Every mutant compiles and differs from its cell.
 """
 
 import ast
@@ -30,7 +30,7 @@ class Mutant:
 
     @property
     def id(self) -> str:
-        """What a mutant is called: it changes when the cell is edited."""
+        """The name of the mutant in reports and in equivalent.py. It changes when the cell is edited."""
         text = "\0".join([self.topic, self.cell_id, self.old_source, self.source])
         return hashlib.sha256(text.encode()).hexdigest()[:10]
 
@@ -50,11 +50,11 @@ class Mutant:
 
 @dataclass
 class Lesson:
-    """What is known of a lesson where a cell stands: names of the cells before, and of all cells the rest."""
+    """Facts about a lesson: the names bound by the cells read so far, and the strings and asserts of all cells."""
 
     names: Names = field(default_factory=Names)
-    strings: dict = field(default_factory=dict)  # who takes a string -> the strings that it is given
-    asserting: set = field(default_factory=set)  # functions that only assert
+    strings: dict = field(default_factory=dict)  # function or subscript -> its strings
+    asserting: set = field(default_factory=set)  # names of functions that only assert
 
 
 def all_mutants(path: Path, notebook=None) -> list[Mutant]:
@@ -75,7 +75,7 @@ def all_mutants(path: Path, notebook=None) -> list[Mutant]:
 
 
 def places_of(cell, lesson):
-    """Yield the places of a cell that may be changed."""
+    """Yield the places of a cell that may be mutated."""
     chosen = statements_to_change(cell)
     for index, statement in enumerate(cell.tree.body):
         if statement in chosen:
@@ -99,7 +99,7 @@ def statement_line(place) -> int:
 
 
 def replaced(cell, place, node) -> str | None:
-    """Return the source of the cell with another node in this place, or None where no text means that tree."""
+    """Return the source of the cell with another node in this place, or None if no text parses to that tree."""
     original = place.node
     node = copy.deepcopy(node)
     place.put(node)
@@ -121,7 +121,7 @@ def replaced(cell, place, node) -> str | None:
 
 
 def enclosing_string(tree, node):
-    """Return the outermost f-string that holds a node, or None: what is inside of it has no place of its own."""
+    """Return the outermost f-string around a node, or None. Before Python 3.12 nodes in it have no right position."""
     for outer in ast.walk(tree):  # from the outside in
         if isinstance(outer, ast.JoinedStr) and any(inner is node for inner in ast.walk(outer)):
             return outer
@@ -129,13 +129,13 @@ def enclosing_string(tree, node):
 
 
 def code_of(node) -> str:
-    """Return the code of a node, with the quotes of the house where that changes nothing."""
+    """Return the code of a node, with double quotes where possible."""
     text = ast.unparse(node)
     return text if '"' in text or "\\" in text else text.replace("'", '"')
 
 
 def span(source: str, node) -> tuple[int, int]:
-    """Return where a node begins and ends in a text; ast counts columns in bytes."""
+    """Return the start and end of a node in a text, in characters; ast counts columns in bytes."""
     lines = source.splitlines(keepends=True)
 
     def offset(line, column):
@@ -145,7 +145,7 @@ def span(source: str, node) -> tuple[int, int]:
 
 
 def draw(path: Path, count: int, seed: int, notebook=None) -> list[Mutant]:
-    """Return so many mutants of a notebook: the same for the same seed, at most one for each line.
+    """Return `count` mutants of a notebook, at most one per line. The same seed gives the same mutants.
 
     Each draw first chooses an operator, so that rare mistakes are not lost among changed constants.
     """

@@ -1,7 +1,7 @@
-"""Random mutants that change nothing that their lesson says, each with the reason; `make mutants RANDOM=` skips them.
+"""Reviewed random mutants that change nothing that their lesson says, with the reason.
 
-Each topic has its mutants by their ids, as the report prints them. An edit of the cell changes the ids of its mutants:
-tests/check/test_mutation.py then refuses the entry, which has to be reviewed with the new cell.
+`make mutants RANDOM=` skips them. The key of a mutant is its id from the report. An edit of the cell changes the ids of
+its mutants; then tests/check/test_mutation.py refuses the entry, and the new mutant needs a new review.
 """
 
 EQUIVALENT = {
@@ -12,7 +12,7 @@ EQUIVALENT = {
         "f90675c2c4": "`word` has two elements: it only says that rank 0 has sent it",
     },
     "data_parallel": {
-        "b2a571c435": "only calls and times are measured of `small_layers`, so each rank may start with weights of its own",
+        "b2a571c435": "only calls and times of `small_layers` are measured, so its weights may differ between ranks",
         "0c501863d1": "each rank takes the shard of the next: the shards are disjoint and complete as before",
     },
     "faster_distributed_rnn": {

@@ -1,4 +1,4 @@
-"""The names of a lesson and what kind of thing each stands for, so that one is replaced by another of its kind."""
+"""Find the names that a lesson binds, and the kind of value of each, so that a name can replace another of its kind."""
 
 import ast
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ SCOPES = (*FUNCTIONS, ast.ClassDef, ast.ListComp, ast.SetComp, ast.DictComp, ast
 
 
 def kind_of(value: ast.expr) -> str:
-    """Return a word for what an expression gives: two names with the same word may stand for each other."""
+    """Return the kind of an expression's value: names of the same kind can replace each other."""
     if isinstance(value, ast.Call):
         name = ast.unparse(value.func).rpartition(".")[2]
         return "tensor" if name.removesuffix("_like") in FACTORIES else f"what {name} returns"
@@ -60,13 +60,13 @@ def bound(target, value):
 
 @dataclass
 class Names:
-    """What has a name on the ranks and in the notebook, cell by cell, as far as the lesson has been read."""
+    """The names that are bound on the ranks and in the notebook by the cells read so far."""
 
     of_ranks: dict = field(default_factory=dict)  # name -> kind
     of_notebook: dict = field(default_factory=dict)
 
     def read(self, cell) -> None:
-        """Take in what a cell binds. A kind that counts lines holds within its cell, so it gets the cell's number."""
+        """Add the names that a cell binds. A kind with a line number also gets the number of the cell."""
         for name, kind, line in bindings(cell.tree.body):
             kind = f"{kind} of cell {cell.number}" if " line " in kind else kind
             (self.of_ranks if cell.on_ranks(line) else self.of_notebook)[name] = kind

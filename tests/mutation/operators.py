@@ -1,7 +1,7 @@
 """Mistakes that people make, as operators on a syntax tree.
 
-An operator is given a place in the tree and what is known there, and yields what may stand there by mistake: an
-expression in the place of an expression, or `pass` in that of a statement.
+An operator takes a place in the tree and yields the nodes that replace it by mistake: an expression replaces an
+expression, and `pass` replaces a statement.
 """
 
 import ast
@@ -13,10 +13,10 @@ from mutation.cells import asserts
 from mutation.names import FUNCTIONS, bindings
 
 SHOWS = {"print", "plots", "display", "warnings"}
-# Functions whose arguments may come in any order, and those that are handed a function and then its arguments.
+# Functions whose arguments may come in any order, and functions that take another function and its arguments.
 SYMMETRIC = {"equal", "allclose", "min", "max", "maximum", "minimum", "print", "isinstance", "zip", "add"}
 CALLERS = {"apply", "apply_sync", "apply_async", "rpc_sync", "rpc_async", "remote", "partial", "map", "call"}
-# What only a run that hangs, or a clock, would show.
+# Keywords whose effect shows only in a run that hangs, on a clock, or in a label.
 PATIENCE = {"timeout", "preload", "title", "flush", "end", "sep", "strict", "label"}
 OPPOSITES = {
     "min": "max",
@@ -33,7 +33,7 @@ SEEDS = re.compile(r"(\.|^)(manual_seed|seed|default_rng|Random)$")
 
 @dataclass
 class Place:
-    """A place in a tree: the node, what holds it, the innermost function, and what has a name there."""
+    """A place in a tree: the node, its parent, the innermost function around it, and the names that are bound there."""
 
     node: ast.AST
     parent: ast.AST
@@ -41,8 +41,8 @@ class Place:
     index: int | None
     function: ast.AST | None = None
     on_ranks: bool = False
-    names: dict = field(default_factory=dict)  # name -> kind: what was bound before
-    strings: dict = field(default_factory=dict)  # who takes a string -> the strings that it is given in the lesson
+    names: dict = field(default_factory=dict)  # name -> kind, of the names bound before
+    strings: dict = field(default_factory=dict)  # function or subscript -> its strings in the lesson
 
     def put(self, node: ast.AST) -> None:
         """Put a node into this place."""
@@ -62,7 +62,7 @@ def name_of(function: ast.expr) -> str:
 
 
 def takes_string(place: Place) -> str | None:
-    """Return who takes the string at this place: a function's first argument, or a subscript."""
+    """Return the function or subscript that takes the string at this place, or None."""
     if isinstance(place.parent, ast.Call) and place.field == "args" and place.index == 0:
         name = name_of(place.parent.func)
         return None if name.partition(".")[0] in SHOWS or name.endswith("Reference") else f"{name}()"
@@ -75,7 +75,7 @@ def takes_string(place: Place) -> str | None:
 
 
 def drop_statement(place: Place):
-    """Drop a call whose result nobody takes, an addition in place, or an assignment to what has a value already."""
+    """Drop a call whose result is not used, an augmented assignment, or an assignment to a name that has a value."""
     node = place.node
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
         if name_of(node.value.func).partition(".")[0] not in SHOWS:
@@ -93,7 +93,7 @@ def known(target: ast.expr, place: Place) -> bool:
 
 
 def drop_context(place: Place):
-    """Drop what a `with` block does around its lines, such as `no_sync()` or `torch.no_grad()`."""
+    """Replace the context manager of a `with` block, such as `no_sync()`, by one that does nothing."""
     if isinstance(place.parent, ast.withitem) and place.parent.optional_vars is None:
         if isinstance(place.node, ast.Call):
             yield expression("__import__('contextlib').nullcontext()")
@@ -113,7 +113,7 @@ def drop_argument(place: Place):
 
 
 def swap_arguments(place: Place):
-    """Swap two neighbouring arguments, unless Python itself would most likely refuse that."""
+    """Swap two neighbouring arguments, unless their types differ at first sight."""
     node = place.node
     if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] not in SYMMETRIC | CALLERS:
         for number in range(len(node.args) - 1):
@@ -125,7 +125,7 @@ def swap_arguments(place: Place):
 
 
 def alike(first: ast.expr, second: ast.expr) -> bool:
-    """Return whether two arguments may be taken for each other."""
+    """Return whether two arguments may have the same type."""
     odd = (ast.Starred, ast.Lambda, ast.JoinedStr)
     if isinstance(first, odd) or isinstance(second, odd):
         return False
@@ -138,7 +138,7 @@ def is_string(node: ast.expr) -> bool:
 
 
 def other_string(place: Place):
-    """Give a function or a subscript a string that the lesson gives it elsewhere."""
+    """Replace a string by another string that the lesson passes to the same function or subscript."""
     taker = takes_string(place)
     if taker and is_string(place.node) and not is_bound(place.parent):
         for value in sorted(place.strings.get(taker, [])):
@@ -172,16 +172,16 @@ def is_seconds_or_base(place: Place) -> bool:
 
 
 def size_off_by_one(place: Place):
-    """Take n - 1 for n, and n for n - 1."""
-    if is_size(place.node, place):
+    """Replace n by n - 1, and n - 1 by n."""
+    if is_size(place.node):
         yield ast.BinOp(place.node, ast.Sub(), ast.Constant(1))
     elif isinstance(place.node, ast.BinOp) and isinstance(place.node.op, ast.Sub):
-        if is_size(place.node.left, place) and getattr(place.node.right, "value", None) == 1:
+        if is_size(place.node.left) and getattr(place.node.right, "value", None) == 1:
             yield place.node.left
 
 
-def is_size(node: ast.AST, place: Place) -> bool:
-    """Return whether an expression is the number of ranks, read and not bound."""
+def is_size(node: ast.AST) -> bool:
+    """Return whether an expression reads the number of ranks."""
     text = ast.unparse(node) if isinstance(node, ast.Name | ast.Attribute | ast.Call) else ""
     return text in {"n", "world.size", "WORLD_SIZE", "dist.get_world_size()"} and not is_bound(node)
 
@@ -191,7 +191,7 @@ def is_bound(node: ast.AST) -> bool:
 
 
 def drop_factor(place: Place):
-    """Drop a factor, or what is divided by."""
+    """Drop a factor or a divisor."""
     node = place.node
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult | ast.Div | ast.FloorDiv):
         if not is_string(node.left) and not is_string(node.right):
@@ -204,7 +204,7 @@ def drop_factor(place: Place):
 
 
 def other_rank(place: Place):
-    """Take rank 0, or the next rank, for the own rank."""
+    """Replace the own rank by rank 0 and by the next rank."""
     text = ast.unparse(place.node) if isinstance(place.node, ast.Name | ast.Call) else ""
     if text in {"rank", "dist.get_rank()"} and not is_bound(place.node):
         yield ast.Constant(0)
@@ -213,7 +213,7 @@ def other_rank(place: Place):
 
 
 def other_name(place: Place):
-    """Take a variable or function for another of its kind that is bound already; the last ones first."""
+    """Replace a name by one of the last three names of the same kind that are already bound."""
     node = place.node
     if not isinstance(node, ast.Name) or is_bound(node):
         return
@@ -230,7 +230,7 @@ def is_called(place: Place) -> bool:
 
 
 def training_for_validation(place: Place):
-    """Take training data for those that are held back, and the other way round."""
+    """Replace training data by validation data, and validation data by training data."""
     node = place.node
     if isinstance(node, ast.Name) and not is_bound(node) and DATA.search(node.id):
         stem, kind = DATA.sub("*", node.id), place.names.get(node.id, "")
@@ -241,7 +241,7 @@ def training_for_validation(place: Place):
 
 
 def opposite(place: Place):
-    """Take min for max, a maximum for a sum, training mode for evaluation."""
+    """Replace min by max, a sum by a maximum or mean, and training mode by evaluation mode, or the reverse."""
     node = place.node
     if isinstance(node, ast.Name) and node.id in {"min", "max"}:
         yield ast.Name(OPPOSITES[node.id], node.ctx)
@@ -252,7 +252,7 @@ def opposite(place: Place):
 
 
 def share_seed(place: Place):
-    """Give all ranks the seed that each has for itself, or each its own where they share one."""
+    """Give all ranks the same seed where their seeds differ, and different seeds where they share a seed."""
     if place.field != "args" or not isinstance(place.parent, ast.Call):
         return
     if not SEEDS.search(ast.unparse(place.parent.func)):
@@ -272,7 +272,7 @@ def share_seed(place: Place):
 
 
 def copy_or_view(place: Place):
-    """Take a tensor for its copy, a copy for the tensor, and the whole for a slice of it."""
+    """Replace a copy by its tensor, a view by a copy, and a slice by the whole tensor."""
     node = place.node
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and not node.args and not node.keywords:
         if node.func.attr in {"clone", "copy", "detach", "contiguous"}:
@@ -317,21 +317,23 @@ OPERATORS = {
     )
 }
 
-# What these make is counted as theirs, although a more general operator makes it, too.
+# A mutant of these counts as theirs, even if a more general operator makes the same mutant.
 SPECIAL = {"training_for_validation", "share_seed"}
 
 
 # ---------------------------------------------------------------- places
 
 LEFT_ALONE = (ast.Import, ast.ImportFrom, ast.Global, ast.Nonlocal, ast.Raise, ast.ExceptHandler)
-HARMFUL = re.compile(r"(^|\.)(kill|killpg|remove|unlink|rmtree|rmdir|rename|replace|run|Popen|system)$")
+HARMFUL = re.compile(
+    r"^os\.(kill|killpg|remove|unlink|rmdir|rename|replace|system)$|^(shutil|subprocess)\.|\.(unlink|rmtree|kill|terminate)$"
+)
 NO_CODE = {"annotation", "returns", "decorator_list", "format_spec"}
 
 
 def places(cell, statement: ast.stmt, index: int, lesson):
-    """Yield the places of a statement of a cell and of all that is in it, but for what is left alone.
+    """Yield the places in a statement of a cell, from the outside in.
 
-    Left alone are asserts, imports, docstrings, annotations, and what happens to an error that was expected.
+    Asserts, imports, docstrings, annotations, handlers of expected errors and harmful calls are left out.
     """
     yield from _places(cell, Place(statement, cell.tree, "body", index), lesson)
 
@@ -355,7 +357,7 @@ def _places(cell, place, lesson):
 
 
 def harms(node: ast.AST) -> bool:
-    """Return whether a call ends processes or removes files: with other arguments these might not be its own."""
+    """Return whether a call ends processes or removes files: with a mutated argument it could hit those of others."""
     return isinstance(node, ast.Call) and HARMFUL.search(ast.unparse(node.func)) is not None
 
 
@@ -364,7 +366,7 @@ def is_docstring(node: ast.AST) -> bool:
 
 
 def names_at(place, cell, lesson) -> dict:
-    """Return name -> kind of what is bound before this place: in its function, and outside of it."""
+    """Return name -> kind of all names that are bound before this place, in its function and outside of it."""
     names = dict(lesson.names.of_ranks if place.on_ranks else lesson.names.of_notebook)
     line = place.node.lineno
     for name, kind, at in bindings(cell.tree.body):

@@ -1,15 +1,15 @@
-"""What nbval says of a notebook that it refuses, in one line."""
+"""Sum up in one line why nbval refused a notebook."""
 
 import re
 
-# A name that is not bound, or no program at all: Python itself says so, and the draw proves nothing about the lesson.
+# A name that is not bound, or an invalid program: Python itself refuses it, so it proves nothing about the lesson.
 NO_PROGRAM = re.compile(r"\b(SyntaxError|IndentationError|NameError|UnboundLocalError|ImportError)\b")
 
 
 def judged(refusal: str) -> tuple[str, str]:
-    """Return "refused" or "no program", and one line that says where and why, of what nbval says of a refused cell."""
+    """Return "refused" or "no program", and one line with the cell and the reason, from nbval's message."""
     cell = re.search(r"^Cell (\d+): (.*)", refusal, re.M)
-    if not cell:  # of pytest's own time limit
+    if not cell:  # pytest's own time limit
         return "refused", refusal.strip().splitlines()[0]
     where, reason = f"cell {int(cell[1]) + 1}", cell[2]
     if "exception" in reason:

@@ -1,8 +1,8 @@
-"""Small mistakes, drawn by a seed: each notebook should refuse those that make its text false.
+"""Each notebook should refuse small random mistakes that make its text false.
 
 `make mutants RANDOM=20 SEED=3 NOTEBOOKS=notebooks/05*` runs the stored notebook with each of 20 mutants. A mutant is
-refused when a cell raises, does not end, or shows another output than the stored one. The same seed draws the same
-mutants. See conftest.py for the report and equivalent.py for the mutants that change nothing.
+refused if a cell raises, exceeds its time limit, or shows another output than the stored output. The same seed draws
+the same mutants. conftest.py prints the report; equivalent.py lists the reviewed mutants that change nothing.
 """
 
 import os
