@@ -6,8 +6,8 @@ its mutants; then tests/check/test_mutation.py refuses the entry, and the new mu
 
 EQUIVALENT = {
     "collectives": {
-        "c70f0a44c7": "`gather` without `dst=0`: gloo collects on rank 0 anyway",
-        "c80e3cbe56": "the rows of the figure change places, and the text says of each what it shows, not where",
+        "c70f0a44c7": "`gather` without `dst=0`: rank 0 is the default",
+        "c80e3cbe56": "the rows of the figure change places, and the text does not say in which row a grid stands",
         "31daa0af88": "`recv` without `src=0`: no other rank sends",
         "f90675c2c4": "`word` has two elements: it only says that rank 0 has sent it",
     },
