@@ -35,6 +35,7 @@ SPREAD = [
     "test_notebooks.py",
     "test_two_hosts.py",
     "test_mutants.py",
+    "test_random_mutants.py",
     "test_faults.py",
     "test_script.py",
 ]
