@@ -258,6 +258,7 @@ def test_what_is_there_is_skipped_where_it_is_not(broken_world):
 # ---------------------------------------------------------------- other numbers of ranks
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("size", [5])
 def test_the_solutions_in_other_worlds(size):
     world = World(size)

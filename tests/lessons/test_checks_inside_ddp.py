@@ -351,6 +351,7 @@ def test_weigh_on_one_rank_only(broken_world):
 # ---------------------------------------------------------------- other numbers of ranks
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("size", [2, 5])
 def test_the_solutions_in_other_worlds(size):
     world = World(size)

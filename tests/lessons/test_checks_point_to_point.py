@@ -626,6 +626,7 @@ def test_a_swap_in_two_halves(world):
 # ---------------------------------------------------------------- other numbers of ranks
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("size", [2, 3, 5, 8])
 def test_the_solutions_in_other_worlds(size):
     world = World(size)

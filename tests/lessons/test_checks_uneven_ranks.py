@@ -261,6 +261,7 @@ def test_averages_that_leave_early(broken_world):
 # ---------------------------------------------------------------- other numbers of ranks
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("size", [2, 5])
 def test_the_solutions_in_other_worlds(size):
     world = World(size)
