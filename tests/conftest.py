@@ -30,16 +30,15 @@ ANSWERS_OF_EVERY_RUN = 3
 
 # Each test of these modules runs in the next process that is free, because it takes long.
 SPREAD = [
-    "test_browser.py",
     "test_clusters.py",
     "test_notebooks.py",
     "test_two_hosts.py",
     "test_mutants.py",
-    "test_faults.py",
     "test_script.py",
 ]
-# What takes longest runs first, in this order; the tests of grading share a class that has been graded.
-FIRST = ["test_grade_sandbox.py", *SPREAD]
+# What takes longest runs first, in this order. The first of these share what takes long to start: a class that has been
+# graded, a JupyterLab, a kernel.
+FIRST = ["test_grade_sandbox.py", "test_browser.py", "test_faults.py", *SPREAD]
 
 
 def pytest_configure(config):
