@@ -372,7 +372,7 @@ BUSY = {
 }
 
 
-@pytest.mark.parametrize("state", BUSY)
+@pytest.mark.parametrize("state", [at_night(state) if state == "in Python" else state for state in BUSY])
 def test_nothing_outlives_a_killed_kernel(notebook, state):
     directory = world_that_is(notebook, state)
     processes = notebook.processes()
@@ -389,7 +389,7 @@ ENDS = {
 }
 
 
-@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("end", [at_night(end) if end == "restart" else end for end in ENDS])
 def test_nothing_outlives_the_end_of_a_kernel_in_a_busy_cell(notebook, end):
     world_that_is(notebook, "stuck")
     notebook.start("%%px\nprint('queued')")
