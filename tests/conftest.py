@@ -14,6 +14,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 import helpers.world
 from helpers import World
+from helpers.grade import sandbox
 from helpers.kernels import KERNEL
 from helpers.ranks import processes
 
@@ -101,6 +102,13 @@ class ByModule(LoadScopeScheduling):
 @pytest.hookimpl(optionalhook=True)  # without `-n` there is no xdist that asks
 def pytest_xdist_make_scheduler(config, log):
     return ByModule(config, log)
+
+
+@pytest.fixture(scope="session")
+def bubblewrap():
+    """Skip a test that needs the sandbox where there is none."""
+    if reason := sandbox.why_not():
+        pytest.skip(reason)
 
 
 @pytest.fixture(scope="module")

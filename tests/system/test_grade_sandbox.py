@@ -23,7 +23,7 @@ NAMES = ["ring_indices", "reduce_scatter", "two_way_ring"]
 RIGHT = answers_of(RING)
 SECRET = "a secret of the teacher"
 
-pytestmark = pytest.mark.skipif(bool(reason := sandbox.why_not()), reason=reason)
+pytestmark = pytest.mark.usefixtures("bubblewrap")
 
 FORKS = cell(
     """
