@@ -402,6 +402,7 @@ def test_two_way_ring_that_all_begin_with_send(broken_world):
 # ---------------------------------------------------------------- other numbers of ranks
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("size", [2, 3, 5, 8])
 def test_the_solutions_in_other_worlds(size):
     world = World(size)

@@ -14,7 +14,7 @@ import time
 import nbformat
 import pytest
 import script_rank
-from lesson_files import NOTEBOOKS, ROOT
+from lesson_files import NOTEBOOKS, ROOT, at_night
 from nbformat.v4 import new_code_cell, new_markdown_cell
 from torch.distributed import TCPStore
 
@@ -62,7 +62,7 @@ def test_the_script_runs_with_the_environment_of_torchrun(path, tmp_path):
     assert any(run_as_torchrun(script(path), number_of_ranks(path), tmp_path))
 
 
-@pytest.mark.parametrize("topic", ["data_parallel", "distributed_autograd", "hybrid_ddp_rpc"])
+@pytest.mark.parametrize("topic", ["data_parallel", at_night("distributed_autograd"), "hybrid_ddp_rpc"])
 def test_the_script_runs_under_torchrun(topic):
     (path,) = [path for path in SCRIPTS if path.stem.partition("_")[2] == topic]
     said = torchrun(script(path), number_of_ranks(path))

@@ -9,12 +9,15 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import time
+import urllib.request
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import urlsplit
 
 import matplotlib.image
 import nbformat
@@ -48,16 +51,18 @@ class Lab(NamedTuple):
     address: str
 
 
-@pytest.fixture
-def lab(browser, tmp_path):
-    folder = tmp_path / "course"
+@pytest.fixture(scope="module")
+def server(browser, tmp_path_factory):
+    """JupyterLab for all tests of this module that run in this process."""
+    place = tmp_path_factory.mktemp("lab")
+    folder = place / "course"
     (folder / "notebooks").mkdir(parents=True)
-    log = tmp_path / "lab.log"
+    log = place / "lab.log"
     with log.open("w") as output:
         make = subprocess.Popen(
             make_lab(f"--no-browser --port=0 --allow-root --ServerApp.root_dir={shlex.quote(str(folder))}"),
             cwd=ROOT,
-            env=environment(tmp_path),
+            env=environment(place),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
@@ -70,13 +75,34 @@ def lab(browser, tmp_path):
         )
         assert make.poll() is None, f"make lab has ended:\n{log.read_text()}"
         wait_for(lambda: is_served(address[1]), seconds=60, otherwise="JupyterLab does not answer")
-        (server,) = psutil.Process(make.pid).children()
-        yield Lab(server, folder, address[1])
+        (process,) = psutil.Process(make.pid).children()
+        yield Lab(process, folder, address[1])
     finally:
         started = psutil.Process(make.pid).children(recursive=True) if make.poll() is None else []
         make.terminate()  # it ends the server, and the server ends its kernels
         assert_gone(started, seconds=30)
         make.wait(30)
+
+
+@pytest.fixture
+def lab(server):
+    """JupyterLab as it is found for the first time: without kernels, files and open pages of another test."""
+    started = server.process.children(recursive=True)
+    for kernel in asked_of(server, "GET", "kernels"):
+        asked_of(server, "DELETE", f"kernels/{kernel['id']}")
+    assert_gone(started, seconds=30)
+    shutil.rmtree(server.folder / "notebooks")
+    shutil.rmtree(server.folder.parent / "config/lab/workspaces", ignore_errors=True)
+    (server.folder / "notebooks").mkdir()
+    return server
+
+
+def asked_of(lab, method, path):
+    """Return what a JupyterLab answers to a request of its API, None for an empty answer."""
+    address = urlsplit(lab.address)
+    url = address._replace(path=f"/api/{path}", fragment="").geturl()
+    with urllib.request.urlopen(urllib.request.Request(url, method=method), timeout=30) as answer:
+        return json.loads(answer.read() or "null")
 
 
 def make_lab(arguments):

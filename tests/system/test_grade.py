@@ -25,7 +25,7 @@ RIGHT = answers_of(RING)
 NO_ANSWERS = dict.fromkeys(NAMES)
 ATTACKED = "The answer attacked the process that judges it, and was ended."
 
-needs_sandbox = pytest.mark.skipif(bool(reason := sandbox.why_not()), reason=reason)
+needs_sandbox = pytest.mark.usefixtures("bubblewrap")
 
 
 def without_ids(path, *, in_metadata=False):
