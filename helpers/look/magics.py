@@ -25,6 +25,7 @@ class RankMagics(ParallelMagics):
 
     def __init__(self, shell, world, ranks, cells):
         super().__init__(shell, world.view)
+        shell.extension_manager.load_extension("helpers.look.slips")
         shell.configurables.remove(self)  # IPython would keep it there for %config, and with it the world, for ever
         self._world = world
         self._ranks = ranks
