@@ -1,7 +1,7 @@
 """Everyday slips in a real notebook: each gets a sentence that says what to do."""
 
 import pytest
-from live import Notebook
+from live import INIT, Notebook
 
 START = "from helpers import World, checks\nworld = World(3)"
 NO_WORLD = (
@@ -9,6 +9,7 @@ NO_WORLD = (
     "Run the cell with `world = World(...)` first, then this cell."
 )
 NOT_FIRST = "WorldError: `%%px` is not in the first line of this cell. Move it up there, and run the cell again."
+STOPPED = "WorldError: This world has been stopped. Make a new one: world = World(4)."
 
 
 @pytest.fixture(scope="module")
@@ -19,6 +20,11 @@ def notebook():
         yield notebook
     finally:
         notebook.close()
+
+
+def frames(shown):
+    """Return the places in a traceback, as lines of a cell and names of files."""
+    return [line.split(",")[0].split("/")[-1] for line in shown.splitlines() if line.startswith(("Cell", "File"))]
 
 
 def test_px_before_a_world_says_to_start_one():
@@ -45,3 +51,93 @@ def test_cells_with_comments_and_empty_lines_run_as_before(notebook):
     assert notebook.run("\n\n%%px\n# a comment\nprint('run')") == "[stdout:0-2] \nrun\n"
     assert notebook.run("# a comment\ntext = '''\n%%px\n'''\nprint(len(text))") == "6\n"
     assert notebook.run("# a comment\n%px print('run')") == "[stdout:0-2] \nrun\n"
+
+
+def test_a_name_that_only_ranks_have_is_explained(notebook):
+    notebook.run("%px here = 1")
+    notebook.run("%%px --targets 1\nhere_on_rank_1 = 1")
+    shown = notebook.run("print(here)")
+    assert shown.endswith(
+        "NameError: name 'here' is not defined\n"
+        "`here` is defined on ranks 0-2, not in the notebook. Begin the cell with `%%px`."
+    )
+    assert frames(shown) == ["Cell In[" + shown.split("Cell In[")[1].split(",")[0]]
+    shown = notebook.run("def inside():\n    return here_on_rank_1\n\ninside()")
+    assert "\n`here_on_rank_1` is defined on rank 1, not in the notebook. Begin" in shown
+
+
+def test_other_errors_of_the_notebook_are_shown_as_before(notebook):
+    assert notebook.run("nowhere_at_all").endswith(
+        "----> 1 nowhere_at_all\n\nNameError: name 'nowhere_at_all' is not defined"
+    )
+    assert notebook.run("raise NameError('by hand')").endswith("\n\nNameError: by hand")
+    assert notebook.run("raise RuntimeError('by hand')").endswith("\n\nRuntimeError: by hand")
+
+
+def test_equal_tracebacks_are_shown_once(notebook):
+    notebook.run("%px --targets 0\n1")
+    shown = notebook.run("%%px\ndef divide():\n    return 1 / 0\n\ndivide()")
+    assert shown.startswith("Ranks 0-2 raised:\n") and shown.count("raised:") == 1
+    assert shown.count("ZeroDivisionError: division by zero") == 1
+    assert len(frames(shown)) == 2
+
+
+def test_ranks_that_have_run_other_cells_before_have_equal_tracebacks(notebook):
+    notebook.run("%%px --targets 1\ncounted = 1")
+    assert notebook.run("%%px\n1 / 0").startswith("Ranks 0-2 raised:\n")
+    assert notebook.run("world.view.execute('1 / 0')").startswith("Ranks 0-2 raised:\n")
+
+
+def test_different_tracebacks_are_shown_with_their_ranks(notebook):
+    shown = notebook.run("%%px\nimport os\nif os.environ['RANK'] == '1':\n    1 / 0\nabsent")
+    assert [line for line in shown.splitlines() if line.endswith("raised:")] == ["Ranks 0,2 raised:", "Rank 1 raised:"]
+    assert shown.count("NameError: name 'absent'") == 1 and shown.count("ZeroDivisionError: ") == 1
+
+
+def test_no_frame_of_the_helpers_is_shown(notebook):
+    notebook.run("%%px\n" + INIT.format(timeout=2))
+    shown = notebook.run("%%px --targets 0\ndist.recv(torch.zeros(1), src=1)")
+    assert shown.startswith("Rank 0 raised:\n") and "Timed out waiting 2000ms" in shown
+    assert frames(shown)[1:] == [
+        "c10d_logger.py:83",
+        "distributed_c10d.py:" + shown.split("distributed_c10d.py:")[1].split(",")[0],
+    ]
+    assert "handles.py" not in shown
+
+
+def test_after_a_stop_everything_says_so():
+    notebook = Notebook()
+    try:
+        assert "Error" not in notebook.run(START.replace("3", "2"))
+        notebook.run("view = world.view\nfinished = view.apply_async(str)\nfinished.get()")
+        notebook.run("%%px --noblock -o failed\n1 / 0")
+        assert notebook.run("failed.get()").startswith("Ranks 0-1 raised:\n")
+        notebook.run("%%px --noblock -o pending\nimport time\nwhile True: time.sleep(0.1)")
+        assert notebook.run("world.stop()") == ""
+        for cell in [
+            "%%px\nprint(1)",
+            "%px print(1)",
+            "%pxresult",
+            "world.where()",
+            "world.history()",
+            "world.post_mortem(0)",
+            "world.board()",
+            "world.restart()",
+            "world.interrupt()",
+            "world.new_store()",
+            "world.view['x']",
+            "view['x']",
+            "view['x'] = 1",
+            "view.execute('x = 1')",
+            "view.apply_async(print)",
+            "pending.get()",
+            "checks.shares(world)",
+        ]:
+            assert notebook.run(cell) == STOPPED, cell
+        assert notebook.run("print(finished.get())") == "['', '']\n"
+        assert notebook.run("failed.get()").startswith("Ranks 0-1 raised:\n")
+        assert notebook.run("nowhere").endswith("\n\nNameError: name 'nowhere' is not defined")
+        assert "Error" not in notebook.run("world = World(2)")
+        assert notebook.run("%px print('run')") == "[stdout:0-1] \nrun\n"
+    finally:
+        notebook.close()
