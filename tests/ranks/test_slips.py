@@ -10,6 +10,7 @@ NO_WORLD = (
 )
 NOT_FIRST = "WorldError: `%%px` is not in the first line of this cell. Move it up there, and run the cell again."
 STOPPED = "WorldError: This world has been stopped. Make a new one: world = World(4)."
+SHARE = "def my_share(cards, rank, size):\n    return {}"
 
 
 @pytest.fixture(scope="module")
@@ -103,6 +104,30 @@ def test_no_frame_of_the_helpers_is_shown(notebook):
         "distributed_c10d.py:" + shown.split("distributed_c10d.py:")[1].split(",")[0],
     ]
     assert "handles.py" not in shown
+    assert "handles.py" not in notebook.run("world.post_mortem(0)")
+
+
+def test_an_answer_without_px_is_said_to_be_in_the_notebook(notebook):
+    cell = SHARE.format("cards[rank]")
+    assert notebook.run(cell) == ""
+    what_to_do = "Put `%%px` in the first line of the cell that defines it, run that cell, then this check."
+    new = f"Not yet. You defined `my_share` in the notebook, but the ranks have no `my_share`. {what_to_do}"
+    assert notebook.run("checks.shares(world)") == new
+    assert notebook.run("%%px\n" + SHARE.format("...")) == ""
+    assert "in the notebook" not in notebook.run("checks.shares(world)")
+    assert notebook.run(cell) == ""
+    old = f"Not yet. You defined `my_share` in the notebook, but the ranks still have the old `my_share`. {what_to_do}"
+    assert notebook.run("checks.shares(world)") == old
+    # The notebook still has its function, and the ranks have another one that is newer.
+    assert notebook.run("%%px\n" + SHARE.format("cards[0]")) == ""
+    assert "in the notebook" not in notebook.run("checks.shares(world)")
+
+
+def test_a_function_that_the_notebook_sends_to_the_ranks_is_judged(notebook):
+    assert notebook.run(SHARE.format("'sent'")) == ""
+    assert "in the notebook" in notebook.run("checks.shares(world)")
+    assert notebook.run("world.view['my_share'] = my_share") == ""
+    assert "in the notebook" not in notebook.run("checks.shares(world)")
 
 
 def test_after_a_stop_everything_says_so():
