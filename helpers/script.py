@@ -4,6 +4,7 @@
 """
 
 import re
+import shlex
 import sys
 import textwrap
 from pathlib import Path
@@ -47,6 +48,25 @@ def script(path: Path) -> str:
     return "\n\n\n".join(filter(None, parts)) + "\n"
 
 
+def number_of_ranks(path: Path) -> int:
+    """Return the number of ranks that the cell of parameters of a notebook asks for."""
+    for cell in nbformat.read(path, as_version=4).cells:
+        if "parameters" in cell.metadata.get("tags", []):
+            return int(re.search(r"^WORLD_SIZE = (\d+)", cell.source, re.MULTILINE)[1])
+    raise ValueError(f"{path} has no cell that is tagged `parameters`.")
+
+
+def command(path: Path, script: Path) -> str:
+    """Return the command that runs the script of a notebook, as a line for a shell in this folder.
+
+    It names the torchrun of the course, because another one, or none, may be first in the PATH of the shell.
+    """
+    torchrun = Path(sys.executable).parent / "torchrun"  # not `resolve`: the Python of a venv is a link to another one
+    if torchrun.is_relative_to(Path.cwd()):
+        torchrun = torchrun.relative_to(Path.cwd())
+    return shlex.join([str(torchrun), "--nproc-per-node", str(number_of_ranks(path)), str(script)])
+
+
 def _rank_code(cell) -> str:
     """Return what a code cell runs on the ranks, or the constants that its parameters are."""
     first, _, body = cell.source.partition("\n")
@@ -88,8 +108,7 @@ def main(names: list[str]) -> None:
             sys.exit(f"There is no notebook {path}. Those that are there: {there}.")
         target = Path(path.stem).with_suffix(".py")
         target.write_text(script(path))
-        ranks = re.search(r"--nproc-per-node (\d)", path.read_text())  # notebooks with roles say how many there are
-        print(f"torchrun --nproc-per-node {ranks[1] if ranks else 2} {target}")
+        print(command(path, target))
 
 
 if __name__ == "__main__":

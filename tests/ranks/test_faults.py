@@ -10,7 +10,7 @@ import ipyparallel as ipp
 import psutil
 import pytest
 from lesson_files import at_night
-from live import INIT, SUM, Notebook, left_after, wait_until
+from live import INIT, SUM, Notebook, left_after, ranks_that_raised, wait_until
 
 import helpers.ranks.host
 from helpers import World, WorldError
@@ -259,7 +259,7 @@ def test_interrupt_of_python_code_brings_every_rank_back(shared):
     shared.run("from helpers import World\nworld = World(2)")
     all_are_inside = shared.sees("all(state.line for state in world.where())")
     shown = shared.run("%%px\nimport time\nwhile True:\n    time.sleep(0.01)", interrupt_when=all_are_inside)
-    assert "[0:execute]" in shown and "[1:execute]" in shown and "KeyboardInterrupt" in shown
+    assert ranks_that_raised(shown) in ("0-1", "0 1") and "KeyboardInterrupt" in shown
     assert shared.run("%%px\nprint('run')") == "[stdout:0-1] \nrun\n"
 
 
@@ -273,7 +273,7 @@ def test_a_rank_that_takes_long_to_tell_of_its_interrupt_is_not_taken_for_stuck(
     )
     all_are_inside = shared.sees("all(state.line for state in world.where())")
     shown = shared.run("%%px\nwhile True:\n    time.sleep(0.01)", interrupt_when=all_are_inside)
-    assert "[0:execute]" in shown and "[1:execute]" in shown and "KeyboardInterrupt" in shown
+    assert ranks_that_raised(shown) in ("0-1", "0 1") and "KeyboardInterrupt" in shown
 
 
 def test_a_rank_that_dies_in_a_cell_is_named(shared, tmp_path):
