@@ -4,7 +4,7 @@ import atexit
 import shutil
 import signal
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from helpers.errors import WorldError
 from helpers.ranks import processes
@@ -32,6 +32,8 @@ class World:
     machine, made without root: each has a name, a loopback, one address, and a cable to a switch, which `unplug` takes
     out and `plug` puts in again. Where the system does not allow that, the ranks are only told which host they are on;
     `world` says so, and how to allow it.
+
+    `accepted` has the learner's answers that have passed their check, each with the cell that defined it.
 
     `preload` names modules that all ranks will import and that take seconds: the first world of a notebook imports them
     once, in the process that the ranks are forked from. Elsewhere, and in later worlds, it changes nothing.
@@ -77,6 +79,7 @@ class World:
         self._board = self._editor = None
         self._stopped = False
         self._directory = None
+        self.accepted = {}
         atexit.register(self.stop)
         try:
             self._directory = processes.make_folder()
@@ -107,6 +110,24 @@ class World:
         """The view of ipyparallel of all ranks, in their order, which waits for their answers."""
         self.require_running()
         return self._view
+
+    def call(self, function: str | Callable, *arguments, targets: int | Sequence[int] | None = None):
+        """Have all ranks call a function at the same time, and return what each of them returns, in rank order.
+
+        `function` is the name of what the ranks have, such as "train" or "dist.get_rank", or a function of the
+        notebook, which is sent to them. `targets` names the ranks that call it; what a single one returns comes without
+        a list. Raises what the function has raised, and `WorldError` when there is no such rank.
+        """
+        from ipyparallel import Reference
+
+        self.require_running()
+        ranks = range(self.size) if targets is None else [targets] if isinstance(targets, int) else targets
+        for rank in ranks:
+            self._require_rank(rank)
+        view = self._ranks.client[[self._ranks.engine_ids[rank] for rank in ranks]]
+        function = Reference(function) if isinstance(function, str) else function
+        results = view.apply_async(function, *arguments).get()
+        return results[0] if isinstance(targets, int) else results
 
     @property
     def pids(self) -> list[int]:
@@ -223,9 +244,13 @@ class World:
         if rank is not None:
             self._require_rank(rank)
             self._ranks.restart_rank(rank)
-            return
-        self._ranks.restart()
-        self._open()
+        else:
+            self._ranks.restart()
+            self._open()
+        if self.accepted:
+            from helpers.checks.accepting import remind
+
+            remind(self, range(self.size) if rank is None else [rank])
 
     def new_store(self) -> None:
         """Give the ranks a fresh store, which they need to make a process group again after they have left one.

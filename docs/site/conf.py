@@ -30,6 +30,9 @@ nb_render_image_options = {"alt": "A figure; the text below it says what it show
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 6
 
+# Tags of cells that a notebook shows folded.
+FOLDED = {"solution", "proof"}
+
 html_theme = "furo"
 html_title = project
 html_static_path = ["site.css"]
@@ -77,6 +80,22 @@ def with_solutions(notebook: dict, name: str) -> None:
     notebook["cells"].append(markdown_cell("site-ending", ending))
 
 
+def with_folds(notebook: dict) -> None:
+    """Fold what would answer a question before it is asked: the course's own versions, proofs, and what follows it.
+
+    A lesson asks in bold. What its cells have printed, up to the next text, answers.
+    """
+    asked = False
+    for cell in notebook["cells"]:
+        tags = cell["metadata"].get("tags", [])
+        if cell["cell_type"] == "markdown":
+            asked = re.search(r"\*\*[^*]*\?[^*]*\*\*", "".join(cell["source"])) is not None
+        elif FOLDED & set(tags):
+            cell["metadata"]["tags"] = [*tags, "hide-cell" if asked else "hide-input"]
+        elif asked:
+            cell["metadata"]["tags"] = [*tags, "hide-output"]
+
+
 def markdown_cell(name: str, source: str) -> dict:
     """Return a cell as a notebook stores it."""
     return {"id": name, "cell_type": "markdown", "metadata": {}, "source": source}
@@ -97,6 +116,7 @@ def prepare(app, docname: str, source: list[str]) -> None:
             if cell["cell_type"] == "markdown":
                 cell["source"] = with_slugs("".join(cell["source"]))
         if not docname.startswith("notebooks/solutions/"):
+            with_folds(notebook)
             with_solutions(notebook, Path(docname).name)
         source[0] = json.dumps(notebook)
 

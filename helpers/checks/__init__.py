@@ -5,6 +5,7 @@ written here but asked of `look` and `measure`.
 """
 
 from helpers.checks.a_backend_of_your_own import compressing, my_exchange, sharding
+from helpers.checks.accepting import accepted
 from helpers.checks.cartpole_solved import parameter_server
 from helpers.checks.collecting import collected
 from helpers.checks.collectives import in_two_halves, mean_of_all, sharded, transposed
@@ -34,10 +35,11 @@ from helpers.checks.pipelines import (
     split_backward,
 )
 from helpers.checks.point_to_point import gather_by_hand, overlap, ring_shift, swapped, tree_broadcast
+from helpers.checks.predicting import predicted
 from helpers.checks.ranks_come_and_go import caught_up, majority, quorum, weighed
 from helpers.checks.reinforcement_learning import observer_round, one_rpc, returns_of
 from helpers.checks.replicated_pipelines import best_cut, staleness
-from helpers.checks.ring_all_reduce import halving_doubling, reduce_scatter, ring_indices, two_way_ring
+from helpers.checks.ring_all_reduce import halving_doubling, my_ring, reduce_scatter, two_way_ring
 from helpers.checks.ring_attention import balanced, merged, online_softmax, windowed
 from helpers.checks.rpc_and_rref import add_many, fan_out, stays_there
 from helpers.checks.rpc_locking import locked
@@ -60,6 +62,7 @@ from helpers.checks.when_ranks_fail import absent_ranks_named, uneven_shares
 
 __all__ = [
     "absent_ranks_named",
+    "accepted",
     "accumulate",
     "accumulate_all",
     "accuracy",
@@ -121,6 +124,7 @@ __all__ = [
     "merged",
     "most_micro_batches",
     "my_exchange",
+    "my_ring",
     "next_replica",
     "next_words",
     "numbers_collected",
@@ -134,13 +138,13 @@ __all__ = [
     "out_of_step",
     "overlap",
     "parameter_server",
+    "predicted",
     "quorum",
     "reduce_scatter",
     "remote_step",
     "repair",
     "repairs",
     "returns_of",
-    "ring_indices",
     "ring_shift",
     "same_everywhere",
     "scaled",

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import ipyparallel as ipp
 
+from helpers.checks.accepting import accept
 from helpers.table import shortened
 
 RESTART = "Call world.restart(), then run the setup cell, the cell of your answer and this check again."
@@ -70,17 +71,22 @@ def judge(world, function, check, on_rank, *arguments, group_of_its_own=False):
         if not group_of_its_own and any(CUT_OFF.search(run.error) or _unfinished(run) for run in runs):
             _broken.append(world.pids)
         _require_an_end(runs, function)
-        return Verdict(True, check(runs))
+        verdict = Verdict(True, check(runs))
     except Wrong as wrong:
         return Verdict(False, str(wrong))
+    accept(world, function)
+    return verdict
 
 
-def call_answer(function: str, arguments: list) -> Run:
-    """Call the learner's function of that name on this rank; a check sends a function that calls this to every rank."""
+def call_answer(function: str, arguments: list, watch=None) -> Run:
+    """Call the learner's function of that name on this rank; a check sends a function that calls this to every rank.
+
+    Each message keeps what the tensor `watch`, if there is one, held when it was posted.
+    """
     import __main__
     from helpers.measure.traffic import collectives, recorded
 
-    with recorded() as messages, collectives() as calls:
+    with recorded(watch) as messages, collectives() as calls:
         if function not in vars(__main__):
             return Run(None, [], missing(function))
         try:

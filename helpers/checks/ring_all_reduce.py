@@ -1,5 +1,6 @@
 """Checks of the exercises of notebooks 05 and 06."""
 
+import operator
 import os
 
 from helpers.checks.judging import Run, Verdict, Wrong, call_answer, judge
@@ -43,46 +44,60 @@ def two_way_ring(world) -> Verdict:
     return judge(world, "two_way_ring", check, _run_in_place, "two_way_ring", world.size)
 
 
-def ring_indices(world) -> Verdict:
-    """Check `chunk_to_send(step)` and `chunk_to_add(step)`: n - 1 steps with them are a reduce-scatter."""
-    steps = range(world.size - 1)
+def my_ring(world) -> Verdict:
+    """Check `my_ring(tensor)`: an all-reduce in place, a reduce-scatter of n - 1 steps and an all-gather of as many.
+
+    Each rank sends one chunk a step. A sum that is wrong is judged by halves. Then come tensors whose length n does not
+    divide, or that are shorter than n.
+    """
+    steps = world.size - 1
 
     def check(runs):
         for rank, run in enumerate(runs):
-            for name, chunks in run.result.items():
-                for step in steps:
-                    if not isinstance(chunks[step], int) or not -world.size <= chunks[step] < world.size:
-                        raise Wrong(
-                            f"On rank {rank} {name}({step}) returned {chunks[step]}, and the target is the number of "
-                            f"a chunk, 0 to {world.size - 1}."
-                        )
-        has = [[{rank} for _ in runs] for rank in range(world.size)]  # whose numbers are in which chunk of a rank
-        for step in steps:
-            _take_step(has, [run.result for run in runs], step)
-        for chunk in range(world.size):
-            if not any(len(of_rank[chunk]) == world.size for of_rank in has):
-                raise Wrong(f"After {len(steps)} steps no rank holds chunk {chunk} with the numbers of all.")
-        return f"After {len(steps)} steps each rank holds one chunk of the finished sum."
+            if run.result["numbers"] != _sum(world.size):
+                _require_halves(runs, rank)
+        _require_sent(runs, 2 * steps * _CHUNK_BYTES, 2 * steps, "the ring")
+        for rank, run in enumerate(runs):
+            for numbers, expected in run.result["others"]:
+                if numbers != expected:
+                    raise Wrong(
+                        f"The sum of tensors of {world.size * _NUMBERS} elements is right. Of tensors of "
+                        f"{len(expected)}, which split into unequal chunks, rank {rank} holds {numbers}, expected "
+                        f"{expected}."
+                    )
+        return f"Every rank holds the sum, and sent {2 * steps} chunks: {2 * steps * _CHUNK_BYTES} bytes."
 
-    return judge(world, "chunk_to_send", check, _run_indices, world.size)
+    return judge(world, "my_ring", check, _run_ring, world.size)
 
 
-def _take_step(has, indices, step):
-    size = len(has)
-    sent = [indices[rank]["chunk_to_send"][step] % size for rank in range(size)]
-    passing = [has[rank][sent[rank]] for rank in range(size)]
-    for rank in range(size):
-        left = (rank - 1) % size
-        chunk = indices[rank]["chunk_to_add"][step] % size
-        if chunk != sent[left]:
+def _require_halves(runs, rank):
+    """Raise what is wrong with the sum of a rank: its reduce-scatter, or, if all have one, its all-gather."""
+    size = len(runs)
+    expected = _chunks(_sum(size))
+    for other, run in enumerate(runs):
+        received = [message for message in run.messages if not message.sent]
+        if len(received) < size - 1:
             raise Wrong(
-                f"In step {step} rank {left} sends chunk {sent[left]}, and rank {rank} adds it to chunk {chunk}."
+                f"Rank {other} received {_count(len(received), 'message')}, expected {size - 1} in the reduce-scatter "
+                f"and {size - 1} in the all-gather."
             )
-        if twice := passing[left] & has[rank][chunk]:
+        half = [*received, None][size - 1]
+        chunks = _chunks(half.seen if half else run.result["numbers"])
+        if not any(map(operator.eq, chunks, expected)):
             raise Wrong(
-                f"In step {step} chunk {chunk} brings rank {rank} numbers of rank {min(twice)} that it has already."
+                f"After {_count(size - 1, 'step')} rank {other} holds {chunks}, expected one chunk of the sum: one of "
+                f"{expected}."
             )
-        has[rank][chunk] = has[rank][chunk] | passing[left]
+    for chunk, numbers in enumerate(_chunks(runs[rank].result["numbers"])):
+        if numbers != expected[chunk]:
+            raise Wrong(
+                "The reduce-scatter is right: each rank finishes one chunk. After the all-gather rank "
+                f"{rank} holds {numbers} in chunk {chunk}, expected {expected[chunk]}."
+            )
+
+
+def _chunks(numbers):
+    return [numbers[first : first + _NUMBERS] for first in range(0, len(numbers), _NUMBERS)]
 
 
 def halving_doubling(world) -> Verdict:
@@ -183,12 +198,19 @@ def _count(number, thing):
     return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
 
 
-def _run_indices(size):
-    result = {}
-    for name in ("chunk_to_send", "chunk_to_add"):
-        runs = [call_answer(name, [step]) for step in range(size - 1)]
-        for run in runs:
-            if run.error:
-                return run
-        result[name] = [run.result for run in runs]
-    return Run(result, [], "")
+def _run_ring(size):
+    """Run the ring on a tensor that the messages watch, then on tensors of other lengths."""
+    import torch
+
+    tensor = _tensor(size)
+    run = call_answer("my_ring", [tensor], watch=tensor)
+    others = []
+    for length in (1, size + 1):
+        other = torch.arange(1.0, length + 1)
+        expected = other * size * (size + 1) / 2
+        other *= int(os.environ["RANK"]) + 1
+        if not run.error:
+            again = call_answer("my_ring", [other])
+            run = again._replace(messages=run.messages) if not again.error else again
+        others.append((other.tolist(), expected.tolist()))
+    return run._replace(result={"numbers": tensor.tolist(), "others": others})

@@ -8,7 +8,8 @@ import pytest
 from lesson_files import NOTEBOOKS, PAUSE, ROOT, SOLUTIONS
 
 EVERY = pytest.mark.parametrize("stored", NOTEBOOKS + SOLUTIONS, ids=lambda path: f"{path.parent.name}/{path.stem}")
-TAGS = {"parameters", "nbval-ignore-output", PAUSE}
+FOLDED = {"solution", "proof"}
+TAGS = {"parameters", "nbval-ignore-output", PAUSE, *FOLDED}
 
 
 def read(path):

@@ -4,7 +4,6 @@ import pytest
 from answers import cell, says
 
 from helpers import World, checks
-from helpers.checks.ring_all_reduce import ring_indices
 
 
 def skeleton(function):
@@ -20,53 +19,122 @@ SETUP = "\n".join(
         # A deadlock is not waited for as long as in the notebook.
         cell("05_ring_all_reduce.ipynb", "init_process_group(").replace("seconds=10", "seconds=4"),
         cell("05_ring_all_reduce.ipynb", "def pass_on(").partition("\nmust_agree")[0],
-        cell("05_ring_all_reduce.ipynb", "def ring_all_reduce(").partition("\nmust_agree")[0],
+        cell("05_ring_all_reduce.ipynb", "def ring_of_the_lesson(") + "\nring_all_reduce = ring_of_the_lesson",
     ]
 )
 
 
-# ---------------------------------------------------------------- the ring's two indices
+# ---------------------------------------------------------------- my_ring
 
-INDICES = """
-def chunk_to_send(step):
-    return {}
+BY_BATCH = """
+def by_batch(outgoing, incoming):
+    ends = [dist.P2POp(dist.isend, outgoing, right), dist.P2POp(dist.irecv, incoming, left)]
+    for work in dist.batch_isend_irecv(ends):
+        work.wait()
 
-def chunk_to_add(step):
-    return {}
 """
+SUM = "[[10.0, 20.0, 30.0, 40.0], [50.0, 60.0, 70.0, 80.0], [90.0, 100.0, 110.0, 120.0], [130.0, 140.0, 150.0, 160.0]]"
+
+
+def test_my_ring_solution(world):
+    assert says(checks.my_ring, world, solution("my_ring")) == (
+        "Solved. Every rank holds the sum, and sent 6 chunks: 96 bytes."
+    )
+
+
+def test_my_ring_skeleton(world):
+    assert says(checks.my_ring, world, skeleton("my_ring")) == (
+        "Not yet. Rank 0 received 0 messages, expected 3 in the reduce-scatter and 3 in the all-gather."
+    )
+
+
+def test_my_ring_with_only_its_first_half(world):
+    answer = solution("my_ring")
+    first_half = answer[: answer.rindex("    for step")]
+    assert says(checks.my_ring, world, first_half) == (
+        "Not yet. The reduce-scatter is right: each rank finishes one chunk. After the all-gather rank 0 holds "
+        "[1.0, 2.0, 3.0, 4.0] in chunk 0, expected [10.0, 20.0, 30.0, 40.0]."
+    )
 
 
 @pytest.mark.parametrize(
-    ("send", "add"),
+    "changes",
     [
-        ("(rank - step) % n", "(rank - step - 1) % n"),
-        ("left if step == 1 else (rank - step) % n", "(left - step) % n"),
-        ("(rank - step - 1) % n", "(rank - step - 2) % n"),  # everybody begins one chunk earlier
-        ("rank - step", "rank - step - 1 if step < rank else rank - step - 1 + n"),  # from the end of a list
-        ("(n - rank + step) % n", "(n - left + step) % n"),  # a ring that counts the chunks backwards
+        [("rank - step", "rank - step - 1")],  # everybody begins one chunk earlier
+        [("pass_on(", "by_batch("), ("def my_ring", BY_BATCH + "def my_ring")],
+        [("step) % n", "step + n) % n")],
     ],
+    ids=["another first chunk", "a batch", "another formula"],
 )
-def test_ring_indices_that_go_round(world, send, add):
-    said = says(ring_indices, world, INDICES.format(send, add))
-    assert said == "Solved. After 3 steps each rank holds one chunk of the finished sum."
+def test_my_ring_in_other_styles(world, changes):
+    answer = solution("my_ring")
+    for old, new in changes:
+        assert old in answer
+        answer = answer.replace(old, new)
+    assert says(checks.my_ring, world, answer).startswith("Solved. ")
+
+
+def test_my_ring_that_posts_its_receives_first(world):
+    answer = """
+        def my_ring(tensor):
+            chunks = tensor.tensor_split(n)
+            received = [torch.empty_like(chunks[(rank - step - 1) % n]) for step in range(2 * (n - 1))]
+            works = [dist.irecv(chunk, left) for chunk in received]
+            for step in range(2 * (n - 1)):
+                work = dist.isend(chunks[(rank - step) % n], right)
+                works[step].wait()
+                work.wait()
+                mine = chunks[(rank - step - 1) % n]
+                mine.copy_(mine + received[step] if step < n - 1 else received[step])
+        """
+    assert says(checks.my_ring, world, answer).startswith("Solved. ")
 
 
 @pytest.mark.parametrize(
-    ("send", "add", "message"),
+    ("old", "new", "message"),
     [
-        ("None", "None", "On rank 0 chunk_to_send(0) returned None, and the target is the number of a chunk, 0 to 3."),
-        ("(rank - step) % n", "None", "On rank 0 chunk_to_add(0) returned None, and the target is the number of a"),
-        ("rank + 9", "left", "On rank 0 chunk_to_send(0) returned 9, and the target is the number of a chunk, 0 to 3."),
-        ("(rank - step) % n", "(rank - step) % n", "In step 0 rank 3 sends chunk 3, and rank 0 adds it to chunk 0."),
-        ("rank", "left", "In step 1 chunk 3 brings rank 0 numbers of rank 0"),
-        ("(rank + step) % n", "(left + step) % n", "After 3 steps no rank holds chunk 0 with the numbers of all."),
-        ("step", "step", "After 3 steps no rank holds chunk 0 with the numbers of all."),
-        ("rank - missing", "left", "Rank 0 raised NameError: name 'missing' is not defined"),
+        pytest.param(
+            "mine += received",
+            "mine.copy_(received)",
+            f"After 3 steps rank 0 holds [[1.0, 2.0, 3.0, 4.0], [10.0, 12.0, 14.0, 16.0], [27.0, 30.0, 33.0, 36.0], "
+            f"[52.0, 56.0, 60.0, 64.0]], expected one chunk of the sum: one of {SUM}.",
+            id="copies",
+        ),
+        pytest.param(
+            "pass_on(chunks[(rank - step + 1) % n], chunks[(rank - step) % n])",
+            "pass_on(chunks[(rank - step) % n], chunks[(rank - step - 1) % n])",
+            "The reduce-scatter is right: each rank finishes one chunk. After the all-gather rank 0 holds ",
+            id="an all-gather of what is not finished",
+        ),
+        pytest.param(
+            "received = buffer[: len(mine)]",
+            "received = buffer",
+            "Rank ",
+            id="chunks that are all as long as the first",
+        ),
+        pytest.param("        mine += received", "        mine + received", "After 3 steps rank 0 holds ", id="lost"),
+        pytest.param("        mine += received", "        missing += received", "Rank 0 raised ", id="an error"),
     ],
 )
-def test_ring_indices_that_do_not(world, send, add, message):
-    said = says(ring_indices, world, INDICES.format(send, add))
-    assert said.startswith("Not yet. ") and message.split(" brings ")[0] in said, said
+def test_my_ring_that_is_wrong(broken_world, old, new, message):
+    answer = solution("my_ring")
+    assert answer.count(old) == 1
+    said = says(checks.my_ring, broken_world, answer.replace(old, new))
+    assert said.startswith(f"Not yet. {message}"), said
+
+
+def test_my_ring_with_bytes_of_a_ring_of_whole_tensors(world):
+    answer = """
+        def my_ring(tensor):
+            passing, received = tensor.clone(), torch.empty_like(tensor)
+            for step in range(n - 1):
+                pass_on(passing, received)
+                tensor += received
+                passing, received = received, passing
+        """
+    assert says(checks.my_ring, world, answer) == (
+        "Not yet. Rank 0 sent 192 bytes, and the ring sends 96: 96 too many."
+    )
 
 
 # ---------------------------------------------------------------- reduce_scatter

@@ -119,6 +119,21 @@ def test_ranks_draw_numbers_of_their_own_as_under_torchrun(world):
 WHO = "import os, random; who = {'names': sorted(os.environ), 'rank': os.environ['RANK'], 'draw': random.random()}"
 
 
+def test_call_returns_what_the_ranks_return_in_their_order(world):
+    world.view.execute("import torch.distributed as dist\ndef plus(number, other=0): return rank + number + other")
+    world.view.execute(INIT.format(timeout=10))
+    ranks = list(range(world.size))
+    assert world.call("plus", 10) == [rank + 10 for rank in ranks]
+    assert world.call("plus", 10, 100, targets=1) == 111
+    assert world.call("plus", 10, targets=[1, 0]) == [11, 10]
+    assert world.call("dist.get_rank") == ranks
+    assert world.call(lambda word: word.upper(), "a") == ["A"] * world.size
+    with pytest.raises(ipp.error.RemoteError, match="NameError"):
+        world.call("minus", 1)
+    with pytest.raises(WorldError, match=f"^There is no rank {world.size}: "):
+        world.call("plus", 1, targets=world.size)
+
+
 def test_one_rank_is_replaced_and_the_others_keep_what_they_have(world):
     run(world, INIT.format(timeout=10) + SUM + WHO + "; kept = rank")
     before, pids = world.view["who"], world.pids

@@ -1,0 +1,97 @@
+"""The lesson goes on with the learner's code: later cells call a function or class whose check has passed.
+
+A check that has passed notes, on each rank, in which cell the answer was defined: IPython names cells by their text. So
+the same cell, run again or in a new process of the rank, defines the same answer, and a changed one another.
+"""
+
+import inspect
+import os
+from pathlib import Path
+
+import helpers.world
+
+_accepted = {}  # the name of each answer that has passed: the cell that defined it
+_in_use = set()  # the names of those with which the lesson goes on
+
+
+def accepted(name: str, *, or_else):
+    """Return the learner's function or class `name` if its check has passed, and the course's own, `or_else`, if not.
+
+    All ranks call it where the lesson takes one of the two; rank 0 prints which one that is. An answer whose cell has
+    been changed has to pass its check again.
+    """
+    import __main__
+
+    answer = vars(__main__).get(name)
+    if answer is not None and _accepted.get(name) == _cell_of(answer):
+        _in_use.add(name)
+        _say(f"The lesson goes on with your {name}.")
+        return answer
+    _in_use.discard(name)
+    why = "has changed since it passed its check" if name in _accepted else "has not passed its check"
+    _say(f"The lesson goes on with its own version: your {name} {why}.")
+    return or_else
+
+
+def accept(world, name: str) -> None:
+    """Note, on each rank that has it, that the answer of this name has passed its check, and for ranks to come."""
+    for cell in world.call(_note, name):
+        if cell:
+            world.accepted[name] = cell
+    _explain_failures()
+
+
+def remind(world, ranks: list[int]) -> None:
+    """Tell ranks that are new processes which answers have passed."""
+    world.call(_remember, world.accepted, targets=ranks)
+
+
+def _note(name):
+    import __main__
+
+    if name in vars(__main__):
+        _accepted[name] = _cell_of(vars(__main__)[name])
+    return _accepted.get(name)
+
+
+def _remember(cells):
+    _accepted.update(cells)
+
+
+def _cell_of(answer):
+    """Return the name that IPython has given to the cell that defined an answer; None for what no cell has defined."""
+    parts = [vars(answer)[name] for name in vars(answer)] if inspect.isclass(answer) else [answer]
+    functions = [inspect.unwrap(part) for part in parts if callable(part)]
+    codes = [function.__code__ for function in functions if hasattr(function, "__code__")]
+    return Path(codes[0].co_filename).name if codes else None  # the folder holds the process id of the rank
+
+
+def _say(sentence):
+    if os.environ["RANK"] == "0":
+        print(sentence)
+
+
+def _explain_failures():
+    """Have the notebook say, below a cell that fails, that learner's code is in use."""
+    from IPython import get_ipython
+
+    shell = get_ipython()
+    if shell and _explain not in shell.events.callbacks["post_run_cell"]:
+        shell.events.register("post_run_cell", _explain)
+
+
+def _explain(result):
+    error, world = result.error_in_exec, helpers.world.current()
+    if not isinstance(error, Exception) or world is None or not world.accepted:
+        return
+    if all(state.state == "idle" for state in world.where()):
+        names = set().union(*world.call(_names_in_use))
+        if names:
+            print(
+                f"This lesson goes on with your {', '.join(sorted(names))}. If that may be why this cell has failed, "
+                "call world.restart() and run the lesson without the check: then it goes on with its own version."
+            )
+
+
+def _names_in_use():
+    return _in_use

@@ -1,0 +1,148 @@
+"""A learner's prediction, held against what came: one line in the notebook, and its sentences in a file here.
+
+`predictions/NN_topic.toml` has a table for each prediction of a lesson, under the name of the variable that the learner
+fills in, which no other lesson has:
+
+    [my_busiest_link]
+    right = "What is said of a right prediction."
+    wrong = "Why it is as it is: said of a wrong one, after both values."
+    unit = "tensors"  # behind numbers; may be left out
+    within = 0.05     # the share by which a number may be off; else 0 for a whole number and 0.01 for another
+"""
+
+import sys
+from collections.abc import Mapping, Set
+from functools import cache
+from numbers import Number
+from pathlib import Path
+
+from helpers.errors import WorldError
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+_FOLDER = Path(__file__).parent / "predictions"
+
+
+class Prediction:
+    """What became of a prediction: `right` is None as long as nothing has been typed. It shows as its sentence."""
+
+    def __init__(self, right: bool | None, sentence: str):
+        self.right = right
+        self.sentence = sentence
+
+    def __bool__(self):
+        return bool(self.right)
+
+    def __repr__(self):
+        return {None: "Not yet. ", True: "Right. ", False: "No. "}[self.right] + self.sentence
+
+
+def predicted(name: str, came, *arguments) -> Prediction:
+    """Hold the learner's prediction, the variable `name` of the notebook, against what `came`.
+
+    `came` is a number, a name, True or False, a set, an order (a list or tuple), or a dict of such; what numpy and
+    torch hold counts as plain numbers and lists. A prediction that is a function, a formula, is called with
+    `arguments`. While dots or None stand in its place, or in one of its places, nothing is said of what came; a
+    prediction of another kind than `came` gets a sentence that says so. Raises `WorldError` when no lesson has a
+    prediction of that name.
+    """
+    if name not in _words():
+        raise WorldError(f"No lesson has a prediction {name!r}; helpers/checks/predictions has those that there are.")
+    variables = sys._getframe(1).f_globals
+    if name not in variables:
+        return Prediction(None, f"There is no `{name}`: run the cell in which you type it, then this one.")
+    mine = variables[name]
+    if callable(mine):
+        try:
+            mine = mine(*arguments)
+        except Exception as error:
+            return Prediction(False, f"`{name}` raised {type(error).__name__}: {error}.")
+    return _judge(name, _plain(mine), _plain(came), _words()[name])
+
+
+@cache
+def _words():
+    """Return the sentences of every prediction of the course, by its name."""
+    words = {}
+    for path in sorted(_FOLDER.glob("*.toml")):
+        of_lesson = tomllib.loads(path.read_text("utf-8"))
+        if twice := words.keys() & of_lesson.keys():
+            raise ValueError(f"{path.name} has predictions that another lesson has, too: {', '.join(sorted(twice))}")
+        words |= of_lesson
+    return words
+
+
+def _judge(name, mine, came, words):
+    if _has_dots(mine):
+        return Prediction(None, f"Put {_wanted(came)} in place of the dots in `{name}`.")
+    if misfit := _misfit(name, mine, came):
+        return Prediction(False, misfit)
+    parts = {f" for {key}": (mine[key], came[key]) for key in came} if isinstance(came, Mapping) else {"": (mine, came)}
+    wrong = [
+        f"you said {_shown(one, words)}{part}, expected {_shown(other, words)}"
+        for part, (one, other) in parts.items()
+        if not _agree(one, other, words)
+    ]
+    if wrong:
+        said = "; ".join(wrong)
+        return Prediction(False, f"{said[0].upper()}{said[1:]}. {words['wrong']}")
+    return Prediction(True, words["right"])
+
+
+def _plain(value):
+    """Return what numpy or torch hold as plain numbers and lists, and everything else as it is."""
+    if isinstance(value, Mapping):
+        return {key: _plain(part) for key, part in value.items()}
+    return value.tolist() if hasattr(value, "tolist") else value
+
+
+def _has_dots(mine):
+    if isinstance(mine, Mapping):
+        return any(map(_has_dots, mine.values()))
+    return mine is None or mine is ... or isinstance(mine, Set | list | tuple) and any(part is ... for part in mine)
+
+
+def _wanted(came):
+    """Return what a prediction of this is, in words that do not say which."""
+    if isinstance(came, Mapping):
+        return f"{_wanted(next(iter(came.values())))} for each"
+    kinds = {bool: "True or False", Number: "a number", str: "a name in quotes", Set: "the members of the set"}
+    return next((words for kind, words in kinds.items() if isinstance(came, kind)), "a list, in the right order,")
+
+
+def _misfit(name, mine, came):
+    """Return a sentence when a prediction is of another kind than what came, an empty one when it is not."""
+    if isinstance(came, Mapping):
+        if not isinstance(mine, Mapping) or mine.keys() != came.keys():
+            return f"`{name}` is {mine!r}, expected a dict with the keys {', '.join(map(repr, came))}."
+        return next(filter(None, (_misfit(f"{name}[{key!r}]", mine[key], came[key]) for key in came)), "")
+    kinds = bool, Number, str, Set, list | tuple
+    kind = next(kind for kind in kinds if isinstance(came, kind))
+    several = kind in kinds[3:]
+    fits = isinstance(mine, Set | list | tuple | range) if several else isinstance(mine, kind)
+    if fits and isinstance(mine, bool) == isinstance(came, bool):
+        return ""
+    return f"`{name}` is {mine!r}, expected {_wanted(came).rstrip(',')}."
+
+
+def _agree(mine, came, words):
+    if isinstance(came, str):
+        return mine.strip().casefold() == came.strip().casefold()
+    if isinstance(came, Set):
+        return set(mine) == came
+    if isinstance(came, list | tuple):
+        return list(mine) == list(came)
+    within = words.get("within", 0.01 if isinstance(came, float) else 0)
+    return abs(mine - came) <= within * abs(came)
+
+
+def _shown(value, words):
+    if isinstance(value, Set):
+        return f"{{{', '.join(map(str, sorted(value)))}}}"
+    if isinstance(value, bool) or not isinstance(value, Number):
+        return str(value)
+    number = f"{value:.4g}" if isinstance(value, float) else str(value)
+    return f"{number} {words['unit']}" if "unit" in words else number

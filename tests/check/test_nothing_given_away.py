@@ -1,0 +1,124 @@
+"""Until a learner has typed, nothing in view holds the answer: neither an open cell nor a stored output."""
+
+import ast
+import re
+import sys
+
+import nbformat
+import pytest
+from lesson_files import NOTEBOOKS, ROOT
+from typed_in import answering, code, goes_on, names
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+PREDICTIONS = ROOT / "helpers/checks/predictions"
+FOLDED = {"solution", "proof"}
+LESSONS = [path for path in NOTEBOOKS if goes_on(nbformat.read(path, as_version=4))]
+
+
+@pytest.fixture(params=LESSONS, ids=lambda path: path.stem)
+def path(request):
+    return request.param
+
+
+@pytest.fixture
+def lesson(path):
+    return code(nbformat.read(path, as_version=4))
+
+
+@pytest.fixture
+def answers(path):
+    """The statements of the lesson's solutions, by the name that each defines."""
+    solutions = nbformat.read(path.parent / "solutions" / path.name, as_version=4)
+    return {name: node for cell in answering(solutions) for name, node in definitions(cell)}
+
+
+def tree(cell):
+    return ast.parse(re.sub(r"(?m)^%.*", "", cell.source))
+
+
+def definitions(cell):
+    for node in tree(cell).body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            yield node.name, node
+        elif isinstance(node, ast.Assign):
+            yield ast.unparse(node.targets[0]), node
+
+
+def is_open(cell):
+    return not FOLDED & set(cell.metadata.get("tags", []))
+
+
+def place(lesson, text):
+    """Return the number of the only cell that contains a text."""
+    (found,) = [number for number, cell in enumerate(lesson) if text in cell.source]
+    return found
+
+
+def expressions(cell):
+    """Return what the cell says in expressions that are more than a name or a number."""
+    found = [node for node in ast.walk(tree(cell)) if isinstance(node, ast.expr)]
+    return {ast.dump(node) for node in found if not isinstance(node, ast.Name | ast.Constant | ast.Attribute)}
+
+
+def value(answer):
+    """Return the expression with which a prediction is answered: what is assigned, or what a formula returns."""
+    if isinstance(answer, ast.Assign):
+        return answer.value
+    return next(node.value for node in ast.walk(answer) if isinstance(node, ast.Return))
+
+
+def test_every_lesson_with_predictions_is_looked_at():
+    assert {path.stem for path in LESSONS} >= {path.stem for path in PREDICTIONS.glob("*.toml")} != set()
+
+
+def test_each_prediction_has_its_sentences_a_place_and_a_verdict(path, lesson, answers):
+    words = tomllib.loads((PREDICTIONS / f"{path.stem}.toml").read_text("utf-8"))
+    asked = [name for cell in lesson for name in re.findall(r"checks\.predicted\(\s*\"(\w+)\"", cell.source)]
+    assert sorted(asked) == sorted(words)
+    for name in asked:
+        assert {"right", "wrong"} <= words[name].keys() <= {"right", "wrong", "unit", "within"}
+        (typed,) = [number for number, cell in enumerate(lesson) if name in names(cell)]
+        assert typed < place(lesson, f'checks.predicted("{name}"'), name
+        assert name in answers, f"the solutions have no {name}"
+
+
+def test_no_open_cell_before_the_verdict_says_what_is_predicted(path, lesson, answers):
+    for name, answer in answers.items():
+        if name.startswith("my_") and any(f'predicted("{name}"' in cell.source for cell in lesson):
+            expected = value(answer)
+            before = lesson[: place(lesson, f'checks.predicted("{name}"') + 1]
+            for cell in filter(is_open, before):
+                assert ast.dump(expected) not in expressions(cell), f"{name} is given away in\n{cell.source}"
+
+
+def test_the_verdict_stands_before_what_shows_the_value(lesson):
+    for cell in lesson:
+        if "checks.predicted(" in cell.source:
+            assert cell.source.rstrip().splitlines()[-1].startswith("checks.predicted("), cell.source
+            (output,) = cell.outputs
+            assert output.data["text/plain"].startswith("Not yet. Put "), output
+
+
+def test_no_open_cell_has_the_body_of_an_answer(lesson, answers):
+    for name, answer in answers.items():
+        if isinstance(answer, ast.FunctionDef):
+            for cell in filter(is_open, lesson):
+                for other, node in definitions(cell):
+                    if isinstance(node, ast.FunctionDef):
+                        assert body(node) != body(answer), f"{other} is the answer to {name}"
+
+
+def body(function):
+    """Return what a function does, without its docstring."""
+    statements = function.body[1:] if ast.get_docstring(function) else function.body
+    return [ast.dump(statement) for statement in statements]
+
+
+@pytest.mark.parametrize("stored", NOTEBOOKS, ids=lambda path: path.stem)
+def test_what_is_tagged_as_a_solution_or_a_proof_is_folded(stored):
+    for cell in code(nbformat.read(stored, as_version=4)):
+        assert is_open(cell) != cell.metadata.get("jupyter", {}).get("source_hidden", False), cell.source

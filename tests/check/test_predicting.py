@@ -1,0 +1,129 @@
+"""`checks.predicted`: nothing is said before something is typed, and then the two values and why."""
+
+import numpy as np
+import pytest
+import torch
+
+from helpers import WorldError
+from helpers.checks import predicting
+
+NAME = "my_prediction"
+WORDS = {"right": "So it is.", "wrong": "There is a reason."}
+
+
+@pytest.fixture(autouse=True)
+def words(monkeypatch):
+    """The sentences of one prediction, which a test may change."""
+    words = dict(WORDS)
+    monkeypatch.setattr(predicting, "_words", lambda: {NAME: words})
+    return words
+
+
+def says(mine, came, *arguments):
+    """Return what a notebook shows whose variable holds `mine`."""
+    notebook = {"predicted": predicting.predicted, NAME: mine, "came": came, "arguments": arguments}
+    return repr(eval(f"predicted({NAME!r}, came, *arguments)", notebook))
+
+
+@pytest.mark.parametrize(
+    ("empty", "came", "wanted"),
+    [
+        (..., 3, "a number"),
+        (None, 3, "a number"),
+        (lambda n: None, 3, "a number"),
+        (..., True, "True or False"),
+        (..., "a ring", "a name in quotes"),
+        ({...}, {1, 2}, "the members of the set"),
+        ([1, ...], [1, 2], "a list, in the right order,"),
+        ({"a": 1, "b": ...}, {"a": 1, "b": 2}, "a number for each"),
+    ],
+)
+def test_nothing_is_said_before_everything_is_typed(empty, came, wanted):
+    arguments = (4,) if callable(empty) else ()
+    assert says(empty, came, *arguments) == f"Not yet. Put {wanted} in place of the dots in `my_prediction`."
+
+
+@pytest.mark.parametrize(
+    ("mine", "came"),
+    [
+        (192, 192),
+        (192.0, np.int64(192)),
+        (0.3334, 1 / 3),
+        (5, torch.tensor(5)),
+        (True, True),
+        (False, np.False_),
+        (" The Ring", "the ring"),
+        ({2, 1}, {1, 2}),
+        ([1, 2], {1, 2}),
+        ((3, 1, 2), [3, 1, 2]),
+        (range(3), [0, 1, 2]),
+        ([1, 2], np.array([1, 2])),
+        ({"a": 1, "b": 2.0}, {"b": 2, "a": 1}),
+    ],
+)
+def test_a_right_prediction(mine, came):
+    assert says(mine, came) == "Right. So it is."
+
+
+def test_a_formula_is_called_with_the_arguments():
+    assert says(lambda n, B: n * B, 12, 3, 4) == "Right. So it is."
+    assert says(lambda n, B: n + B, 12, 3, 4) == "No. You said 7, expected 12. There is a reason."
+
+
+@pytest.mark.parametrize(
+    ("mine", "came", "values"),
+    [
+        (144, 192, "You said 144, expected 192"),
+        (0.32, 1 / 3, "You said 0.32, expected 0.3333"),
+        (True, False, "You said True, expected False"),
+        ("naive", "ring", "You said naive, expected ring"),
+        ({2, 0}, {1}, "You said {0, 2}, expected {1}"),
+        ([2, 1], [1, 2], "You said [2, 1], expected [1, 2]"),
+        ({"a": 1, "b": 2}, {"a": 3, "b": 2}, "You said 1 for a, expected 3"),
+        ({"a": 1, "b": 2}, {"a": 3, "b": 4}, "You said 1 for a, expected 3; you said 2 for b, expected 4"),
+    ],
+)
+def test_a_wrong_prediction_shows_both_values_and_the_reason(mine, came, values):
+    assert says(mine, came) == f"No. {values}. There is a reason."
+
+
+@pytest.mark.parametrize(
+    ("mine", "came", "misfit"),
+    [
+        ("192", 192, "`my_prediction` is '192', expected a number."),
+        (True, 1, "`my_prediction` is True, expected a number."),
+        (1, True, "`my_prediction` is 1, expected True or False."),
+        (3, "ring", "`my_prediction` is 3, expected a name in quotes."),
+        (3, {1}, "`my_prediction` is 3, expected the members of the set."),
+        ("ab", ["a", "b"], "`my_prediction` is 'ab', expected a list, in the right order."),
+        (3, {"a": 1}, "`my_prediction` is 3, expected a dict with the keys 'a'."),
+        ({"b": 1}, {"a": 1}, "`my_prediction` is {'b': 1}, expected a dict with the keys 'a'."),
+        ({"a": "1"}, {"a": 1}, "`my_prediction['a']` is '1', expected a number."),
+    ],
+)
+def test_a_prediction_of_another_kind_gets_a_sentence(mine, came, misfit):
+    assert says(mine, came) == f"No. {misfit}"
+
+
+def test_a_formula_that_raises():
+    assert says(lambda n: 1 / 0, 12, 3) == "No. `my_prediction` raised ZeroDivisionError: division by zero."
+
+
+def test_a_unit_and_a_tolerance(words):
+    words |= {"unit": "bytes", "within": 0.1}
+    assert says(95, 100) == "Right. So it is."
+    assert says(80, 100) == "No. You said 80 bytes, expected 100 bytes. There is a reason."
+
+
+def test_a_name_that_is_missing():
+    notebook = {"predicted": predicting.predicted}
+    said = repr(eval(f"predicted({NAME!r}, 3)", notebook))
+    assert said == "Not yet. There is no `my_prediction`: run the cell in which you type it, then this one."
+    with pytest.raises(WorldError, match="^No lesson has a prediction 'my_other'"):
+        predicting.predicted("my_other", 3)
+
+
+def test_it_counts_as_true_only_when_it_is_right():
+    assert eval(f"predicted({NAME!r}, 3)", {"predicted": predicting.predicted, NAME: 3})
+    assert not eval(f"predicted({NAME!r}, 3)", {"predicted": predicting.predicted, NAME: 4})
+    assert not eval(f"predicted({NAME!r}, 3)", {"predicted": predicting.predicted, NAME: ...})
