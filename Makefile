@@ -16,10 +16,12 @@ UNFINISHED := .venv/.unfinished
 RUN := PATH="$(CURDIR)/.venv/bin:$$PATH" .venv/bin/python -m
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 10))
 
-.PHONY: help lab check test test-cuda mutants claims bench notebooks minutes script grade site clean
+.PHONY: help lab edit check test test-cuda mutants claims bench notebooks minutes script grade site clean
 
 help:
-	@echo 'make lab        open the course in JupyterLab (ARGS="--no-browser --port 8899" passes arguments on)'
+	@echo 'make lab        open your own copy of the course, my-course, in JupyterLab'
+	@echo '                (ARGS="--no-browser --port 8899" passes arguments on)'
+	@echo 'make edit       open the original notebooks in JupyterLab, to change the course'
 	@echo 'make check      look at the code and the text, and run the tests that need no ranks: a minute'
 	@echo 'make test       run every notebook, every solution and every test but the nightly ones (ALL=1 runs these, too;'
 	@echo '                NOTEBOOKS="notebooks/04*" runs all that belongs to a lesson)'
@@ -43,6 +45,9 @@ help:
 
 lab: $(INSTALLED)
 	@exec env $(RUN) helpers.lab $(ARGS)
+
+edit: $(INSTALLED)
+	@exec env $(RUN) helpers.lab --originals $(ARGS)
 
 # Code, style, and what needs no ranks.
 check: $(INSTALLED)
@@ -141,7 +146,7 @@ $(TOOLS): $(INSTALLED)
 
 clean:
 	rm -rf .venv .venv-cuda .pytest_cache .ruff_cache build *.egg-info
-	find . -type d \( -name __pycache__ -o -name .ipynb_checkpoints \) -prune -exec rm -rf {} +
+	find . -path ./my-course -prune -o -type d \( -name __pycache__ -o -name .ipynb_checkpoints \) -prune -exec rm -rf {} +
 
 # An environment that is in order is kept and brought up to date; a half-made one is made again from the start.
 # When pip fails by itself it leaves .venv in order, so only an interruption leaves UNFINISHED behind.

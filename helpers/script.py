@@ -98,16 +98,22 @@ def _with_modules(code: str, folder: Path, known: set[str]) -> str:
 
 
 def main(names: list[str]) -> None:
-    """Write the script of each notebook, given as "08_data_parallel", into this folder; print how to run it."""
+    """Write the script of each notebook, given as "08_data_parallel", into this folder; print how to run it.
+
+    In a checkout the learner's own copy of the notebook comes before the original.
+    """
     if not names:
         sys.exit("Name a notebook, as in: make script NOTEBOOK=08_data_parallel")
     for name in names:
-        path = Path("notebooks", name).with_suffix(".ipynb")
+        own, original = (Path(folder, name).with_suffix(".ipynb") for folder in ("my-course/notebooks", "notebooks"))
+        path = own if own.exists() else original
         if not path.exists():
             there = ", ".join(sorted(other.stem for other in path.parent.glob("[0-9]*.ipynb"))) or "none in this folder"
             sys.exit(f"There is no notebook {path}. Those that are there: {there}.")
         target = Path(path.stem).with_suffix(".py")
         target.write_text(script(path))
+        if path == own:
+            print(f"From {path}:")
         print(command(path, target))
 
 

@@ -287,6 +287,17 @@ def test_light_and_dark(reader):
         assert (chosen_ground > chosen_letters) == (scheme == "dark")  # the button takes the other one
 
 
+@pytest.mark.parametrize("width", [1280, 360], ids=["desk", "phone"])
+def test_figures_are_sharp_and_keep_their_proportions(reader, width):
+    page = reader("notebooks/06_what_all_reduce_costs.html", viewport={"width": width, "height": 740})
+    figures = page.locator(".cell_output img").evaluate_all(
+        "images => images.map(image => [image.naturalWidth / image.width, image.naturalHeight / image.height])"
+    )
+    assert len(figures) == 4
+    for across, down in figures:
+        assert across > 1.99 and across == pytest.approx(down, rel=0.01)
+
+
 def test_a_phone_scrolls_down_only(reader, pages):
     page = reader("index.html", viewport={"width": 360, "height": 740}, is_mobile=True, has_touch=True)
     address = page.url.removesuffix("index.html")
