@@ -145,7 +145,7 @@ $(TOOLS): $(INSTALLED)
 .PHONY: canaries types lock
 
 clean:
-	rm -rf .venv .venv-cuda .pytest_cache .ruff_cache build *.egg-info
+	rm -rf .venv .venv-cuda .pytest_cache .ruff_cache .workspaces build *.egg-info
 	find . -path ./my-course -prune -o -type d \( -name __pycache__ -o -name .ipynb_checkpoints \) -prune -exec rm -rf {} +
 
 # An environment that is in order is kept and brought up to date; a half-made one is made again from the start.

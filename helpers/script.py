@@ -15,11 +15,18 @@ _IN_THE_BACKGROUND = "# The notebook runs a cell here in the background; a scrip
 # In a notebook all ranks have run a cell before the next one begins; here RPC could ask a rank for a function that it
 # does not know yet. RPC has no public barrier.
 _MEETING = "rpc.api._wait_all_workers(0)"
+# A barrier of gloo also waits for earlier calls that its threads have not struck off yet, and raises again what one of
+# them has raised, such as a refused operator. A monitored barrier does not.
+_LEAVE_GROUP = """\
+if dist.is_initialized():
+    meet = dist.monitored_barrier if dist.get_backend() == "gloo" else dist.barrier
+    meet()
+    dist.destroy_process_group()"""
 # What a script has to leave, if it has entered it. A thread that is still in a Python callback, as that of a hook, when
 # Python ends aborts the process, and PyTorch has no way to wait for these threads.
 _FAREWELLS = {
     "rpc.init_rpc(": "rpc.shutdown()",
-    "dist.init_process_group(": "if dist.is_initialized():\n    dist.barrier()\n    dist.destroy_process_group()",
+    "dist.init_process_group(": _LEAVE_GROUP,
     ".then(": "import time\n\ntime.sleep(0.5)  # for the threads of PyTorch that are about to leave a callback",
 }
 

@@ -112,13 +112,14 @@ def test_the_script_of_a_lesson_is_made_from_the_copy(tmp_path):
 
     (tmp_path / "my-course/notebooks").mkdir(parents=True)
     (tmp_path / "notebooks").mkdir()
-    write(tmp_path / "notebooks" / LESSON, "%%px\nprint('original')")
-    assert make_script(tmp_path) == ["torchrun --nproc-per-node 2 00_first.py"]
-    write(tmp_path / "my-course/notebooks" / LESSON, "%%px\nprint('mine')")
-    said = make_script(tmp_path)
-    assert said[0] == "From my-course/notebooks/00_first.ipynb:" and said[1].startswith("torchrun ")
-    assert (tmp_path / "00_first.py").read_text() == "print('mine')\n"
-    assert make_script(tmp_path / "my-course")[0].startswith("torchrun ")
+    write(tmp_path / "notebooks" / LESSON, "WORLD_SIZE = 2", "%%px\nprint('original')", tags=["parameters"])
+    (said,) = make_script(tmp_path)
+    assert said.endswith("torchrun --nproc-per-node 2 00_first.py")
+    write(tmp_path / "my-course/notebooks" / LESSON, "WORLD_SIZE = 2", "%%px\nprint('mine')", tags=["parameters"])
+    assert make_script(tmp_path) == ["From my-course/notebooks/00_first.ipynb:", said]
+    assert (tmp_path / "00_first.py").read_text().strip() == "print('mine')"
+    (said,) = make_script(tmp_path / "my-course")
+    assert said.endswith("torchrun --nproc-per-node 2 00_first.py")
 
 
 # ---------------------------------------------------------------- a newer course
