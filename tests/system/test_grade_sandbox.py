@@ -19,7 +19,7 @@ from helpers.grade import __main__ as grading
 from helpers.grade import exercises, judging, keeping, sandbox
 
 RING = ROOT / "notebooks" / "05_ring_all_reduce.ipynb"
-NAMES = ["ring_indices", "reduce_scatter", "two_way_ring"]
+NAMES = ["my_ring", "reduce_scatter", "two_way_ring"]
 RIGHT = answers_of(RING)
 SOLUTION = f"notebooks/solutions/{RING.name}"
 SECRET = "a secret of the teacher"
@@ -140,11 +140,8 @@ PICKLES = cell(
         def __reduce__(self):
             return builtins.exec, ("import os; os._exit(0)",)
 
-    def chunk_to_send(step):
-        return Program()
-
-    def chunk_to_add(step):
-        return Program()
+    def my_ring(tensor):
+        tensor.tolist = Program
     """
 )
 SAYS_MUCH_AND_ODD_THINGS = cell(
@@ -287,7 +284,7 @@ def test_solutions_get_full_marks_and_skeletons_none(graded):
     folder, rows = graded
     assert [rows["right", name]["solved"] for name in NAMES] == 3 * ["yes"]
     assert [rows["untouched", name]["solved"] for name in NAMES] == 3 * ["no"]
-    assert "returned None" in sentence(graded, "untouched", "ring_indices")
+    assert "received 0 messages" in sentence(graded, "untouched", "my_ring")
     assert "3 of 3 exercises solved" in (folder / "grades" / "right.html").read_text()
 
 
@@ -298,18 +295,18 @@ def test_nothing_but_the_exercises_of_the_lesson_has_a_row(graded):
 
 def test_an_answer_reaches_no_secret_no_solution_no_socket_and_nothing_of_the_judge(graded, temptations):
     assert (ROOT / SOLUTION).exists()
-    assert "ValueError: reached [], wrote to " in sentence(graded, "spy", "ring_indices")
+    assert "ValueError: reached [], wrote to " in sentence(graded, "spy", "my_ring")
     assert [listener.heard for listener in temptations[1]] == [0, 0, 0]
     assert SECRET not in (graded[0] / "grades.csv").read_text()
 
 
 def test_an_answer_writes_to_two_folders_of_limited_size_alone(graded):
-    assert sentence(graded, "spy", "ring_indices").endswith("wrote to ['/dev/shm 0.25', '/tmp 1.00']")
+    assert sentence(graded, "spy", "my_ring").endswith("wrote to ['/dev/shm 0.25', '/tmp 1.00']")
 
 
 def test_an_answer_that_deletes_folders_finds_none_that_it_can_delete(graded):
     folder, _ = graded
-    assert sentence(graded, "harm", "ring_indices")
+    assert sentence(graded, "harm", "my_ring")
     assert RING.exists() and (folder / "harm" / RING.name).exists()
 
 
@@ -319,18 +316,18 @@ def test_a_full_disk_is_not_there_for_the_next_exercise(graded):
 
 
 def test_an_answer_that_forks_eats_or_kills_is_ended(graded):
-    assert "processes" in sentence(graded, "greed", "ring_indices")
+    assert "processes" in sentence(graded, "greed", "my_ring")
     assert "2 GiB of memory" in sentence(graded, "greed", "reduce_scatter")
     assert "2 GiB of memory" in sentence(graded, "noise", "two_way_ring")
     assert "ended" in sentence(graded, "greed", "two_way_ring")
 
 
 def test_a_pickle_that_runs_code_is_not_read(graded):
-    assert "builtins.exec" in sentence(graded, "deceit", "ring_indices")
+    assert "builtins.exec" in sentence(graded, "deceit", "my_ring")
 
 
 @pytest.mark.parametrize(
-    ("learner", "exercise"), [("deceit", "reduce_scatter"), ("deceit", "two_way_ring"), ("more", "ring_indices")]
+    ("learner", "exercise"), [("deceit", "reduce_scatter"), ("deceit", "two_way_ring"), ("more", "my_ring")]
 )
 def test_an_answer_that_changes_the_check_is_seen(graded, learner, exercise):
     assert "changes what judges it: helpers." in sentence(graded, learner, exercise)
@@ -357,7 +354,7 @@ def test_a_sentence_is_short_and_only_shows_what_it_says(graded):
 
 
 def test_an_answer_that_nobody_can_parse_is_wrong(graded):
-    assert sentence(graded, "noise", "ring_indices")
+    assert sentence(graded, "noise", "my_ring")
     assert sentence(graded, "spy", "two_way_ring")
 
 
@@ -376,10 +373,10 @@ def test_a_verdict_is_kept_unless_the_answer_was_ended(graded):
 
 def test_an_answer_without_end_is_ended_and_the_next_is_judged(tmp_path, monkeypatch):
     waits = cell("import time\nwhile True:\n    time.sleep(1)")
-    hand_in(tmp_path / RING.name, RING, {**RIGHT, "ring_indices": waits})
+    hand_in(tmp_path / RING.name, RING, {**RIGHT, "my_ring": waits})
     asked = exercises.exercises(RING, (tmp_path / RING.name).read_bytes())[:1]
     monkeypatch.setattr(judging, "SECONDS", 10)
-    verdict = judging.judged(exercises.variants(RING)[0], asked)["ring_indices"]
+    verdict = judging.judged(exercises.variants(RING)[0], asked)["my_ring"]
     assert "more than 10 s" in verdict.sentence and not verdict.finished
 
 
