@@ -335,4 +335,22 @@ def engines_that_slurm_starts(folder):
     start_slurm(hosts, folder)
     os.chdir(folder)  # where the launcher leaves its batch script
     subprocess.Popen(["ipcluster", "start", "--profile=slurm"])
+    assert wait_until(the_job_runs, 60), the_job()
     attach_and_sum(ipython / "profile_slurm", hosts)
+
+
+def the_job_runs():
+    """Return whether Slurm's only job runs, and hurry one that Slurm wants to start later.
+
+    On a busy machine a slurmstepd may fail to start. Slurm then puts the job back, and waits for two minutes.
+    """
+    job = the_job()
+    if "BeginTime" in job:
+        subprocess.run(["scontrol", "update", "JobId=1", "StartTime=now"])
+    return job.startswith("R ")
+
+
+def the_job():
+    """Return the state of Slurm's only job, and why it has that state; nothing before there is one."""
+    asked = subprocess.run(["squeue", "--noheader", "--format=%t %r"], capture_output=True, text=True)
+    return asked.stdout.strip()
