@@ -41,15 +41,18 @@ def test_the_rule(tmp_path):
         new_markdown_cell("# A lesson\n\n" + 96 * "word " + "\n\n## One\n\n" + 199 * "word "),
         new_code_cell("%%px\n" + "\n\n".join(f"line_{number} = 0" for number in range(14))),
         new_code_cell("my_number = ...  # your prediction"),
+        new_code_cell("def my_bytes(n):\n    return ...  # for n ranks"),
+        new_code_cell('checks.predicted("my_number", 3)'),
         new_code_cell("checks.something(world)"),
+        new_code_cell("assert 1 + 1 == 2", metadata={"jupyter": {"source_hidden": True}}),
         new_markdown_cell("## Two\n\n#### Case 1"),
     ]
     path = tmp_path / "00_lesson.ipynb"
     nbformat.write(new_notebook(cells=cells), path)
     opening, one, two = minutes.sections(path)
     assert (opening.title, opening.words, opening.minutes) == ("", 98, 0.98)
-    assert (one.title, one.words, one.lines, one.predictions, one.answers) == ("One", 200, 17, 1, 1)
-    assert one.minutes == 2 + 17 / 15 + 1 + 5
+    assert (one.title, one.words, one.lines, one.predictions, one.answers) == ("One", 200, 20, 2, 1)
+    assert one.minutes == 2 + 20 / 15 + 2 + 5
     assert (two.words, two.answers) == (3, 2)  # a diagnosis and a repair
 
 
