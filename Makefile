@@ -16,14 +16,18 @@ UNFINISHED := .venv/.unfinished
 RUN := PATH="$(CURDIR)/.venv/bin:$$PATH" .venv/bin/python -m
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 10))
 
-.PHONY: help lab check test test-cuda mutants bench notebooks minutes script grade site clean
+.PHONY: help lab edit check test test-cuda mutants claims bench notebooks minutes script grade site clean
 
 help:
-	@echo 'make lab        open the course in JupyterLab (ARGS="--no-browser --port 8899" passes arguments on)'
+	@echo 'make lab        open your own copy of the course, my-course, in JupyterLab'
+	@echo '                (ARGS="--no-browser --port 8899" passes arguments on)'
+	@echo 'make edit       open the original notebooks in JupyterLab, to change the course'
 	@echo 'make check      look at the code and the text, and run the tests that need no ranks: a minute'
 	@echo 'make test       run every notebook, every solution and every test but the nightly ones (ALL=1 runs these, too;'
 	@echo '                NOTEBOOKS="notebooks/04*" runs all that belongs to a lesson)'
-	@echo 'make mutants    break every claim on purpose, and see that its notebook refuses (NOTEBOOKS="notebooks/04*")'
+	@echo 'make mutants    break every claim on purpose, and see that its notebook refuses (NOTEBOOKS="notebooks/04*";'
+	@echo '                RANDOM=20 SEED=3 tries 20 small random mistakes in each notebook instead)'
+	@echo 'make claims     print each sentence of the summaries and each caption with the asserts that prove it'
 	@echo 'make test-cuda  run every notebook and the CUDA tests on a machine with a GPU, with the torch that PYTHON has'
 	@echo 'make bench      measure start, restart, memory and stop (ARGS= passes arguments on)'
 	@echo 'make notebooks  run every notebook and store its outputs (NOTEBOOKS="notebooks/01*.ipynb" for a few)'
@@ -41,6 +45,9 @@ help:
 
 lab: $(INSTALLED)
 	@exec env $(RUN) helpers.lab $(ARGS)
+
+edit: $(INSTALLED)
+	@exec env $(RUN) helpers.lab --originals $(ARGS)
 
 # Code, style, and what needs no ranks.
 check: $(INSTALLED)
@@ -83,9 +90,14 @@ test-cuda:
 	  .venv-cuda/bin/python -m pip install -e ".[test]" || fail '$(NO_INSTALL)'; \
 	PATH="$(CURDIR)/.venv-cuda/bin:$$PATH" exec .venv-cuda/bin/python -m tests.cuda_report
 
-# Each breaks a lesson; the notebook has to notice.
+# Each breaks a lesson; the notebook has to notice. With RANDOM, SEED draws that many for each notebook.
 mutants: $(INSTALLED)
-	@env $(CHOICE) ALL=1 $(RUN) pytest $(SIDE_BY_SIDE) tests/lessons/test_mutants.py
+	@env $(CHOICE) ALL=1 DRAWN="$(RANDOM)" SEED="$(SEED)" $(RUN) pytest $(SIDE_BY_SIDE) \
+	  $(if $(RANDOM),tests/mutation,tests/lessons/test_mutants.py)
+
+# A person sees which claim has no assert.
+claims: $(INSTALLED)
+	@$(RUN) tests.claims $(NOTEBOOKS)
 
 bench: $(INSTALLED)
 	@$(RUN) benchmarks $(ARGS)
@@ -133,8 +145,8 @@ $(TOOLS): $(INSTALLED)
 .PHONY: canaries types lock
 
 clean:
-	rm -rf .venv .venv-cuda .pytest_cache .ruff_cache build *.egg-info
-	find . -type d \( -name __pycache__ -o -name .ipynb_checkpoints \) -prune -exec rm -rf {} +
+	rm -rf .venv .venv-cuda .pytest_cache .ruff_cache .workspaces build *.egg-info
+	find . -path ./my-course -prune -o -type d \( -name __pycache__ -o -name .ipynb_checkpoints \) -prune -exec rm -rf {} +
 
 # An environment that is in order is kept and brought up to date; a half-made one is made again from the start.
 # When pip fails by itself it leaves .venv in order, so only an interruption leaves UNFINISHED behind.

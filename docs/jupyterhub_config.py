@@ -14,7 +14,7 @@ c.JupyterHub.spawner_class = "localprocess"
 c.JupyterHub.authenticator_class = "pam"
 c.Authenticator.allow_all = True  # whoever has a password on this host
 
-# As the learner, in the learner's home folder: copy the notebooks if they are not there, and become the server.
+# As the learner, in the learner's home folder: bring the copy of the notebooks up to date, and become the server.
 SERVER = "from helpers import lab; lab.prepare(); from jupyterhub.singleuser import main; main()"
 c.Spawner.cmd = [sys.executable, "-c", SERVER]
 c.Spawner.default_url = f"/lab/tree/notebooks/{FIRST}"

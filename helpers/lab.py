@@ -1,49 +1,62 @@
-"""Open the course in JupyterLab: `python -m helpers.lab`; what follows is passed on to JupyterLab.
+"""Open the course in JupyterLab: `python -m helpers.lab`; other arguments are passed on to JupyterLab.
 
-In a checkout the notebooks are opened where they are. Where the course has been installed as a package, they are first
-copied into a new folder, so that a learner's answers are files of their own.
+The learner gets a copy of the notebooks; see `helpers.own_copy`. With `--originals` JupyterLab serves the notebooks
+themselves, for authors.
 """
 
 import os
-import shutil
 import sys
 from pathlib import Path
 
-from helpers.course import FIRST, IS_CHECKOUT, NOTEBOOKS
+from helpers import own_copy
+from helpers.course import FIRST, NOTEBOOKS, OWN_COPY
 
-FOLDER = "torch-distributed-live"
-# JupyterLab asks its user whether it may look for news in the web. The settings there say no: the course works offline,
-# and a learner is asked nothing.
+_ORIGINALS = "--originals"
+# These settings answer what JupyterLab would ask about news in the web, because the course works offline. They hide
+# ipyparallel's panel, which starts another cluster than the notebook's, and they show Markdown files rendered.
 _SETTINGS = Path(__file__).resolve().parent / "jupyter"
 
 
 def main() -> None:
     """Become JupyterLab, with the first notebook open."""
-    prepare()
-    # By its address the notebook opens, also for whoever copies the printed one, as with --no-browser.
+    arguments = sys.argv[1:]
+    if _ORIGINALS in arguments:
+        arguments.remove(_ORIGINALS)
+        serve(NOTEBOOKS.parent)
+    else:
+        prepare()
+    # The address says which notebook opens, so that a copy of the printed address opens it as well.
     opened = f"--LabApp.default_url=/lab/tree/notebooks/{FIRST}"
-    os.execv(sys.executable, [sys.executable, "-m", "jupyterlab", opened, *sys.argv[1:]])
+    os.execv(sys.executable, [sys.executable, "-m", "jupyterlab", opened, *arguments])
 
 
 def prepare() -> None:
+    """Bring the learner's copy up to date, and prepare this process to become a Jupyter server that serves it.
+
+    Exits with a sentence if the copy cannot be written.
+    """
+    try:
+        changes = own_copy.bring_up_to_date(NOTEBOOKS, OWN_COPY)
+    except OSError as error:
+        sys.exit(
+            f"Your copy of the notebooks in {OWN_COPY.resolve()} cannot be brought up to date: {error}. "
+            "Make the folder writable, or install the course in a folder of your own."
+        )
+    print(f"The notebooks are in {OWN_COPY.resolve()}.", *changes, sep="\n", flush=True)  # execv would drop the buffer
+    serve(OWN_COPY)
+
+
+def serve(folder: Path) -> None:
     """Prepare this process to become a Jupyter server that serves the folder in which `notebooks` lies.
 
     New notebooks of this server get the kernel of the course; see `helpers.kernels`.
     """
-    os.chdir(NOTEBOOKS.parent if IS_CHECKOUT else _copy())
+    os.chdir(folder)
     os.environ["JUPYTER_CONFIG_PATH"] = _first(_SETTINGS, "JUPYTER_CONFIG_PATH")
+    # JupyterLab opens again what was open in its workspace. In this one nothing of the user's other projects is open.
+    os.environ["JUPYTERLAB_WORKSPACES_DIR"] = str(Path.cwd() / ".workspaces")
     # What a notebook or a terminal starts, such as torchrun or python, is the course's own.
     os.environ["PATH"] = _first(Path(sys.executable).parent, "PATH")
-
-
-def _copy():
-    """Return the folder that has the notebooks; what is there already stays as it is."""
-    folder = Path(FOLDER)
-    folder.mkdir(mode=0o700, exist_ok=True)  # many systems let every user read a home folder, and the answers in it
-    if not (folder / "notebooks").exists():
-        shutil.copytree(NOTEBOOKS, folder / "notebooks", ignore=shutil.ignore_patterns("__pycache__"))
-    print(f"The notebooks are in {folder.resolve()}.", flush=True)  # execv throws away what is not yet written
-    return folder
 
 
 def _first(folder, variable):

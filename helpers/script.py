@@ -4,6 +4,7 @@
 """
 
 import re
+import shlex
 import sys
 import textwrap
 from pathlib import Path
@@ -14,11 +15,18 @@ _IN_THE_BACKGROUND = "# The notebook runs a cell here in the background; a scrip
 # In a notebook all ranks have run a cell before the next one begins; here RPC could ask a rank for a function that it
 # does not know yet. RPC has no public barrier.
 _MEETING = "rpc.api._wait_all_workers(0)"
+# A barrier of gloo also waits for earlier calls that its threads have not struck off yet, and raises again what one of
+# them has raised, such as a refused operator. A monitored barrier does not.
+_LEAVE_GROUP = """\
+if dist.is_initialized():
+    meet = dist.monitored_barrier if dist.get_backend() == "gloo" else dist.barrier
+    meet()
+    dist.destroy_process_group()"""
 # What a script has to leave, if it has entered it. A thread that is still in a Python callback, as that of a hook, when
 # Python ends aborts the process, and PyTorch has no way to wait for these threads.
 _FAREWELLS = {
     "rpc.init_rpc(": "rpc.shutdown()",
-    "dist.init_process_group(": "if dist.is_initialized():\n    dist.barrier()\n    dist.destroy_process_group()",
+    "dist.init_process_group(": _LEAVE_GROUP,
     ".then(": "import time\n\ntime.sleep(0.5)  # for the threads of PyTorch that are about to leave a callback",
 }
 
@@ -45,6 +53,25 @@ def script(path: Path) -> str:
     text = "\n\n".join(filter(None, parts))
     parts += [farewell for begin, farewell in _FAREWELLS.items() if begin in text]
     return "\n\n\n".join(filter(None, parts)) + "\n"
+
+
+def number_of_ranks(path: Path) -> int:
+    """Return the number of ranks that the cell of parameters of a notebook asks for."""
+    for cell in nbformat.read(path, as_version=4).cells:
+        if "parameters" in cell.metadata.get("tags", []):
+            return int(re.search(r"^WORLD_SIZE = (\d+)", cell.source, re.MULTILINE)[1])
+    raise ValueError(f"{path} has no cell that is tagged `parameters`.")
+
+
+def command(path: Path, script: Path) -> str:
+    """Return the command that runs the script of a notebook, as a line for a shell in this folder.
+
+    It names the torchrun of the course, because another one, or none, may be first in the PATH of the shell.
+    """
+    torchrun = Path(sys.executable).parent / "torchrun"  # not `resolve`: the Python of a venv is a link to another one
+    if torchrun.is_relative_to(Path.cwd()):
+        torchrun = torchrun.relative_to(Path.cwd())
+    return shlex.join([str(torchrun), "--nproc-per-node", str(number_of_ranks(path)), str(script)])
 
 
 def _rank_code(cell) -> str:
@@ -78,18 +105,23 @@ def _with_modules(code: str, folder: Path, known: set[str]) -> str:
 
 
 def main(names: list[str]) -> None:
-    """Write the script of each notebook, given as "08_data_parallel", into this folder; print how to run it."""
+    """Write the script of each notebook, given as "08_data_parallel", into this folder; print how to run it.
+
+    In a checkout the learner's own copy of the notebook comes before the original.
+    """
     if not names:
         sys.exit("Name a notebook, as in: make script NOTEBOOK=08_data_parallel")
     for name in names:
-        path = Path("notebooks", name).with_suffix(".ipynb")
+        own, original = (Path(folder, name).with_suffix(".ipynb") for folder in ("my-course/notebooks", "notebooks"))
+        path = own if own.exists() else original
         if not path.exists():
             there = ", ".join(sorted(other.stem for other in path.parent.glob("[0-9]*.ipynb"))) or "none in this folder"
             sys.exit(f"There is no notebook {path}. Those that are there: {there}.")
         target = Path(path.stem).with_suffix(".py")
         target.write_text(script(path))
-        ranks = re.search(r"--nproc-per-node (\d)", path.read_text())  # notebooks with roles say how many there are
-        print(f"torchrun --nproc-per-node {ranks[1] if ranks else 2} {target}")
+        if path == own:
+            print(f"From {path}:")
+        print(command(path, target))
 
 
 if __name__ == "__main__":

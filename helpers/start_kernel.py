@@ -17,7 +17,7 @@ def main() -> None:
     processes.prepare()
     from ipykernel import kernelapp
 
-    kernelapp.launch_new_instance()
+    kernelapp.launch_new_instance([*sys.argv[1:], "--IPKernelApp.extra_extensions=helpers.look.slips"])
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 import ast
 import re
 import textwrap
+from functools import lru_cache
 from pathlib import Path
 
 import nbformat
@@ -10,10 +11,15 @@ import nbformat
 NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
 
 
+@lru_cache
+def code_cells(path):
+    """Return the sources of a notebook's code cells."""
+    return [cell.source for cell in nbformat.read(NOTEBOOKS / path, as_version=4).cells if cell.cell_type == "code"]
+
+
 def cell(path, contains):
     """Return the `%%px` cell of a notebook that contains a text, without its first line."""
-    cells = [cell.source for cell in nbformat.read(NOTEBOOKS / path, as_version=4).cells if cell.cell_type == "code"]
-    (found,) = [source for source in cells if source.startswith("%%px") and contains in source]
+    (found,) = [source for source in code_cells(path) if source.startswith("%%px") and contains in source]
     return found.partition("\n")[2]
 
 
@@ -23,8 +29,7 @@ def preloaded(topic):
     The ranks of a test are then those of the lesson.
     """
     for path in NOTEBOOKS.glob(f"[0-9][0-9]_{topic}.ipynb"):
-        cells = nbformat.read(path, as_version=4).cells
-        source = next(cell.source for cell in cells if cell.cell_type == "code" and "World(WORLD_SIZE" in cell.source)
+        source = next(source for source in code_cells(path) if "World(WORLD_SIZE" in source)
         tree = ast.parse(re.sub(r"(?m)^%.*", "", source))
         values = {ast.unparse(node.targets[0]): node.value for node in tree.body if isinstance(node, ast.Assign)}
         for node in ast.walk(tree):

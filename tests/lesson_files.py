@@ -1,9 +1,11 @@
 """What the tests of notebooks share: which lessons there are, which tests are asked for, and nbval in this process."""
 
+import ast
 import os
 import re
 import shutil
 import time
+from functools import cache
 from pathlib import Path
 
 import nbformat
@@ -20,6 +22,9 @@ ALL = bool(os.environ.get("ALL"))
 # `make test NOTEBOOKS=notebooks/04*` runs what belongs to one lesson, whose topic is the name without the number.
 CHOSEN = [Path(name).stem.partition("_")[2] for name in os.environ.get("LESSONS", "").split()]
 
+# What a lesson calls through `checks` without having an exercise.
+NO_EXERCISES = {"accepted", "predicted"}
+
 # The tag of a cell that looks at what an earlier cell started on the ranks: a reader takes time between the two.
 PAUSE = "reader-pauses"
 SECONDS_OF_A_PAUSE = 15
@@ -31,11 +36,40 @@ def at_night(value):
 
 
 def belongs(item) -> bool:
-    """Return whether a test is about one of the chosen lessons: its module is called so, or its parameter."""
+    """Return whether a test is about one of the chosen lessons.
+
+    Its module or its parameter has the topic of the lesson, or its module tests a check that the notebook calls.
+    """
     names = "|".join(CHOSEN)
     if re.fullmatch(f"test_(checks_)?({names})", item.path.stem):
         return True
-    return re.search(rf"(\d\d_|[/[])({names})\b", item.name) is not None
+    if re.search(rf"(\d\d_|[/[])({names})\b", item.name):
+        return True
+    return any(checks_called(path) & checks_tested(item.path) for path in NOTEBOOKS if topic_of(path) in CHOSEN)
+
+
+def topic_of(notebook: Path) -> str:
+    """Return the name of a notebook without its number."""
+    return notebook.stem.partition("_")[2]
+
+
+@cache
+def checks_called(notebook: Path) -> set[str]:
+    """Return the names of the checks that the code of a notebook calls, each as `checks.NAME(...)`."""
+    code = [cell.source for cell in nbformat.read(notebook, as_version=4).cells if cell.cell_type == "code"]
+    return set(re.findall(r"\bchecks\.(\w+)\(", "\n".join(code))) - NO_EXERCISES
+
+
+@cache
+def checks_tested(module: Path) -> set[str]:
+    """Return the names that a test module uses as `checks.NAME`, or imports from a module of `helpers.checks`."""
+    names = set()
+    for node in ast.walk(ast.parse(module.read_text())):
+        if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "checks":
+            names.add(node.attr)
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("helpers.checks"):
+            names.update(alias.name for alias in node.names)
+    return names - NO_EXERCISES
 
 
 def run(notebook, path: Path, request, until_refused: bool = False) -> None:

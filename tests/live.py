@@ -116,6 +116,11 @@ class Notebook:
         self._folder.cleanup()
 
 
+def ranks_that_raised(shown):
+    """Return of which ranks a notebook shows errors: "0-1" when they are equal, "0 1" when they differ."""
+    return " ".join(re.findall(r"^Ranks? (\S+) raised:$", shown, re.MULTILINE))
+
+
 def left_after(processes, seconds):
     """Return those processes that are still there after this many seconds, or an empty list as soon as none is."""
     _, alive = psutil.wait_procs(processes, timeout=seconds)

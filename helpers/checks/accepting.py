@@ -1,7 +1,7 @@
 """The lesson goes on with the learner's code: later cells call a function or class whose check has passed.
 
-A check that has passed notes, on each rank, in which cell the answer was defined: IPython names cells by their text. So
-the same cell, run again or in a new process of the rank, defines the same answer, and a changed one another.
+A check that has passed notes, on each rank, which cell defined the answer. IPython names a cell by its text, so the
+same cell defines the same answer, even in a new process, and a changed cell defines a new answer.
 """
 
 import inspect
@@ -11,30 +11,30 @@ from pathlib import Path
 import helpers.world
 
 _accepted = {}  # the name of each answer that has passed: the cell that defined it
-_in_use = set()  # the names of those with which the lesson goes on
+_in_use = set()  # the names of the learner's answers that the lesson uses
 
 
 def accepted(name: str, *, or_else):
     """Return the learner's function or class `name` if its check has passed, and the course's own, `or_else`, if not.
 
-    All ranks call it where the lesson takes one of the two; rank 0 prints which one that is. An answer whose cell has
-    been changed has to pass its check again.
+    All ranks must call it. Rank 0 prints which of the two the lesson uses. An answer whose cell has been changed must
+    pass its check again.
     """
     import __main__
 
     answer = vars(__main__).get(name)
     if answer is not None and _accepted.get(name) == _cell_of(answer):
         _in_use.add(name)
-        _say(f"The lesson goes on with your {name}.")
+        _say(f"The lesson goes on with your `{name}`.")
         return answer
     _in_use.discard(name)
     why = "has changed since it passed its check" if name in _accepted else "has not passed its check"
-    _say(f"The lesson goes on with its own version: your {name} {why}.")
+    _say(f"The lesson goes on with its own implementation, because your `{name}` {why}.")
     return or_else
 
 
 def accept(world, name: str) -> None:
-    """Note, on each rank that has it, that the answer of this name has passed its check, and for ranks to come."""
+    """Note on each rank that has the answer `name` that it passed its check; keep that for ranks that start later."""
     for cell in world.call(_note, name):
         if cell:
             world.accepted[name] = cell
@@ -59,7 +59,7 @@ def _remember(cells):
 
 
 def _cell_of(answer):
-    """Return the name that IPython has given to the cell that defined an answer; None for what no cell has defined."""
+    """Return the name that IPython gave to the cell that defined an answer; None if no cell defined it."""
     parts = [vars(answer)[name] for name in vars(answer)] if inspect.isclass(answer) else [answer]
     functions = [inspect.unwrap(part) for part in parts if callable(part)]
     codes = [function.__code__ for function in functions if hasattr(function, "__code__")]
@@ -88,8 +88,8 @@ def _explain(result):
         names = set().union(*world.call(_names_in_use))
         if names:
             print(
-                f"This lesson goes on with your {', '.join(sorted(names))}. If that may be why this cell has failed, "
-                "call world.restart() and run the lesson without the check: then it goes on with its own version."
+                f"This lesson goes on with your {', '.join(sorted(names))}. If your code may be the reason why this "
+                "cell failed, call world.restart() and run the lesson again without the check. It then uses its own."
             )
 
 

@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from datetime import timedelta
+from pathlib import Path
 from typing import NamedTuple
 
 import ipyparallel as ipp
@@ -24,6 +25,7 @@ _SECONDS_TO_ANSWER = 40
 LETTERS_OF_AN_ERROR = 1000  # at most, in a verdict; grading sets a lower number
 _SECONDS_TO_MEET = 10  # of ranks that are all idle, on a busy machine, too
 _broken = []  # the process ids of ranks whose group an attempt has broken: they need a restart
+killed = set()  # the process ids of ranks that a check has killed; grading asks nothing of these
 
 
 class Verdict:
@@ -65,6 +67,7 @@ def judge(world, function, check, on_rank, *arguments, group_of_its_own=False):
     """
     try:
         _require_idle(world)
+        _require_on_ranks(world, function)
         if not group_of_its_own:
             _require_group(world)
         runs = _answers(world, function, on_rank, arguments)
@@ -121,6 +124,48 @@ def _require_idle(world):
     for state in world.where():
         if state.state != "idle":
             raise Wrong(f"Rank {state.rank} is {state.state}. {RESTART}")
+
+
+def _require_on_ranks(world, function):
+    """Require that the last cell that defines the learner's function was not run in the notebook, without `%%px`."""
+    cell = _last_cell_with(function)
+    own = _file_of(function)
+    if not cell or not own or cell.lstrip().startswith("%%px"):
+        return
+    on_ranks = world.view.apply_async(_file_of, function).get(_SECONDS_TO_ANSWER)
+    if own in on_ranks:  # `world.view.push` sent it there, or an equal cell with `%%px` defined it before
+        return
+    theirs = f"still have the old `{function}`" if any(on_ranks) else f"have no `{function}`"
+    raise Wrong(
+        f"You defined `{function}` in the notebook, but the ranks {theirs}. Put `%%px` in the first line of the cell "
+        "that defines it, run that cell, then this check."
+    )
+
+
+def _last_cell_with(function):
+    """Return the last cell of this session that defines a function, "" without such a cell and outside IPython."""
+    from IPython import get_ipython
+
+    shell = get_ipython()
+    if shell is None:
+        return ""
+    definition = re.compile(rf"^[ \t]*(?:def|class) +{function}\b", re.MULTILINE)
+    cells = [cell for _, _, cell in shell.history_manager.get_range(session=0) if definition.search(cell)]
+    return cells[-1] if cells else ""
+
+
+def _file_of(function):
+    """Return the name of the file that a function or a class of this process comes from, "" when there is none.
+
+    IPython makes the name from the text of a cell, so it is the same in the notebook and on the ranks.
+    """
+    import __main__
+
+    named = getattr(__main__, function, None)
+    for part in (named, *getattr(named, "__dict__", {}).values()):  # of a class, its methods
+        if hasattr(part, "__code__"):
+            return Path(part.__code__.co_filename).name
+    return ""
 
 
 def _require_group(world):

@@ -1,13 +1,13 @@
-"""A learner's prediction, held against what came: one line in the notebook, and its sentences in a file here.
+"""Compare what a learner predicted with the result: one line in the notebook, and its sentences in a file.
 
 `predictions/NN_topic.toml` has a table for each prediction of a lesson, under the name of the variable that the learner
-fills in, which no other lesson has:
+fills in. No other lesson may use that name:
 
     [my_busiest_link]
-    right = "What is said of a right prediction."
-    wrong = "Why it is as it is: said of a wrong one, after both values."
+    right = "Shown for a right prediction."
+    wrong = "The reason, shown for a wrong prediction after both values."
     unit = "tensors"  # behind numbers; may be left out
-    within = 0.05     # the share by which a number may be off; else 0 for a whole number and 0.01 for another
+    within = 0.05     # relative tolerance; the default is 0 for integers and 0.01 for floats
 """
 
 import sys
@@ -27,7 +27,7 @@ _FOLDER = Path(__file__).parent / "predictions"
 
 
 class Prediction:
-    """What became of a prediction: `right` is None as long as nothing has been typed. It shows as its sentence."""
+    """The verdict on a prediction: `right` is None until the learner has typed something. It shows as its sentence."""
 
     def __init__(self, right: bool | None, sentence: str):
         self.right = right
@@ -41,16 +41,16 @@ class Prediction:
 
 
 def predicted(name: str, came, *arguments) -> Prediction:
-    """Hold the learner's prediction, the variable `name` of the notebook, against what `came`.
+    """Compare the notebook's variable `name`, the learner's prediction, with the result `came`.
 
-    `came` is a number, a name, True or False, a set, an order (a list or tuple), or a dict of such; what numpy and
-    torch hold counts as plain numbers and lists. A prediction that is a function, a formula, is called with
-    `arguments`. While dots or None stand in its place, or in one of its places, nothing is said of what came; a
-    prediction of another kind than `came` gets a sentence that says so. Raises `WorldError` when no lesson has a
-    prediction of that name.
+    `came` is a number, a name, True or False, a set, a list or tuple in order, or a dict of such values; numbers and
+    arrays of numpy and torch count as plain numbers and lists. A prediction that is a function, a formula, is called
+    with `arguments`. While any part of the prediction is still `...` or None, the sentence does not reveal the result.
+    A prediction of the wrong type gets a sentence that names the expected type. Raises `WorldError` when no lesson has
+    a prediction of that name.
     """
     if name not in _words():
-        raise WorldError(f"No lesson has a prediction {name!r}; helpers/checks/predictions has those that there are.")
+        raise WorldError(f"No lesson has a prediction {name!r}; helpers/checks/predictions lists all of them.")
     variables = sys._getframe(1).f_globals
     if name not in variables:
         return Prediction(None, f"There is no `{name}`: run the cell in which you type it, then this one.")
@@ -77,7 +77,7 @@ def _words():
 
 def _judge(name, mine, came, words):
     if _has_dots(mine):
-        return Prediction(None, f"Put {_wanted(came)} in place of the dots in `{name}`.")
+        return Prediction(None, f"Replace the dots in `{name}` with {_wanted(came)}.")
     if misfit := _misfit(name, mine, came):
         return Prediction(False, misfit)
     parts = {f" for {key}": (mine[key], came[key]) for key in came} if isinstance(came, Mapping) else {"": (mine, came)}
@@ -106,15 +106,15 @@ def _has_dots(mine):
 
 
 def _wanted(came):
-    """Return what a prediction of this is, in words that do not say which."""
+    """Describe the type of the result without revealing it."""
     if isinstance(came, Mapping):
-        return f"{_wanted(next(iter(came.values())))} for each"
+        return f"{_wanted(next(iter(came.values())))} for each key"
     kinds = {bool: "True or False", Number: "a number", str: "a name in quotes", Set: "the members of the set"}
-    return next((words for kind, words in kinds.items() if isinstance(came, kind)), "a list, in the right order,")
+    return next((words for kind, words in kinds.items() if isinstance(came, kind)), "a list in the right order")
 
 
 def _misfit(name, mine, came):
-    """Return a sentence when a prediction is of another kind than what came, an empty one when it is not."""
+    """Return a sentence if the prediction has the wrong type, otherwise an empty string."""
     if isinstance(came, Mapping):
         if not isinstance(mine, Mapping) or mine.keys() != came.keys():
             return f"`{name}` is {mine!r}, expected a dict with the keys {', '.join(map(repr, came))}."
@@ -125,7 +125,7 @@ def _misfit(name, mine, came):
     fits = isinstance(mine, Set | list | tuple | range) if several else isinstance(mine, kind)
     if fits and isinstance(mine, bool) == isinstance(came, bool):
         return ""
-    return f"`{name}` is {mine!r}, expected {_wanted(came).rstrip(',')}."
+    return f"`{name}` is {mine!r}, expected {_wanted(came)}."
 
 
 def _agree(mine, came, words):

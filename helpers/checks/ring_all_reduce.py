@@ -47,8 +47,8 @@ def two_way_ring(world) -> Verdict:
 def my_ring(world) -> Verdict:
     """Check `my_ring(tensor)`: an all-reduce in place, a reduce-scatter of n - 1 steps and an all-gather of as many.
 
-    Each rank sends one chunk a step. A sum that is wrong is judged by halves. Then come tensors whose length n does not
-    divide, or that are shorter than n.
+    Each rank sends one chunk a step. If the sum is wrong, the reduce-scatter is judged first, then the all-gather. If
+    it is right, tensors follow whose length is no multiple of n.
     """
     steps = world.size - 1
 
@@ -61,25 +61,24 @@ def my_ring(world) -> Verdict:
             for numbers, expected in run.result["others"]:
                 if numbers != expected:
                     raise Wrong(
-                        f"The sum of tensors of {world.size * _NUMBERS} elements is right. Of tensors of "
-                        f"{len(expected)}, which split into unequal chunks, rank {rank} holds {numbers}, expected "
-                        f"{expected}."
+                        f"The sum of {world.size * _NUMBERS} elements is right. Of {_count(len(expected), 'element')}, "
+                        f"in unequal chunks, rank {rank} holds {numbers}, expected {expected}."
                     )
-        return f"Every rank holds the sum, and sent {2 * steps} chunks: {2 * steps * _CHUNK_BYTES} bytes."
+        return "Every rank holds the sum, and every rank sent one chunk a step."
 
     return judge(world, "my_ring", check, _run_ring, world.size)
 
 
 def _require_halves(runs, rank):
-    """Raise what is wrong with the sum of a rank: its reduce-scatter, or, if all have one, its all-gather."""
+    """Raise `Wrong` for the reduce-scatter, or for the all-gather of a rank if every reduce-scatter is right."""
     size = len(runs)
     expected = _chunks(_sum(size))
     for other, run in enumerate(runs):
         received = [message for message in run.messages if not message.sent]
         if len(received) < size - 1:
             raise Wrong(
-                f"Rank {other} received {_count(len(received), 'message')}, expected {size - 1} in the reduce-scatter "
-                f"and {size - 1} in the all-gather."
+                f"Rank {other} received {_count(len(received), 'message')}, expected one in each of {size - 1} steps "
+                "of the reduce-scatter."
             )
         half = [*received, None][size - 1]
         chunks = _chunks(half.seen if half else run.result["numbers"])
@@ -123,7 +122,7 @@ def _largest_power_of_two(size):
 
 
 def _sum(size):
-    """Return the sum of the tensors that so many ranks bring."""
+    """Return the expected sum over `size` ranks."""
     return [(place + 1.0) * size * (size + 1) / 2 for place in range(size * _NUMBERS)]
 
 
@@ -140,7 +139,7 @@ def _require_numbers(rank, numbers, target):
 
 
 def _require_sent(runs, size, messages, who):
-    """Require that each rank has sent so many bytes in so many messages."""
+    """Require that each rank sent `size` bytes in `messages` messages."""
     for rank, run in enumerate(runs):
         sent = [message.bytes for message in run.messages if message.sent]
         for number, target, unit in ((sum(sent), size, "byte"), (len(sent), messages, "message")):
@@ -181,14 +180,14 @@ def _run_in_place(function, size, *arguments):
 
 
 def _tensor(size):
-    """Return what this rank brings: a chunk for each of so many ranks."""
+    """Return this rank's input, which has `size` chunks."""
     import torch
 
     return torch.arange(1.0, size * _NUMBERS + 1) * (int(os.environ["RANK"]) + 1)
 
 
 def _plain(result):
-    """Return a tensor as the list of its numbers, and something else by its name."""
+    """Return a tensor as a list, and the type name of anything else."""
     if hasattr(result, "tolist"):
         return result.flatten().tolist()
     return "None" if result is None else f"a {type(result).__name__}"

@@ -7,7 +7,7 @@ import time
 from functools import partial
 from typing import NamedTuple
 
-from helpers.checks.judging import RESTART, Run, Verdict, Wrong, judge, missing
+from helpers.checks.judging import RESTART, Run, Verdict, Wrong, judge, killed, missing
 from helpers.checks.rpc_judging import SECONDS_AT_MOST, call_with_rpc, in_one_line, waits_inside
 
 _SECONDS_FOR_A_SHARE = 0.9
@@ -309,6 +309,7 @@ def _kill_last(world):
     for state in states:
         if state.state != "idle":
             raise Wrong(f"Rank {state.rank} is {state.state}. {RESTART}")
+    killed.add(world.pids[-1])
     os.kill(world.pids[-1], signal.SIGKILL)
     deadline = time.monotonic() + _SECONDS_TO_DIE
     while world.where()[-1].state != "dead" and time.monotonic() < deadline:

@@ -35,7 +35,7 @@ def main() -> None:
 
     judging.LETTERS_OF_AN_ERROR = _LETTERS_OF_AN_ERROR
 
-    judge = _Judge(InteractiveShell.instance())
+    judge = _Judge(InteractiveShell.instance(), judging.killed)
     for number, (name, setup, answer) in enumerate(job["exercises"]):
         solved, sentence = judge.verdict(name, [job["parameters"], *setup[1:]], answer)
         sentence = sentence[:LETTERS]
@@ -63,10 +63,14 @@ def _close_doors():
 
 
 class _Judge:
-    """Runs cells as a notebook does, and remembers the setup of the ranks, and their helpers before any answer."""
+    """Runs cells as a notebook does, and remembers the setup of the ranks, and their helpers before any answer.
 
-    def __init__(self, shell):
+    `killed` has the process ids of the ranks that a check has killed: only those may be missing afterwards.
+    """
+
+    def __init__(self, shell, killed):
         self._shell = shell
+        self._killed = killed
         self._shell.showtraceback = lambda *arguments, **options: None
         self._ready = []
         self._fingerprints = None
@@ -120,12 +124,14 @@ class _Judge:
         if not passed and any(state.state != "idle" for state in self._world.where()):
             return ""  # the check has refused this answer in any case
         fresh = self._world.pids != self._pids  # A check may restart the ranks; otherwise no module may be missing.
-        answer = self._world.view.apply_async(fingerprints, list(self._fingerprints), load=fresh)
+        asked = [rank for rank, pid in enumerate(self._world.pids) if pid not in self._killed]
         try:
+            view = self._world.view.client[asked]
+            answer = view.apply_async(fingerprints, list(self._fingerprints), load=fresh)
             for after in answer.get(_SECONDS_TO_ANSWER):
                 if name := changed(self._fingerprints, after):
                     return name
-        except Exception:  # no answer in time, an error there, or an answer that is none
+        except Exception:  # a rank that has died, no answer in time, an error there, or an answer that is none
             return "a rank no longer says which helpers it has"
         return ""
 

@@ -25,9 +25,10 @@ _HALVES = [
     [("rank", 4, "left"), ("state", 9, "left"), ("for", 7, "right"), ("memory", 9, "right")],
     [("call (line)", 13, "left"), ("in", 9, "right"), ("out", 9, "right")],
 ]
-# Each state has a sign and a colour of its own; the colours are those of the figures.
+# Each state has a sign and a colour of its own; the colours are those of the figures, mixed with that of the text, so
+# that they can be read in JupyterLab's light theme and in its dark one.
 _SIGNS = {
-    "idle": ("○", "inherit"),
+    "idle": ("○", "currentColor"),
     "busy": ("●", "#0072b2"),
     "serving": ("◐", "#009e73"),
     "silent": ("?", "#e69f00"),
@@ -143,9 +144,10 @@ def _cells(line):
 def _html_cells(line):
     cells = dict(zip(_HEADER, _cells(line), strict=True))
     sign, colour = _SIGNS[line.state.state]
+    readable = f"color-mix(in srgb, {colour} 60%, currentColor)"
     number = "" if line.state.line_number is None else f" ({line.state.line_number})"
     return {name: escape(str(text)) for name, text in cells.items()} | {
-        "state": f"<span style='color:{colour}'>{sign} {line.state.state}</span>",
+        "state": f"<span style='color:{readable}'>{sign} {line.state.state}</span>",
         "call (line)": escape(line.state.call) + number,
     }
 

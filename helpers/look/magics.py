@@ -6,6 +6,7 @@ import ipyparallel as ipp
 from ipyparallel.client.magics import ParallelMagics
 
 from helpers.errors import WorldError
+from helpers.look.tracebacks import Tracebacks, numbers
 from helpers.look.where import NO_CONNECTION
 
 _SECONDS_BETWEEN_LOOKS = 0.5
@@ -25,6 +26,8 @@ class RankMagics(ParallelMagics):
 
     def __init__(self, shell, world, ranks, cells):
         super().__init__(shell, world.view)
+        shell.extension_manager.load_extension("helpers.look.slips")
+        Tracebacks(world, ranks, cells).connect(shell)
         shell.configurables.remove(self)  # IPython would keep it there for %config, and with it the world, for ever
         self._world = world
         self._ranks = ranks
@@ -164,9 +167,7 @@ def _said_once(ranks, result):
     if len(texts) == 1 or not texts[0] or len(set(texts)) > 1:
         yield
         return
-    in_a_row = ranks == list(range(ranks[0], ranks[0] + len(ranks)))
-    names = f"{ranks[0]}-{ranks[-1]}" if in_a_row else ",".join(map(str, ranks))
-    print(f"[stdout:{names}] \n{texts[0]}", end="")
+    print(f"[stdout:{numbers(ranks)}] \n{texts[0]}", end="")
     for answer in result.metadata:
         answer["stdout"] = ""
     try:

@@ -6,12 +6,15 @@ from collections.abc import Callable
 
 from helpers.errors import WorldError
 from helpers.look.cells import Cells
+from helpers.look.tracebacks import is_of_helpers
 from helpers.look.where import NO_CONNECTION, RankState, is_cell
 from helpers.ranks import frames
 from helpers.table import shortened, table
 
 _SECONDS_TO_ANSWER = 10
 _WIDTH_OF_LINE = 80
+# As Python prints it: the file first, the code in indented lines, and the error last.
+_SYNTAX_ERROR = re.compile(r'File "(.*)", line (\d+)\n((?: .*\n)*)(\w+: (?s:.*))')
 
 
 class Frame:
@@ -96,9 +99,22 @@ def post_mortem(ranks, cells: Cells, state: RankState) -> PostMortem:
 
         return fetch
 
-    return PostMortem(
-        rank, failure.error, [Frame(kept, cells, fetch_from(index)) for index, kept in enumerate(failure.frames)]
-    )
+    found = [
+        Frame(kept, cells, fetch_from(index))
+        for index, kept in enumerate(failure.frames)
+        if not is_of_helpers(kept.path)
+    ]
+    return PostMortem(rank, _with_kind_first(failure.error, cells), found)
+
+
+def _with_kind_first(error, cells):
+    """Return the text of an error; that of a `SyntaxError` begins with its kind, and counts lines as a learner does."""
+    match = _SYNTAX_ERROR.fullmatch(error)
+    if match is None:
+        return error
+    path, number, code, what = match.groups()
+    place = f"line {cells.line(path, int(number))[0]} of the cell" if is_cell(path) else f"line {number} of {path}"
+    return f"{what} ({place})\n{code}".rstrip()
 
 
 def _require_answering(state):

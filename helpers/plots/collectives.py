@@ -3,11 +3,10 @@
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
-from helpers.plots.style import GUIDE, LIMIT, MEASURED, TINTS
+from helpers.plots.style import GUIDE, LIMIT, MEASURED, TINTS, subplots
 
 _CELL = 0.52, 0.34  # inches
 _TITLE = {"fontsize": 9, "fontfamily": "monospace", "fontweight": "bold", "pad": 6}
@@ -91,13 +90,10 @@ def stays(**calls: tuple[Sequence[float], Sequence[float]]) -> None:
 
 
 def _panels(rows, columns, width, height, **shared):
-    return plt.subplots(
+    return subplots(
         rows,
         columns,
         figsize=(width, height),
-        dpi=90,
-        layout="constrained",
-        facecolor="white",
         squeeze=False,
         **shared,
     )

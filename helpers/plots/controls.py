@@ -18,9 +18,9 @@ def live(draw: Callable[..., None], **controls: ValueWidget) -> None:
 
     def picture():
         draw(**{name: control.value for name, control in controls.items()})
-        drawn = png(plt.gcf())
+        drawn, size = png(plt.gcf())
         plt.close()
-        return Image(drawn)
+        return Image(drawn, **size)
 
     display(VBox(list(controls.values())))
     # No Output widget: this is replaced in place, without a flicker, and is an ordinary output of the cell.

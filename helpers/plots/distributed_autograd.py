@@ -4,10 +4,9 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
-from matplotlib import pyplot as plt
 from matplotlib.lines import Line2D
 
-from helpers.plots.style import GUIDE, MEASURED, MODEL, RED, TINTS, SmallFigure, new_axes
+from helpers.plots.style import GUIDE, MEASURED, MODEL, RED, TINTS, new_axes, subplots
 
 # What one rank knows of the graph: the names of its functions, the edges between them, and of each message that it has
 # sent, and of each that it has received, at which of its functions.
@@ -37,7 +36,7 @@ def autograd_graph(parts: Sequence[Part]) -> None:
     places = _places(names, within + messages, len(parts))
     depth = max(y for _, y in places.values())
     size = {"figsize": (_COLUMN * len(parts) + 0.4, _ROW * (depth + 1) + 1.0)}
-    _, axes = plt.subplots(**size, dpi=90, layout="constrained", facecolor="white", FigureClass=SmallFigure)
+    _, axes = subplots(**size)
     for edges, look in ((within, _WITHIN), (messages, _MESSAGE)):
         for begin, end in edges:
             (x, y), (to_x, to_y) = places[begin], places[end]

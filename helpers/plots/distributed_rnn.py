@@ -60,9 +60,9 @@ def perplexity_curve(
     axes.set_yticks(ticks := [20, 50, 100, 200, 500, 1000], map(str, ticks))
     axes.minorticks_off()
     axes.legend(frameon=False, loc="upper right", bbox_to_anchor=(1, 0.93))
-    picture = Image(png(axes.figure))
+    drawn, size = png(axes.figure)
     plt.close(axes.figure)
-    return picture
+    return Image(drawn, **size)
 
 
 def _arrow(axes: Axes, height, there, label):

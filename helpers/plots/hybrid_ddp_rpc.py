@@ -7,7 +7,7 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from helpers.plots.style import BLUE, GREEN, GUIDE, RED, SmallFigure, new_axes
+from helpers.plots.style import BLUE, GREEN, GUIDE, RED, new_axes, subplots
 
 _LOOKS = (
     {"color": BLUE, "linestyle": "-"},
@@ -54,8 +54,7 @@ def trainers_learn(reports: Sequence[tuple[int, float, float]]) -> Figure:
 
     A report is a trainer's number, its mean loss over an epoch, and that share, from 0 to 1.
     """
-    look = {"dpi": 110, "layout": "constrained", "facecolor": "white", "FigureClass": SmallFigure}
-    figure, all_axes = plt.subplots(2, 1, figsize=(7.2, 4.8), sharex=True, **look)
+    figure, all_axes = subplots(2, 1, figsize=(7.2, 4.8), sharex=True)
     plt.close(figure)  # whoever draws it again and again shows it
     for place, (axes, label) in enumerate(zip(all_axes, ("loss (cross-entropy)", "right (share)"), strict=True)):
         for trainer in sorted({report[0] for report in reports}):

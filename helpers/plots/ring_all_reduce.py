@@ -3,12 +3,11 @@
 from collections.abc import Sequence
 
 import numpy as np
-from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
 from helpers.plots.collectives import chunk_grid
-from helpers.plots.style import RED, TINTS, SmallFigure
+from helpers.plots.style import RED, TINTS, subplots
 
 # frames[rank][step][chunk]: what a rank holds in a chunk after so many steps. The digits of a number say what is in it:
 # rank 0 has put in the last digit, rank 1 the last but one, and so on.
@@ -26,14 +25,11 @@ def ring_of_chunks(steps: Sequence[Sequence[int]]) -> None:
     size = len(steps[0])
     columns = min(_COLUMNS, len(steps))
     rows = -(-len(steps) // columns)
-    _, all_axes = plt.subplots(
+    _, all_axes = subplots(
         rows,
         columns,
         figsize=(3.0 * columns, 3.1 * rows),
         dpi=80,
-        FigureClass=SmallFigure,
-        layout="constrained",
-        facecolor="white",
         squeeze=False,
     )
     for number, axes in enumerate(all_axes.flat):
@@ -73,14 +69,10 @@ def ring_storyboard(frames: Frames) -> None:
     size, steps = len(frames), len(frames[0])
     columns = min(_COLUMNS, steps)
     rows = -(-steps // columns)
-    _, all_axes = plt.subplots(
+    _, all_axes = subplots(
         rows,
         columns,
         figsize=(columns * (0.52 * size + 0.3) + 0.6, rows * (0.34 * size + 0.75)),
-        dpi=110,
-        FigureClass=SmallFigure,
-        layout="constrained",
-        facecolor="white",
         squeeze=False,
     )
     for number, axes in enumerate(all_axes.flat):
@@ -95,7 +87,7 @@ def ring_step(frames: Frames, step: int) -> None:
     """Draw what every rank holds after so many steps of a ring all-reduce, as one panel of `ring_storyboard`."""
     size = len(frames)
     shape = 0.7 * size + 1.2, 0.46 * size + 1.0
-    _, axes = plt.subplots(figsize=shape, dpi=110, FigureClass=SmallFigure, layout="constrained", facecolor="white")
+    _, axes = subplots(figsize=shape)
     _draw(axes, frames, step)
 
 

@@ -2,10 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 
-from matplotlib import pyplot as plt
 from matplotlib.patches import Rectangle
 
-from helpers.plots.style import TINTS, SmallFigure
+from helpers.plots.style import TINTS, subplots
 
 _SHADES = ("white", "#D6E9F5", "#A9D0E8", "#6FAFD6", "#3C8FC2")  # for 0 to 4 quarters of a block
 
@@ -58,8 +57,7 @@ def ring_work(work: Mapping[str, Sequence[Sequence[int]]]) -> None:
 
 def _panels(number, width, height):
     """Return the axes of so many panels of this size in inches, side by side in one figure."""
-    look = {"dpi": 110, "FigureClass": SmallFigure, "layout": "constrained", "facecolor": "white"}
-    return plt.subplots(1, number, figsize=(number * width, height), squeeze=False, **look)[1][0]
+    return subplots(1, number, figsize=(number * width, height), squeeze=False)[1][0]
 
 
 def _cell(axes, left, top, text, colour):

@@ -2,9 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from matplotlib import pyplot as plt
-
-from helpers.plots.style import BLUE, GREEN, GUIDE, RED, TINTS, SmallFigure, new_axes
+from helpers.plots.style import BLUE, GREEN, GUIDE, RED, TINTS, new_axes, subplots
 
 # From the bottom up, with what tells them apart in print.
 _KINDS = {
@@ -48,11 +46,8 @@ def step_ledgers(ledgers: Mapping[str, Sequence[tuple[str, Sequence[int]]]], who
     """
     columns = 2
     rows = -(-len(ledgers) // columns)
-    look = {"dpi": 110, "layout": "constrained", "facecolor": "white"}
     size = (7.6, 0.7 + 2.1 * rows)
-    figure, panels = plt.subplots(
-        rows, columns, figsize=size, sharex=True, sharey=True, squeeze=False, FigureClass=SmallFigure, **look
-    )
+    figure, panels = subplots(rows, columns, figsize=size, sharex=True, sharey=True, squeeze=False)
     figure.suptitle("What a rank holds during a step, in sizes of the model", x=0.01, ha="left", fontsize="medium")
     for panel in panels.flat[len(ledgers) :]:
         panel.axis("off")

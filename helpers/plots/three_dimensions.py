@@ -2,11 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 
-from matplotlib import pyplot as plt
 from matplotlib.lines import Line2D
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Patch
 
-from helpers.plots.style import BLUE, GREEN, MEASURED, RED, TINTS, SmallFigure, new_axes
+from helpers.plots.style import BLUE, GREEN, MEASURED, RED, TINTS, new_axes, subplots
 
 _AXES = {
     "tensor": {"color": BLUE, "linestyle": "-", "linewidth": 2.6},
@@ -29,15 +28,11 @@ def grids_of_ranks(hosts: Sequence[Sequence[int]], panels: Mapping[str, tuple]) 
     below. Ranks that share what they send in a ring, along tensor and data, have a line from the last to the first.
     """
     rows = max(map(len, hosts))
-    figure, drawn = plt.subplots(
+    figure, drawn = subplots(
         1,
         len(panels),
         squeeze=False,
         figsize=(3.9 * len(panels), 1.3 + 0.55 * rows),
-        dpi=110,
-        layout="constrained",
-        facecolor="white",
-        FigureClass=SmallFigure,
     )
     shown = set()
     for axes, (title, (coordinates, text)) in zip(drawn.flat, panels.items(), strict=True):

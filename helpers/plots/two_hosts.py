@@ -2,11 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 
-from matplotlib import pyplot as plt
 from matplotlib.lines import Line2D
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Patch
 
-from helpers.plots.style import BLUE, RED, TINTS, SmallFigure
+from helpers.plots.style import BLUE, RED, TINTS, subplots
 
 _OUT = {"facecolor": "#D9D9D9", "hatch": "///", "edgecolor": "white", "linewidth": 0}
 _STEP = {"color": BLUE, "marker": "|", "linestyle": "", "markersize": 11, "markeredgewidth": 1.4}
@@ -22,16 +21,12 @@ def training_and_cable(scenes: Mapping[str, Mapping], killed: str) -> None:
     """
     last = max(_last(scene) for scene in scenes.values())
     rows = [len(scene["steps"]) for scene in scenes.values()]
-    figure, panels = plt.subplots(
+    figure, panels = subplots(
         len(scenes),
         squeeze=False,
         sharex=True,
         figsize=(7.2, 1.3 + sum(0.6 + 0.2 * ranks for ranks in rows)),
         height_ratios=[1 + ranks for ranks in rows],
-        dpi=110,
-        layout="constrained",
-        facecolor="white",
-        FigureClass=SmallFigure,
     )
     for axes, (title, scene) in zip(panels.flat, scenes.items(), strict=True):
         axes.set_title(title, loc="left", fontsize="medium", fontweight="bold")
@@ -66,15 +61,11 @@ def ways_over_cables(hosts: Sequence[Sequence[int]], ways: Mapping[str, tuple], 
     `hosts` lists the ranks of each host. A way has its pairs of source and destination, and a text that stands below;
     what passes from one host to another is drawn in another colour. `size` says what the numbers in the texts count.
     """
-    figure, panels = plt.subplots(
+    figure, panels = subplots(
         1,
         len(ways),
         squeeze=False,
         figsize=(2.75 * len(ways), 1.9 + 0.42 * max(map(len, hosts))),
-        dpi=110,
-        layout="constrained",
-        facecolor="white",
-        FigureClass=SmallFigure,
     )
     places = {rank: (2.0 * host, -row) for host, ranks in enumerate(hosts) for row, rank in enumerate(ranks)}
     home = {rank: host for host, ranks in enumerate(hosts) for rank in ranks}

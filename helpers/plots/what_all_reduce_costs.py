@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from matplotlib import pyplot as plt
 
 from helpers.plots.style import (
     BLUE,
@@ -11,13 +10,13 @@ from helpers.plots.style import (
     LIMIT,
     MODEL,
     RED,
-    SmallFigure,
     data_size,
     duration,
     label_durations,
     label_sizes,
     new_axes,
     note,
+    subplots,
 )
 
 # Seven series in one figure differ by their markers and lines, too. None has the colour of a limit.
@@ -44,14 +43,10 @@ def all_reduce_times(
     columns = 4
     panels = len(measured) + 1
     rows = -(-panels // columns)
-    figure, all_axes = plt.subplots(
+    figure, all_axes = subplots(
         rows,
         columns,
-        figsize=(10, 2.6 * rows + 0.5),
-        dpi=110,
-        FigureClass=SmallFigure,
-        layout="constrained",
-        facecolor="white",
+        figsize=(9, 2.4 * rows + 0.5),
         squeeze=False,
         sharex=True,
         sharey=True,

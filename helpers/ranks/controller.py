@@ -1,7 +1,7 @@
 """ipyparallel's controller, which carries the messages between the notebook and the ranks, over sockets in a folder.
 
 Sockets that are files have no ports that another program could take or reach, and they lead into and out of a network
-namespace. The controller ends with the process that has started it.
+namespace. The controller ends with the process that has started it, and when that process lets go of it.
 """
 
 import os
@@ -40,7 +40,14 @@ class Controller:
         }
         self.for_engines = {**common, **_FOR_ENGINES}
         self.for_clients = {**common, **_FOR_CLIENTS, "task_scheme": "leastload"}
-        self._process = processes.start(run_controller, directory, self.for_engines, self.for_clients)
+        end, self._life = processes.pipe()
+        try:
+            self._process = processes.start(run_controller, end, directory, self.for_engines, self.for_clients)
+        except BaseException:
+            self._life.close()  # so the controller ends, if it has begun
+            raise
+        finally:
+            end.close()
 
     @property
     def pid(self) -> int:
@@ -53,16 +60,17 @@ class Controller:
 
     def stop(self) -> None:
         """Kill the controller: it holds nothing that is worth a goodbye."""
+        self._life.close()
         self._process.kill()
         self._process.join()
 
 
-def run_controller(directory: str, for_engines: dict, for_clients: dict) -> None:
-    """Be the controller until the process that has started this one has ended."""
+def run_controller(end, directory: str, for_engines: dict, for_clients: dict) -> None:
+    """Be the controller until the process that has started this one has ended, or has closed its side of `end`."""
     os.setsid()
     os.umask(0o077)
     tempfile.tempdir = directory  # what is left there goes with the world
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    threading.Thread(target=_end_with, args=[end], daemon=True).start()
     with Path(directory, "controller.log").open("a") as log:
         os.dup2(log.fileno(), 1)
         os.dup2(log.fileno(), 2)
@@ -71,6 +79,7 @@ def run_controller(directory: str, for_engines: dict, for_clients: dict) -> None
     launch_controller(directory, for_engines, for_clients, _MONITOR)
 
 
-def _end_with_parent():
-    processes.wait_for_parent()
+def _end_with(end):
+    """Kill this process when the other side of a pipe has been closed: by the notebook, or by its end."""
+    end.poll(None)
     os.kill(os.getpid(), signal.SIGKILL)

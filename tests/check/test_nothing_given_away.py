@@ -100,7 +100,7 @@ def test_the_verdict_stands_before_what_shows_the_value(lesson):
         if "checks.predicted(" in cell.source:
             assert cell.source.rstrip().splitlines()[-1].startswith("checks.predicted("), cell.source
             (output,) = cell.outputs
-            assert output.data["text/plain"].startswith("Not yet. Put "), output
+            assert output.data["text/plain"].startswith("Not yet. Replace the dots "), output
 
 
 def test_no_open_cell_has_the_body_of_an_answer(lesson, answers):

@@ -1,12 +1,17 @@
 """Figures: the ring's shows what each step has brought; all are stored small."""
 
 import io
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import PIL.Image
 import pytest
+from IPython.core.interactiveshell import InteractiveShell
+from lesson_files import NOTEBOOKS, SOLUTIONS
 from matplotlib import pyplot as plt
+from matplotlib.colors import to_rgb
 from matplotlib.patches import FancyArrowPatch, Rectangle
 
 from helpers import plots
@@ -90,12 +95,41 @@ def test_a_box_for_each_forward_and_backward():
     ]
 
 
-def test_the_png_of_a_figure_has_few_colours():
+def test_the_png_of_a_figure_has_few_colours_and_keeps_those_of_thin_lines():
     axes = new_axes("all colours")
     axes.imshow([[0, 1], [2, 3]], interpolation="bicubic")
-    picture = PIL.Image.open(io.BytesIO(png(axes.figure)))
-    assert len(picture.getcolors()) <= 128
+    axes.axvline(1, color=RED, linewidth=0.5)
+    picture = PIL.Image.open(io.BytesIO(png(axes.figure)[0]))
+    assert len(picture.getcolors()) <= 64
+    found = [colour for _, colour in picture.convert("RGB").getcolors()]
+    for drawn in (RED, "#E0E0E0"):  # the line, and the grid behind it
+        wanted = [255 * part for part in to_rgb(drawn)]
+        assert min(sum(abs(a - b) for a, b in zip(colour, wanted, strict=True)) for colour in found) < 30
     assert repr(axes.figure).startswith("<Figure size ")
+
+
+def test_every_figure_is_stored_in_this_way():
+    """Notebooks draw through `plots`, and its modules make their figures through `style`."""
+    modules = [path for path in Path(plots.__file__).parent.glob("*.py") if path.name != "style.py"]
+    for path in [*modules, *NOTEBOOKS, *SOLUTIONS]:
+        assert not re.search(r"plt\.(subplots?|figure|plot)\(", path.read_text()), path.name
+
+
+def test_a_stored_figure_has_twice_the_density_of_the_page():
+    """The figure has the size on the page that it would have without that density."""
+    shell = InteractiveShell.instance()
+    try:
+        figure = new_axes("sharp", width=3, height=2).figure
+        data, metadata = shell.display_formatter.format(figure)
+    finally:
+        InteractiveShell.clear_instance()
+    with io.BytesIO() as drawn:
+        figure.savefig(drawn, format="png", bbox_inches="tight")
+        width, height = PIL.Image.open(drawn).size
+    shown = metadata["image/png"]
+    assert shown["width"] == pytest.approx(width, abs=1) and shown["height"] == pytest.approx(height, abs=1)
+    picture = PIL.Image.open(io.BytesIO(data["image/png"]))
+    assert [side // 2 for side in picture.size] == [shown["width"], shown["height"]]
 
 
 @pytest.mark.parametrize("size", [2, 4, 8])

@@ -34,13 +34,13 @@ def says(mine, came, *arguments):
         (..., True, "True or False"),
         (..., "a ring", "a name in quotes"),
         ({...}, {1, 2}, "the members of the set"),
-        ([1, ...], [1, 2], "a list, in the right order,"),
-        ({"a": 1, "b": ...}, {"a": 1, "b": 2}, "a number for each"),
+        ([1, ...], [1, 2], "a list in the right order"),
+        ({"a": 1, "b": ...}, {"a": 1, "b": 2}, "a number for each key"),
     ],
 )
 def test_nothing_is_said_before_everything_is_typed(empty, came, wanted):
     arguments = (4,) if callable(empty) else ()
-    assert says(empty, came, *arguments) == f"Not yet. Put {wanted} in place of the dots in `my_prediction`."
+    assert says(empty, came, *arguments) == f"Not yet. Replace the dots in `my_prediction` with {wanted}."
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_a_wrong_prediction_shows_both_values_and_the_reason(mine, came, values)
         (1, True, "`my_prediction` is 1, expected True or False."),
         (3, "ring", "`my_prediction` is 3, expected a name in quotes."),
         (3, {1}, "`my_prediction` is 3, expected the members of the set."),
-        ("ab", ["a", "b"], "`my_prediction` is 'ab', expected a list, in the right order."),
+        ("ab", ["a", "b"], "`my_prediction` is 'ab', expected a list in the right order."),
         (3, {"a": 1}, "`my_prediction` is 3, expected a dict with the keys 'a'."),
         ({"b": 1}, {"a": 1}, "`my_prediction` is {'b': 1}, expected a dict with the keys 'a'."),
         ({"a": "1"}, {"a": 1}, "`my_prediction['a']` is '1', expected a number."),

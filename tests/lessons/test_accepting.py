@@ -16,9 +16,9 @@ def its_own(tensor): ...
 chosen = accepted("reduce_scatter", or_else=its_own)
 """
 CHOSEN = 'world.view["chosen.__name__"]'
-YOURS = "[stdout:0] \nThe lesson goes on with your reduce_scatter.\n"
-NOT_PASSED = "The lesson goes on with its own version: your reduce_scatter has not passed its check.\n"
-CHANGED = "The lesson goes on with its own version: your reduce_scatter has changed since it passed its check.\n"
+YOURS = "[stdout:0] \nThe lesson goes on with your `reduce_scatter`.\n"
+NOT_PASSED = "The lesson goes on with its own implementation, because your `reduce_scatter` has not passed its check.\n"
+CHANGED = NOT_PASSED.replace("not passed", "changed since it passed")
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +83,7 @@ def test_a_cell_that_fails_later_names_the_answer_in_use(lesson):
     assert "goes on" not in lesson.run("1 / 0")
     lesson.run(CHOICE)
     for failing in ("1 / 0", "%%px\n1 / 0"):
-        assert "This lesson goes on with your reduce_scatter. If that may be why" in lesson.run(failing)
+        assert "This lesson goes on with your reduce_scatter. If your code may be the reason" in lesson.run(failing)
 
 
 def test_a_class_is_an_answer_too(lesson):

@@ -392,6 +392,7 @@ def test_the_second_half_without_the_first(world):
 # ---------------------------------------------------------------- other numbers of ranks
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("size", [2, 5])
 def test_the_solutions_in_other_worlds(size):
     world = World(size)

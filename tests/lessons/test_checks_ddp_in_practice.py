@@ -378,6 +378,7 @@ def test_a_training_that_is_continued_rightly(world, tmp_path):
 # ---------------------------------------------------------------- other numbers of ranks
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("size", [5])
 def test_the_solutions_in_other_worlds(size):
     world = World(size)

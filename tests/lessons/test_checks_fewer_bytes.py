@@ -248,6 +248,7 @@ def test_coarse_that_returns_a_tensor(world):
 # ---------------------------------------------------------------- other numbers of ranks
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("size", [2, 5])
 def test_the_solutions_in_other_worlds(size):
     world = World(size)

@@ -347,6 +347,7 @@ def test_the_group_that_was_made_last(world):
 # ---------------------------------------------------------------- other numbers of ranks
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("size", [2, 5])
 def test_the_solutions_in_other_worlds(size):
     world = World(size)

@@ -267,6 +267,7 @@ def test_two_buckets_that_do_not_count_anew(world):
 # ---------------------------------------------------------------- other numbers of ranks
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("size", [5])
 def test_the_solutions_in_other_worlds(size):
     world = World(size)

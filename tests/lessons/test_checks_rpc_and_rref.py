@@ -327,6 +327,7 @@ def test_errors_in_one_line():
     assert in_one_line("RuntimeError: E: On WorkerInfo(id=1, name=ps):\nE('x')\nTraceback\n") == "E('x') on ps"
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("size", [2, 8])
 def test_the_solutions_in_other_worlds(size):
     world = World(size)

@@ -440,6 +440,7 @@ def test_halving_doubling_that_only_halves(world):
 # ---------------------------------------------------------------- other numbers of ranks
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("size", [2, 3, 5, 8])
 def test_the_solutions_in_other_worlds(size):
     world = World(size)

@@ -5,32 +5,28 @@ takes. So one script of each kind runs under torchrun; at night all of them run 
 with what torchrun would put into their environment.
 """
 
+import os
 import re
 import socket
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import nbformat
 import pytest
 import script_rank
-from lesson_files import NOTEBOOKS, ROOT
+from lesson_files import NOTEBOOKS, ROOT, at_night
 from nbformat.v4 import new_code_cell, new_markdown_cell
 from torch.distributed import TCPStore
 
 from helpers.ranks import processes
-from helpers.script import script
+from helpers.script import number_of_ranks, script
 from helpers.torchrun import torchrun
 
 # The others are about the notebook's own talk with its ranks.
 SCRIPTS = [path for path in NOTEBOOKS if "make script NOTEBOOK" in path.read_text()]
 SECONDS_TO_RUN = 120
-
-
-def number_of_ranks(path):
-    """Return the number that a notebook with roles says, or 2."""
-    said = re.search(r"--nproc-per-node (\d)", path.read_text())
-    return int(said[1]) if said and "rpc.init_rpc(" in script(path) else 2
 
 
 def run_as_torchrun(source, ranks, folder):
@@ -62,7 +58,7 @@ def test_the_script_runs_with_the_environment_of_torchrun(path, tmp_path):
     assert any(run_as_torchrun(script(path), number_of_ranks(path), tmp_path))
 
 
-@pytest.mark.parametrize("topic", ["data_parallel", "distributed_autograd", "hybrid_ddp_rpc"])
+@pytest.mark.parametrize("topic", ["data_parallel", at_night("distributed_autograd"), "hybrid_ddp_rpc"])
 def test_the_script_runs_under_torchrun(topic):
     (path,) = [path for path in SCRIPTS if path.stem.partition("_")[2] == topic]
     said = torchrun(script(path), number_of_ranks(path))
@@ -111,12 +107,39 @@ def write(name, folder):
     return subprocess.run([sys.executable, "-m", "helpers.script", name], cwd=folder, capture_output=True, text=True)
 
 
-@pytest.mark.parametrize(("name", "ranks"), [("02_point_to_point", 2), ("23_hybrid_ddp_rpc", 4)])
+@pytest.mark.parametrize(("name", "ranks"), [("02_point_to_point", 4), ("17_distributed_autograd", 3)])
 def test_the_command_writes_the_script_and_says_how_to_run_it(tmp_path, name, ranks):
     (tmp_path / "notebooks").symlink_to(ROOT / "notebooks")
     said = write(name, tmp_path)
-    assert said.stdout == f"torchrun --nproc-per-node {ranks} {name}.py\n"
+    assert said.stdout == f"{Path(sys.executable).parent}/torchrun --nproc-per-node {ranks} {name}.py\n"
     assert (tmp_path / f"{name}.py").read_text() == script(ROOT / f"notebooks/{name}.ipynb")
+
+
+def test_the_command_for_a_script_runs_without_the_course_in_path(tmp_path):
+    cells = [
+        new_code_cell("WORLD_SIZE = 2", metadata={"tags": ["parameters"]}),
+        new_code_cell("%%px\nimport os\nprint(os.environ['RANK'], 'of', os.environ['WORLD_SIZE'])"),
+    ]
+    (tmp_path / "notebooks").mkdir()
+    nbformat.write(nbformat.v4.new_notebook(cells=cells), tmp_path / "notebooks/tiny.ipynb")
+    (tmp_path / ".venv").symlink_to(Path(sys.executable).parent.parent)
+    module = [".venv/bin/python", "-m", "helpers.script", "tiny"]
+    command = subprocess.run(module, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+    assert command == ".venv/bin/torchrun --nproc-per-node 2 tiny.py\n"
+    environment = {name: value for name, value in os.environ.items() if name != "PATH"} | {"PATH": "/usr/bin:/bin"}
+    run = subprocess.run(
+        command, shell=True, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=SECONDS_TO_RUN
+    )
+    assert sorted(run.stdout.splitlines()) == ["0 of 2", "1 of 2"], run.stderr
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
+def test_a_lesson_names_the_same_number_of_ranks_as_its_parameters(path):
+    ((name, script, ranks),) = re.findall(
+        r"`make script NOTEBOOK=(\w+)` writes `(\w+).py` and prints the `torchrun` command that runs it with (\d+) pr",
+        path.read_text(),
+    )
+    assert (name, script, int(ranks)) == (path.stem, path.stem, number_of_ranks(path))
 
 
 def test_a_notebook_that_is_not_there(tmp_path):

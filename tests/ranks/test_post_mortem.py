@@ -126,7 +126,8 @@ def test_functions_that_the_notebook_sends_and_lines_that_are_no_program(world):
     assert died["number"] == 8
     assert set(run(world, "a = = b\n")) == {"SyntaxError"}
     died = world.post_mortem(3)
-    assert "SyntaxError: invalid syntax" in repr(died) and died.frames == []
+    assert repr(died) == "Rank 3 raised SyntaxError: invalid syntax (line 2 of the cell)\n    a = = b\n        ^"
+    assert died.frames == []
     assert refusal(lambda: died["a"]) == "The error has not come through a line of a cell. See the frames in `.frames`."
 
 

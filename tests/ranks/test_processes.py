@@ -10,11 +10,13 @@ import threading
 from multiprocessing import forkserver
 
 import pytest
-from live import INIT, SUM, Notebook
+from live import INIT, SUM, Notebook, wait_until
 
 from helpers import World, WorldError
 from helpers.ranks import processes
 from helpers.ranks.host import Host
+
+SECONDS_TO_VANISH = 30  # at most, on a busy machine
 
 pytestmark = pytest.mark.skipif(processes.START_METHOD != "forkserver", reason="every process is a fresh Python here")
 
@@ -38,6 +40,26 @@ try:
     World(2)
 finally:
     reduction.sendfds = send
+"""
+# The kernel is interrupted when its controller runs, and has not yet been told so.
+INTERRUPT_AT_THE_END = """
+import signal, time
+from multiprocessing.util import get_temp_dir
+from pathlib import Path
+read = forkserver.read_signed
+
+def interrupted_when_it_runs(descriptor):
+    pid = read(descriptor)
+    while not list(Path(get_temp_dir()).glob("*/controller.log")):
+        time.sleep(0.01)
+    signal.raise_signal(signal.SIGINT)
+    return pid
+
+forkserver.read_signed = interrupted_when_it_runs
+try:
+    World(2)
+finally:
+    forkserver.read_signed = read
 """
 BREAK_OFF = """
 import os, socket
@@ -67,6 +89,13 @@ def test_an_interrupt_in_the_middle_of_a_request_waits_until_it_is_made(notebook
     assert "KeyboardInterrupt" in notebook.run(INTERRUPT_IN_THE_MIDDLE)
     assert the_sum_of_a_new_world(notebook) == "[tensor([3.]), tensor([3.])]\n"
     assert notebook.run("print(fork_server._forkserver_pid == before)") == "True\n"
+
+
+def test_a_controller_ends_when_an_interrupt_comes_while_it_starts(notebook):
+    notebook.run("World(1).stop()")
+    assert "KeyboardInterrupt" in notebook.run(INTERRUPT_AT_THE_END)
+    # What is left: the kernel, its fork server and its resource tracker.
+    assert wait_until(lambda: len(notebook.processes()) == 3, SECONDS_TO_VANISH)
 
 
 def test_a_fork_server_that_has_ended_is_followed_by_another(notebook):

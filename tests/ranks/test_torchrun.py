@@ -8,6 +8,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from lesson_files import at_night
 from live import Notebook, left_after, wait_until
 
 import helpers.torchrun
@@ -163,7 +164,7 @@ ENDS = {
 }
 
 
-@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("end", [at_night("killed"), "killed with its process group", "shut down"])
 def test_a_job_does_not_outlive_the_kernel(notebook, end):
     notebook.run(f"from helpers.torchrun import Job\njob = Job({HANGS!r}, 2)\njob.wait_for('rank')")
     folder, *pids = notebook.run("print(job.folder, *job.pids())").split()

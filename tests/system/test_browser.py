@@ -1,6 +1,6 @@
 """The course in a real browser: JupyterLab as `make lab` starts it, in a headless Chromium.
 
-JupyterLab saves what it has open, so it serves copies of the notebooks, in a temporary folder. No network is used.
+`make lab` makes a copy of the notebooks beside them, so it runs in a copy of this checkout. No network is used.
 """
 
 import base64
@@ -9,12 +9,15 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import time
+import urllib.request
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import urlsplit
 
 import matplotlib.image
 import nbformat
@@ -25,6 +28,10 @@ from chromium import assert_gone
 from live import is_served
 
 from helpers.kernels import KERNEL
+from helpers.look.board import as_html
+from helpers.look.pulses import Line
+from helpers.look.where import RankState
+from helpers.own_copy import bring_up_to_date
 
 ROOT = Path(__file__).resolve().parents[2]
 KERNEL_SHOWN = "torch.distributed, live"  # in JupyterLab
@@ -47,17 +54,23 @@ class Lab(NamedTuple):
     folder: Path
     address: str
 
+    def page(self, name):
+        """Return the address of a file of the folder."""
+        return self.address.replace("notebooks/00_meet_the_ranks.ipynb", name)
 
-@pytest.fixture
-def lab(browser, tmp_path):
-    folder = tmp_path / "course"
-    (folder / "notebooks").mkdir(parents=True)
-    log = tmp_path / "lab.log"
+
+@pytest.fixture(scope="module")
+def server(browser, tmp_path_factory):
+    """JupyterLab for all tests of this module that run in this process: `make lab` in a copy of the course."""
+    place = tmp_path_factory.mktemp("lab")
+    checkout = place / "course"
+    shutil.copytree(ROOT, checkout, ignore=shutil.ignore_patterns(".*", "build", "__pycache__", "my-course"))
+    log = place / "lab.log"
     with log.open("w") as output:
         make = subprocess.Popen(
-            make_lab(f"--no-browser --port=0 --allow-root --ServerApp.root_dir={shlex.quote(str(folder))}"),
-            cwd=ROOT,
-            env=environment(tmp_path),
+            make_lab("--no-browser --port=0 --allow-root", checkout),
+            cwd=checkout,
+            env=environment(place),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
@@ -70,8 +83,8 @@ def lab(browser, tmp_path):
         )
         assert make.poll() is None, f"make lab has ended:\n{log.read_text()}"
         wait_for(lambda: is_served(address[1]), seconds=60, otherwise="JupyterLab does not answer")
-        (server,) = psutil.Process(make.pid).children()
-        yield Lab(server, folder, address[1])
+        (process,) = psutil.Process(make.pid).children()
+        yield Lab(process, checkout / "my-course", address[1])
     finally:
         started = psutil.Process(make.pid).children(recursive=True) if make.poll() is None else []
         make.terminate()  # it ends the server, and the server ends its kernels
@@ -79,15 +92,40 @@ def lab(browser, tmp_path):
         make.wait(30)
 
 
-def make_lab(arguments):
-    """Return the README's command, `make lab`, with these arguments for JupyterLab.
+@pytest.fixture
+def lab(server):
+    """JupyterLab as it is found for the first time: without kernels, answers and open pages of another test."""
+    started = server.process.children(recursive=True)
+    for kernel in asked_of(server, "GET", "kernels"):
+        asked_of(server, "DELETE", f"kernels/{kernel['id']}")
+    assert_gone(started, seconds=30)
+    shutil.rmtree(server.folder / "notebooks")
+    for file in (*server.folder.glob("*.*"), *server.folder.glob(".workspaces/*")):
+        if file.is_file():
+            file.unlink()
+    bring_up_to_date(ROOT / "notebooks", server.folder)
+    return server
 
-    Where these tests run in the .venv that make has installed, it is just that. In any other environment make is told
-    to run the same line with this Python, and to install nothing.
+
+def asked_of(lab, method, path):
+    """Return what a JupyterLab answers to a request of its API, None for an empty answer."""
+    address = urlsplit(lab.address)
+    url = address._replace(path=f"/api/{path}", fragment="").geturl()
+    with urllib.request.urlopen(urllib.request.Request(url, method=method), timeout=30) as answer:
+        return json.loads(answer.read() or "null")
+
+
+def make_lab(arguments, checkout):
+    """Return the README's command, `make lab`, with these arguments for JupyterLab, which installs nothing.
+
+    Where these tests run in the .venv that make has installed, the copy of the checkout gets a link to it. In any other
+    environment make is told to run the same line with this Python.
     """
-    command = ["make", "lab", f"ARGS={arguments}"]
-    if Path(sys.prefix).resolve() != ROOT / ".venv" or not (ROOT / ".venv/.installed").exists():
-        command += ["--old-file=.venv/.installed", f"RUN={shlex.quote(sys.executable)} -m"]
+    command = ["make", "lab", "--old-file=.venv/.installed", f"ARGS={arguments}"]
+    if Path(sys.prefix).resolve() == ROOT / ".venv" and (ROOT / ".venv/.installed").exists():
+        (checkout / ".venv").symlink_to(ROOT / ".venv")
+    else:
+        command.append(f"RUN={shlex.quote(sys.executable)} -m")
     return command
 
 
@@ -109,7 +147,8 @@ class Notebook:
 
     def __init__(self, page):
         self.page = page
-        self.cells = page.locator(".jp-Notebook .jp-CodeCell")
+        # The workspace may have opened other notebooks again, whose panels are hidden.
+        self.cells = page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .jp-CodeCell")
 
     def numbers(self):
         """Return the number in front of each code cell, 0 for `[ ]` and `[*]`."""
@@ -166,12 +205,16 @@ class Notebook:
 
 @contextmanager
 def opened(lab, browser, notebook, name, tmp_path):
-    """Open a notebook by its address; if what is done with it fails, keep a picture of the page."""
-    nbformat.write(notebook, lab.folder / "notebooks" / name)
+    """Open a notebook by its address; if what is done with it fails, keep a picture of the page.
+
+    `notebook` is what is opened, or None to open the learner's copy as it is.
+    """
+    if notebook is not None:
+        nbformat.write(notebook, lab.folder / "notebooks" / name)
     page = browser.new_page(viewport={"width": 1280, "height": 1000})
     in_page = Notebook(page)
     try:
-        page.goto(lab.address.replace("00_meet_the_ranks.ipynb", name))
+        page.goto(lab.page(f"notebooks/{name}"))
         in_page.wait_until_idle()
         yield in_page
         assert in_page.notices() == []
@@ -230,6 +273,8 @@ def assert_plots_are_seen(notebook, number):
     for image in images:
         assert image.is_visible() and image.evaluate("image => image.naturalWidth") > 0
         assert number_of_colours(image.get_attribute("src")) > 5, "a plot is blank"
+        densities = image.evaluate("image => [image.naturalWidth / image.width, image.naturalHeight / image.height]")
+        assert densities == pytest.approx([2, 2], rel=0.01), "a plot is not sharp on a screen of twice the density"
 
 
 def number_of_colours(data_url):
@@ -237,6 +282,54 @@ def number_of_colours(data_url):
     pixels = matplotlib.image.imread(io.BytesIO(base64.b64decode(data_url.partition(",")[2])))[..., :3]
     coloured = pixels[numpy.ptp(pixels, axis=-1) > 0.1]
     return len(numpy.unique(coloured, axis=0))
+
+
+# ---------------------------------------------------------------- the learner's copy
+
+
+def test_a_newer_course_replaces_what_was_run_and_keeps_what_was_written(browser, lab, tmp_path):
+    """JupyterLab has saved both notebooks, with its own layout, metadata and outputs."""
+    first, second = "00_meet_the_ranks.ipynb", LESSON.name
+    for name, typed in [(first, ""), (second, "# my note\n")]:
+        with opened(lab, browser, None, name, tmp_path) as notebook:
+            assert notebook.cells.locator(".jp-OutputArea-output").count() == 0 and not any(notebook.numbers())
+            notebook.run(0)
+            notebook.cells.first.locator(".cm-content").click()
+            notebook.page.keyboard.press("Control+Home")
+            notebook.page.keyboard.insert_text(typed)
+            notebook.page.keyboard.press("Control+s")
+            saved = lab.folder / "notebooks" / name
+            wait_for(lambda path=saved: '"execution_count": 1' in path.read_text(), 20, otherwise="nothing is saved")
+
+    originals = lab.folder.parent / "notebooks"
+    for name in (first, second):
+        newer = nbformat.read(originals / name, as_version=4)
+        newer.cells[0].source += "\n\nNewer."
+        nbformat.write(newer, originals / name)
+    replaced, kept = bring_up_to_date(originals, lab.folder)
+    assert replaced.startswith("Replaced") and replaced.endswith(f" notebooks/{first}.")
+    assert kept.startswith(f"The course has newer versions of notebooks/{second}. Yours stay")
+    assert "# my note" in (lab.folder / "notebooks" / second).read_text()
+
+
+# ---------------------------------------------------------------- around a lesson
+
+
+def test_jupyterlab_shows_the_course_and_nothing_else(browser, lab, tmp_path):
+    (lab.folder / "notes.md").write_text("# Notes\n\n- [ring](notebooks/05_ring_all_reduce.ipynb)\n")
+    page = browser.new_page(viewport={"width": 1280, "height": 1000})
+    try:
+        page.goto(lab.page("notes.md"))
+        page.locator(".jp-MarkdownViewer h1", has_text="Notes").wait_for(timeout=60_000)  # rendered, not its source
+        tabs = page.locator(".jp-SideBar .lm-TabBar-tab")
+        captions = tabs.evaluate_all("tabs => tabs.map(tab => tab.title)")
+        assert any("File Browser" in caption for caption in captions)
+        assert not any("IPython Parallel" in caption for caption in captions), "it starts another cluster"
+        workspaces = lab.folder / ".workspaces"
+        wait_for(lambda: [*workspaces.glob("default*")], 30, otherwise="the course has no workspace of its own")
+        assert not (lab.folder.parent.parent / "config/lab/workspaces").exists()
+    finally:
+        page.close()
 
 
 # ---------------------------------------------------------------- a slider
@@ -491,6 +584,50 @@ def test_the_board_moves_beside_the_notebook(browser, lab, tmp_path):
         panel.close.click(force=True)  # JupyterLab gives the click to the tab, which looks where it has been
         panel.table.wait_for(state="detached", timeout=10_000)
         assert "0 thread" in notebook.run(7)
+
+
+SHOW_STATES = """\
+from IPython.display import HTML
+HTML({html!r})"""
+
+# The contrast of each text with its ground, as WCAG 2 defines it. A canvas turns every colour into one of sRGB.
+CONTRASTS = """\
+table => {
+    const pen = document.createElement('canvas').getContext('2d', {willReadFrequently: true});
+    const grounds = [];
+    for (let box = table; box; box = box.parentElement) grounds.unshift(getComputedStyle(box).backgroundColor);
+    const painted = colours => {
+        for (const colour of colours) { pen.fillStyle = colour; pen.fillRect(0, 0, 1, 1); }
+        const [red, green, blue] = [...pen.getImageData(0, 0, 1, 1).data].map(value => value / 255)
+            .map(value => value <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4);
+        return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
+    };
+    return [...table.querySelectorAll('span')].filter(span => !span.children.length && span.innerText).map(span => {
+        const [dark, light] = [painted(grounds), painted([...grounds, getComputedStyle(span).color])].sort();
+        return (light + 0.05) / (dark + 0.05);
+    });
+}"""
+
+
+@pytest.mark.parametrize("theme", ["JupyterLab Light", "JupyterLab Dark"])
+def test_every_state_of_the_board_is_readable(browser, lab, tmp_path, theme):
+    states = ["idle", "busy", "serving", "silent", "cut off", "dead"]
+    lines = [Line(RankState(rank, state), 2**20, 0.0, 1e6) for rank, state in enumerate(states)]
+    cell = SHOW_STATES.format(html=as_html(lines))
+    with opened(lab, browser, notebook_of(cell), "states.ipynb", tmp_path) as notebook:
+        notebook.page.get_by_role("menuitem", name="Settings", exact=True).click()
+        for item in ("Theme", theme):
+            notebook.page.locator(".lm-Menu-itemLabel").get_by_text(item, exact=True).click()
+        is_light = str(theme == "JupyterLab Light").lower()
+        themed = notebook.page.locator(f"body[data-jp-theme-light={is_light}]")
+        wait_for(themed.count, seconds=20, otherwise="the theme has not changed")
+        notebook.run(0)
+        board = notebook.page.locator(".jp-OutputArea [role=table]")
+        for state in states:
+            assert state in board.inner_text()
+        contrasts = board.evaluate(CONTRASTS)
+        colours = board.locator("span span").evaluate_all("spans => spans.map(span => getComputedStyle(span).color)")
+        assert min(contrasts) >= 4.5 and len(set(colours)) == 5  # the dead and those cut off have the same
 
 
 # ---------------------------------------------------------------- without a browser

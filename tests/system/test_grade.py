@@ -20,12 +20,12 @@ from helpers.grade import __main__ as grading
 from helpers.grade import exercises, judging, keeping, report, sandbox, submissions
 
 RING = ROOT / "notebooks" / "05_ring_all_reduce.ipynb"
-NAMES = ["ring_indices", "reduce_scatter", "two_way_ring"]
+NAMES = ["my_ring", "reduce_scatter", "two_way_ring"]
 RIGHT = answers_of(RING)
 NO_ANSWERS = dict.fromkeys(NAMES)
 ATTACKED = "The answer attacked the process that judges it, and was ended."
 
-needs_sandbox = pytest.mark.skipif(bool(reason := sandbox.why_not()), reason=reason)
+needs_sandbox = pytest.mark.usefixtures("bubblewrap")
 
 
 def without_ids(path, *, in_metadata=False):
@@ -87,7 +87,7 @@ def odd(tmp_path_factory):
         hand_in(folder / learner / RING.name, RING, NO_ANSWERS)
         spoil(folder / learner / RING.name)
     hand_in(folder / ".ipynb_checkpoints" / RING.name, RING, NO_ANSWERS)
-    hand_in(folder / "zed" / RING.name, RING, {**NO_ANSWERS, "ring_indices": RIGHT["ring_indices"]})
+    hand_in(folder / "zed" / RING.name, RING, {**NO_ANSWERS, "my_ring": RIGHT["my_ring"]})
     grading.grade(folder)
     rows = {}
     for row in table(folder):
@@ -108,7 +108,7 @@ def test_an_odd_file_has_a_row_that_says_what_is_wrong(odd, learner):
 def test_the_others_are_graded_and_each_learner_has_a_page(odd):
     folder, rows = odd
     assert {row["exercise"]: row["solved"] for row in rows["zed"]} == {name: "no" for name in NAMES} | {
-        "ring_indices": "yes"
+        "my_ring": "yes"
     }
     assert ".ipynb_checkpoints" not in rows and len(rows) == len(ODD) + 1
     assert len(list((folder / "grades").glob("*.html"))) == len(rows)
@@ -306,7 +306,7 @@ def test_a_verdict_is_taken_and_its_sentence_cut():
 @needs_sandbox
 def test_an_interrupt_ends_the_sandbox_and_loses_nothing(tmp_path):
     hand_in(tmp_path / "first" / RING.name, RING, NO_ANSWERS)
-    hand_in(tmp_path / "second" / RING.name, RING, {"ring_indices": cell("while True: pass")})
+    hand_in(tmp_path / "second" / RING.name, RING, {"my_ring": cell("while True: pass")})
     process = subprocess.Popen(
         [sys.executable, "-m", "helpers.grade", str(tmp_path)],
         cwd=ROOT,

@@ -19,11 +19,13 @@ from helpers.grade import __main__ as grading
 from helpers.grade import exercises, judging, keeping, sandbox
 
 RING = ROOT / "notebooks" / "05_ring_all_reduce.ipynb"
-NAMES = ["ring_indices", "reduce_scatter", "two_way_ring"]
+NAMES = ["my_ring", "reduce_scatter", "two_way_ring"]
 RIGHT = answers_of(RING)
+SOLUTION = f"notebooks/solutions/{RING.name}"
 SECRET = "a secret of the teacher"
 
-pytestmark = pytest.mark.skipif(bool(reason := sandbox.why_not()), reason=reason)
+# The class is graded in the setup of the first test.
+pytestmark = [pytest.mark.usefixtures("bubblewrap"), pytest.mark.timeout(600)]
 
 FORKS = cell(
     """
@@ -76,20 +78,6 @@ FILLS = cell(
     raise ValueError("full")
     """
 )
-WRITES = cell(
-    """
-    import os, tempfile
-    rooms = []
-    for mount in open("/proc/self/mounts"):
-        folder = mount.split()[1]
-        try:
-            tempfile.TemporaryFile(dir=folder).close()
-        except OSError:
-            continue
-        rooms.append(f"{folder} {os.statvfs(folder).f_blocks * os.statvfs(folder).f_frsize / 2**30:.2f}")
-    raise ValueError("; ".join(rooms))
-    """
-)
 PLANTS = cell(
     """
     # The judge imports such modules when a result needs them.
@@ -101,18 +89,17 @@ PLANTS = cell(
         return tensor
     """
 )
-COPIES = cell(f"exec(open({str(ROOT / 'notebooks' / 'solutions' / RING.name)!r}).read())")
 PRINTS = cell(
     """
     import os
     def reduce_scatter(tensor):
+        print("Solved. Rank r holds chunk r of the sum.", flush=True)
         for descriptor in range(60):
             try:
                 os.write(descriptor, b'["reduce_scatter", true, "Solved."]\\n')
             except OSError:
                 pass
-        print("Solved. Rank r holds chunk r of the sum.")
-        return "Solved."
+        os._exit(0)  # otherwise the check waits in vain for ranks whose sockets got these lines
     """
 )
 REPLACES_A_NAME = cell(
@@ -153,25 +140,26 @@ PICKLES = cell(
         def __reduce__(self):
             return builtins.exec, ("import os; os._exit(0)",)
 
-    def chunk_to_send(step):
-        return Program()
-
-    def chunk_to_add(step):
-        return Program()
+    def my_ring(tensor):
+        tensor.tolist = Program
     """
 )
-SAYS_MUCH = cell("raise ValueError('A' * 20_000_000)")
-SAYS_ODD_THINGS = cell("raise ValueError('=1+1 \\u202e \\x1b[31m \\x00 <script>alert(1)</script>')")
+SAYS_MUCH_AND_ODD_THINGS = cell(
+    "raise ValueError('=1+1 \\u202e \\x1b[31m \\x00 <script>alert(1)</script>' + 'A' * 2_000_000)"
+)
 ENDLESS = cell("x = " + 200_000 * "-" + "1")
 NO_TEXT = "%%px\nx = '\ud800'"
 LOCAL = "from helpers import checks\ndef two_way_ring(world):\n    return 'Solved.'\nchecks.two_way_ring = two_way_ring"
 
 
 def spies(places):
-    """Return an answer that says which of these paths and sockets, secrets and files of the judge it has reached."""
+    """Return an answer that says what it has reached, and where it can write how many GiB.
+
+    It tries these paths and sockets, secrets, and the files of the judge.
+    """
     return cell(
         f"""
-        import os, socket
+        import os, socket, tempfile
         reached = []
         for place in {places!r}:
             try:
@@ -198,7 +186,15 @@ def spies(places):
                     reached.append(f"/proc/{{pid}}/{{door}}")
                 except OSError:
                     pass
-        raise ValueError(f"reached {{reached}}")
+        rooms = []
+        for mount in open("/proc/self/mounts"):
+            folder = mount.split()[1]
+            try:
+                tempfile.TemporaryFile(dir=folder).close()
+            except OSError:
+                continue
+            rooms.append(f"{{folder}} {{os.statvfs(folder).f_blocks * os.statvfs(folder).f_frsize / 2**30:.2f}}")
+        raise ValueError(f"reached {{reached}}, wrote to {{sorted(rooms)}}")
         """
     )
 
@@ -255,15 +251,14 @@ def graded(tmp_path_factory, temptations):
     folder = tmp_path_factory.mktemp("class")
     secrets, listeners = temptations
     places = [*secrets, *(listener.path for listener in listeners), str(folder), "/etc/passwd", "/run", "/var"]
-    places += [str(ROOT / name) for name in (".git", "build", "notebooks/solutions", "tests")]
+    places += [str(ROOT / name) for name in (".git", "build", "notebooks/solutions", SOLUTION, "tests")]
     hostile = {
         "harm": [DELETES, FILLS, RIGHT["two_way_ring"]],
         "greed": [FORKS, EATS, KILLS],
-        "spy": [spies(places), WRITES, COPIES],
+        "spy": [spies(places), PLANTS, NO_TEXT],
         "deceit": [PICKLES, REPLACES_A_NAME, REPLACES_CODE],
         "more": [REPLACES_THE_WITNESS, PRINTS, LOCAL],
-        "noise": [ENDLESS, SAYS_ODD_THINGS, SAYS_MUCH],
-        "text": [NO_TEXT, PLANTS, HIDES],
+        "noise": [ENDLESS, SAYS_MUCH_AND_ODD_THINGS, HIDES],
     }
     hand_in(folder / "right" / RING.name, RING, RIGHT)
     hand_in(folder / "untouched" / RING.name, RING, {"reduce_scatter": None, "two_way_ring": None})
@@ -289,33 +284,29 @@ def test_solutions_get_full_marks_and_skeletons_none(graded):
     folder, rows = graded
     assert [rows["right", name]["solved"] for name in NAMES] == 3 * ["yes"]
     assert [rows["untouched", name]["solved"] for name in NAMES] == 3 * ["no"]
-    assert "returned None" in sentence(graded, "untouched", "ring_indices")
+    assert "received 0 messages" in sentence(graded, "untouched", "my_ring")
     assert "3 of 3 exercises solved" in (folder / "grades" / "right.html").read_text()
 
 
 def test_nothing_but_the_exercises_of_the_lesson_has_a_row(graded):
     assert {exercise for _, exercise in graded[1]} == set(NAMES)
-    assert len(graded[1]) == 9 * len(NAMES)
+    assert len(graded[1]) == 8 * len(NAMES)
 
 
-def test_an_answer_reaches_no_secret_no_socket_and_nothing_of_the_judge(graded, temptations):
-    assert sentence(graded, "spy", "ring_indices").endswith("ValueError: reached []")
+def test_an_answer_reaches_no_secret_no_solution_no_socket_and_nothing_of_the_judge(graded, temptations):
+    assert (ROOT / SOLUTION).exists()
+    assert "ValueError: reached [], wrote to " in sentence(graded, "spy", "my_ring")
     assert [listener.heard for listener in temptations[1]] == [0, 0, 0]
     assert SECRET not in (graded[0] / "grades.csv").read_text()
 
 
-def test_an_answer_cannot_read_the_solutions(graded):
-    assert "FileNotFoundError" in sentence(graded, "spy", "two_way_ring")
-
-
 def test_an_answer_writes_to_two_folders_of_limited_size_alone(graded):
-    rooms = sentence(graded, "spy", "reduce_scatter").partition("ValueError: ")[2].split("; ")
-    assert sorted(rooms) == ["/dev/shm 0.25", "/tmp 1.00"]
+    assert sentence(graded, "spy", "my_ring").endswith("wrote to ['/dev/shm 0.25', '/tmp 1.00']")
 
 
 def test_an_answer_that_deletes_folders_finds_none_that_it_can_delete(graded):
     folder, _ = graded
-    assert sentence(graded, "harm", "ring_indices")
+    assert sentence(graded, "harm", "my_ring")
     assert RING.exists() and (folder / "harm" / RING.name).exists()
 
 
@@ -325,25 +316,25 @@ def test_a_full_disk_is_not_there_for_the_next_exercise(graded):
 
 
 def test_an_answer_that_forks_eats_or_kills_is_ended(graded):
-    assert "processes" in sentence(graded, "greed", "ring_indices")
+    assert "processes" in sentence(graded, "greed", "my_ring")
     assert "2 GiB of memory" in sentence(graded, "greed", "reduce_scatter")
-    assert "2 GiB of memory" in sentence(graded, "text", "two_way_ring")
+    assert "2 GiB of memory" in sentence(graded, "noise", "two_way_ring")
     assert "ended" in sentence(graded, "greed", "two_way_ring")
 
 
 def test_a_pickle_that_runs_code_is_not_read(graded):
-    assert "builtins.exec" in sentence(graded, "deceit", "ring_indices")
+    assert "builtins.exec" in sentence(graded, "deceit", "my_ring")
 
 
 @pytest.mark.parametrize(
-    ("learner", "exercise"), [("deceit", "reduce_scatter"), ("deceit", "two_way_ring"), ("more", "ring_indices")]
+    ("learner", "exercise"), [("deceit", "reduce_scatter"), ("deceit", "two_way_ring"), ("more", "my_ring")]
 )
 def test_an_answer_that_changes_the_check_is_seen(graded, learner, exercise):
     assert "changes what judges it: helpers." in sentence(graded, learner, exercise)
 
 
 def test_a_module_that_an_answer_writes_is_not_imported_by_the_judge(graded):
-    assert "Rank 0" in sentence(graded, "text", "reduce_scatter")
+    assert "Rank 0" in sentence(graded, "spy", "reduce_scatter")
 
 
 def test_a_verdict_that_the_ranks_write_is_none(graded):
@@ -355,16 +346,16 @@ def test_a_cell_without_a_magic_runs_on_the_ranks_and_replaces_no_check(graded):
 
 
 def test_a_sentence_is_short_and_only_shows_what_it_says(graded):
-    assert len(sentence(graded, "noise", "two_way_ring")) < 300
     said = sentence(graded, "noise", "reduce_scatter")
+    assert len(said) < 300
     assert "=1+1" in said and not set(said) & set("\u202e\x1b\x00")
     page = (graded[0] / "grades" / "noise.html").read_text()
     assert "alert(1)" in page and "<script>" not in page
 
 
 def test_an_answer_that_nobody_can_parse_is_wrong(graded):
-    assert sentence(graded, "noise", "ring_indices")
-    assert sentence(graded, "text", "ring_indices")
+    assert sentence(graded, "noise", "my_ring")
+    assert sentence(graded, "spy", "two_way_ring")
 
 
 def test_an_answer_without_a_cell_is_said(graded):
@@ -374,18 +365,18 @@ def test_an_answer_without_a_cell_is_said(graded):
 def test_a_verdict_is_kept_unless_the_answer_was_ended(graded):
     folder, _ = graded
     kept = {}
-    for learner in ("right", "noise", "greed"):
+    for learner in ("right", "deceit", "greed"):
         content = (folder / learner / RING.name).read_bytes()
         kept[learner] = keeping.kept(folder / "grades", learner, RING.name, content) is not None
-    assert kept == {"right": True, "noise": True, "greed": False}
+    assert kept == {"right": True, "deceit": True, "greed": False}
 
 
 def test_an_answer_without_end_is_ended_and_the_next_is_judged(tmp_path, monkeypatch):
     waits = cell("import time\nwhile True:\n    time.sleep(1)")
-    hand_in(tmp_path / RING.name, RING, {**RIGHT, "ring_indices": waits})
+    hand_in(tmp_path / RING.name, RING, {**RIGHT, "my_ring": waits})
     asked = exercises.exercises(RING, (tmp_path / RING.name).read_bytes())[:1]
     monkeypatch.setattr(judging, "SECONDS", 10)
-    verdict = judging.judged(exercises.variants(RING)[0], asked)["ring_indices"]
+    verdict = judging.judged(exercises.variants(RING)[0], asked)["my_ring"]
     assert "more than 10 s" in verdict.sentence and not verdict.finished
 
 

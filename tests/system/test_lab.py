@@ -1,4 +1,4 @@
-"""The course as a package, without a checkout: built from here, unpacked elsewhere, and opened in JupyterLab."""
+"""The course opened in JupyterLab: as a package that was built from here, and from a checkout."""
 
 import json
 import os
@@ -19,7 +19,9 @@ from live import is_served, left_after, wait_until
 from helpers.kernels import KERNEL
 
 ROOT = Path(__file__).resolve().parents[2]
-NOT_OF_THE_PACKAGE = shutil.ignore_patterns(".*", "build", "*.egg-info", "__pycache__", "tests", "benchmarks")
+NOT_OF_THE_PACKAGE = shutil.ignore_patterns(
+    ".*", "build", "*.egg-info", "__pycache__", "tests", "benchmarks", "my-course"
+)
 
 ADDRESS = re.compile(r"http://127\.0\.0\.1\S+(?=\n)")
 
@@ -36,13 +38,21 @@ def package(tmp_path_factory):
     return folder / "site-packages"
 
 
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory):
+    """Return a folder with what a checkout has, so that a copy of the notebooks is not made in this one."""
+    folder = tmp_path_factory.mktemp("checkout") / "course"
+    shutil.copytree(ROOT, folder, ignore=NOT_OF_THE_PACKAGE)
+    return folder
+
+
 @contextmanager
-def lab(package, folder):
+def lab(package, folder, *arguments):
     """Run the README's command in a folder; yield the address that JupyterLab prints, and the file of all it says."""
     log = folder / "lab.log"
     with log.open("w") as output:
         server = subprocess.Popen(
-            [sys.executable, "-m", "helpers.lab", "--no-browser", "--port=0", "--allow-root"],
+            [sys.executable, "-m", "helpers.lab", *arguments, "--no-browser", "--port=0", "--allow-root"],
             cwd=folder,
             env=os.environ | {"PYTHONPATH": str(package), "JUPYTER_CONFIG_DIR": str(folder / "config")},
             stdin=subprocess.DEVNULL,
@@ -61,26 +71,78 @@ def lab(package, folder):
         assert left_after(started, 30) == []
 
 
+def answer(address, path):
+    """Return what the server at this address answers to a request."""
+    return json.load(urllib.request.urlopen(urlunsplit(address._replace(path=path)), timeout=30))
+
+
+def sources(notebook):
+    return [cell["source"] for cell in notebook["cells"]]
+
+
+def outputs(notebook):
+    return [output for cell in notebook["cells"] for output in cell.get("outputs", [])]
+
+
 def test_the_first_notebook_is_opened_from_a_copy_of_the_learners_own(package, tmp_path):
     with lab(package, tmp_path) as (address, log):
         notebooks = tmp_path / "torch-distributed-live/notebooks"
-        assert f"The notebooks are in {notebooks.parent}." in log.read_text()
+        assert f"The notebooks are in {notebooks.parent}.\n" in log.read_text()
         assert notebooks.parent.stat().st_mode & 0o077 == 0, "other users can read the answers"
         assert address.path == "/lab/tree/notebooks/00_meet_the_ranks.ipynb"
-        folder = urlunsplit(address._replace(path="/api/contents/notebooks"))
-        served = {entry["name"] for entry in json.load(urllib.request.urlopen(folder, timeout=30))["content"]}
+        served = {entry["name"] for entry in answer(address, "/api/contents/notebooks")["content"]}
         assert served == {path.name for path in (ROOT / "notebooks").glob("[!._]*")}
-        kernels = urlunsplit(address._replace(path="/api/kernelspecs"))
-        assert json.load(urllib.request.urlopen(kernels, timeout=30))["default"] == KERNEL
+        assert answer(address, "/api/kernelspecs")["default"] == KERNEL
 
 
 def test_answers_stay_when_the_course_is_opened_again(package, tmp_path):
     notebooks = tmp_path / "torch-distributed-live/notebooks"
     notebooks.mkdir(parents=True)
     (notebooks / "00_meet_the_ranks.ipynb").write_text("mine")
-    with lab(package, tmp_path):
-        assert [path.name for path in notebooks.iterdir()] == ["00_meet_the_ranks.ipynb"]
+    (notebooks / "notes.txt").write_text("mine, too")
+    with lab(package, tmp_path) as (_, log):
+        assert "newer versions of notebooks/00_meet_the_ranks.ipynb. Yours stay" in log.read_text()
         assert (notebooks / "00_meet_the_ranks.ipynb").read_text() == "mine"
+        assert (notebooks / "notes.txt").read_text() == "mine, too"
+        assert (notebooks / "01_when_ranks_fail.ipynb").exists()
+
+
+def test_a_checkout_opens_a_copy_without_outputs(checkout):
+    stored = {path: path.read_bytes() for path in (checkout / "notebooks").rglob("*.ipynb")}
+    with lab(checkout, checkout) as (address, log):
+        assert f"The notebooks are in {checkout / 'my-course'}.\n" in log.read_text()
+        assert address.path == "/lab/tree/notebooks/00_meet_the_ranks.ipynb"
+        served = answer(address, "/api/contents/notebooks/00_meet_the_ranks.ipynb")["content"]
+        original = json.loads((checkout / "notebooks/00_meet_the_ranks.ipynb").read_text())
+        assert sources(served) == ["".join(source) for source in sources(original)]
+        assert outputs(original) and not outputs(served)
+    assert {path: path.read_bytes() for path in (checkout / "notebooks").rglob("*.ipynb")} == stored
+
+
+def test_git_ignores_the_copy_and_make_clean_leaves_it(checkout):
+    copied, cache = checkout / "my-course/notebooks/.ipynb_checkpoints/x", checkout / "notebooks/__pycache__/x"
+    for path in (copied, cache):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    shutil.copy(ROOT / ".gitignore", checkout)
+    subprocess.run(["git", "init", "-q", str(checkout)], check=True)
+    assert subprocess.run(["git", "check-ignore", "-q", str(copied.parents[2])], cwd=checkout).returncode == 0
+    subprocess.run(["make", "clean"], cwd=checkout, check=True, capture_output=True)
+    assert copied.exists() and not cache.exists()
+
+
+def test_authors_open_the_originals(checkout):
+    with lab(checkout, checkout, "--originals") as (address, _):
+        assert outputs(answer(address, "/api/contents/notebooks/00_meet_the_ranks.ipynb")["content"])
+
+
+def test_a_copy_that_cannot_be_written_is_refused_in_a_sentence(package, tmp_path):
+    (tmp_path / "torch-distributed-live").write_text("a file in the place of the folder")
+    environment = os.environ | {"PYTHONPATH": str(package)}
+    command = [sys.executable, "-m", "helpers.lab", "--version"]
+    said = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60)
+    assert said.returncode == 1 and said.stderr.startswith("Your copy of the notebooks in ")
+    assert "Make the folder writable" in said.stderr and "Traceback" not in said.stderr
 
 
 def test_every_file_of_the_notebooks_is_in_the_package(package):

@@ -119,6 +119,7 @@ def test_solutions_are_folded(pages):
 
 
 def test_every_link_leads_somewhere(pages, site):
+    anchors = {name: {tag["id"] for tag in page.find_all(id=True)} for name, page in pages.items()}
     lost = []
     for name, page in pages.items():
         for element, attribute in [("a", "href"), ("img", "src"), ("link", "href"), ("script", "src")]:
@@ -131,7 +132,7 @@ def test_every_link_leads_somewhere(pages, site):
                 if not target.is_file():
                     lost.append(f"{name}: {link}")
                 elif parts.fragment and target.suffix == ".html":
-                    if not pages[str(target.relative_to(site.resolve()))].find(id=unquote(parts.fragment)):
+                    if unquote(parts.fragment) not in anchors[str(target.relative_to(site.resolve()))]:
                         lost.append(f"{name}: {link}")
     assert lost == []
 
@@ -150,15 +151,16 @@ def test_links_between_notebooks_are_links_between_pages(pages):
 LESSON = "# A lesson\n\n## The ring's two indices\n\nText."
 
 
-def small_tree(folder: Path, link: str) -> Path:
-    """Make a course of two lessons, one of which leads to the other."""
+def small_tree(folder: Path, *links: str) -> Path:
+    """Make a course of two lessons, the first of which has these links."""
     (folder / "notebooks/solutions").mkdir(parents=True)
     (folder / "docs").mkdir()
     (folder / "docs/install.md").write_text("# Install\n")
     rows = "| notebook |\n|---|\n| [0](notebooks/00_a.ipynb) |\n| [1](notebooks/01_b.ipynb) |\n"
     readme = f"# A course\n\n## The course\n\n### Part\n\n{rows}\n## More\n\n[Install](docs/install.md)\n"
     (folder / "README.md").write_text(readme)
-    for name, source in [("00_a", f"# The first\n\n[next]({link})"), ("01_b", LESSON)]:
+    first = "\n\n".join(["# The first", *(f"[next]({link})" for link in links)])
+    for name, source in [("00_a", first), ("01_b", LESSON)]:
         for path in [f"notebooks/{name}.ipynb", f"notebooks/solutions/{name}.ipynb"]:
             text = source if "solutions" not in path else "# Solutions\n\n## One\n\nText."
             notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell(text)])
@@ -177,11 +179,12 @@ def test_a_link_to_a_heading(tmp_path):
     assert second.find(id=anchor).find("h2").get_text().startswith("The ring’s two indices")
 
 
-@pytest.mark.parametrize("link", ["02_c.ipynb", "01_b.ipynb#The-ring", "../helpers/nothing.py"])
-def test_a_link_that_leads_nowhere_is_an_error(tmp_path, link):
-    result = build(small_tree(tmp_path / "tree", link), tmp_path / "built")
+def test_a_link_that_leads_nowhere_is_an_error(tmp_path):
+    links = ["02_c.ipynb", "01_b.ipynb#The-ring", "../helpers/nothing.py"]
+    result = build(small_tree(tmp_path / "tree", *links), tmp_path / "built")
     assert result.returncode != 0
-    assert "00_a.ipynb" in result.stderr and "myst.xref_missing" in result.stderr
+    said = [line for line in result.stderr.splitlines() if "00_a.ipynb" in line and "myst.xref_missing" in line]
+    assert len(said) == len(links), result.stderr
 
 
 # ---------------------------------------------------------------- nothing from other hosts
@@ -282,6 +285,17 @@ def test_light_and_dark(reader):
         page.locator(".theme-toggle").locator("visible=true").first.click()
         chosen_ground, chosen_letters = brightness(page)
         assert (chosen_ground > chosen_letters) == (scheme == "dark")  # the button takes the other one
+
+
+@pytest.mark.parametrize("width", [1280, 360], ids=["desk", "phone"])
+def test_figures_are_sharp_and_keep_their_proportions(reader, width):
+    page = reader("notebooks/06_what_all_reduce_costs.html", viewport={"width": width, "height": 740})
+    figures = page.locator(".cell_output img").evaluate_all(
+        "images => images.map(image => [image.naturalWidth / image.width, image.naturalHeight / image.height])"
+    )
+    assert len(figures) == 4
+    for across, down in figures:
+        assert across > 1.99 and across == pytest.approx(down, rel=0.01)
 
 
 def test_a_phone_scrolls_down_only(reader, pages):

@@ -1,0 +1,46 @@
+"""Sentences about `%px` and `%%px` where IPython alone would say that there is no such magic.
+
+This is an extension of IPython. The kernel of the course loads it when it starts, any other kernel with its first
+world.
+"""
+
+import re
+
+from helpers.errors import WorldError
+
+_MAGIC = re.compile(r"\s*%%px\b")
+_COMMENT = re.compile(r"\s*(#|$)")
+
+
+def load_ipython_extension(shell) -> None:
+    """Explain `%px` and `%%px` until a world defines them, and a `%%px` that is not the first line of its cell."""
+    for kind in ("line", "cell"):
+        shell.register_magic_function(_without_world, kind, "px")
+    shell.register_magic_function(
+        _below_first_line, "line", "%px"
+    )  # IPython takes such a line for the magic `%` + `%px`
+    shell.input_transformers_cleanup.append(_without_body)
+
+
+def _without_world(line, cell=None):
+    raise WorldError(
+        "There is no world yet, so `%%px` has no ranks to run on. Run the cell with `world = World(...)` first, then "
+        "this cell."
+    )
+
+
+def _below_first_line(line):
+    raise WorldError("`%%px` is not in the first line of this cell. Move it up there, and run the cell again.")
+
+
+def _without_body(lines):
+    """Return the lines of a cell, only up to its `%%px` when that is below comments.
+
+    The notebook would refuse the body with a `SyntaxError` if it is not valid there.
+    """
+    for number, line in enumerate(lines):
+        if _MAGIC.match(line):
+            return lines[: number + 1] if number else lines
+        if not _COMMENT.match(line):
+            break
+    return lines

@@ -1,0 +1,21 @@
+"""Reviewed random mutants that change nothing that their lesson says, with the reason.
+
+`make mutants RANDOM=` skips them. The key of a mutant is its id from the report. An edit of the cell changes the ids of
+its mutants; then tests/check/test_mutation.py refuses the entry, and the new mutant needs a new review.
+"""
+
+EQUIVALENT = {
+    "collectives": {
+        "c70f0a44c7": "`gather` without `dst=0`: rank 0 is the default",
+        "c80e3cbe56": "the rows of the figure change places, and the text does not say in which row a grid stands",
+        "31daa0af88": "`recv` without `src=0`: no other rank sends",
+        "f90675c2c4": "`word` has two elements: it only says that rank 0 has sent it",
+    },
+    "data_parallel": {
+        "b2a571c435": "only calls and times of `small_layers` are measured, so its weights may differ between ranks",
+        "0c501863d1": "each rank takes the shard of the next: the shards are disjoint and complete as before",
+    },
+    "faster_distributed_rnn": {
+        "6816286279": "the bytes of a forward pass are counted, which are the same outside of a context",
+    },
+}
