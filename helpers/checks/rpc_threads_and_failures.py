@@ -186,7 +186,7 @@ class SlowNumber(int):
 
 
 def _run_my_ask():
-    """Have rank 0 call `my_ask` on worker1 for the last worker, while rank 1 watches whether one of its threads waits."""
+    """Have rank 0 call `my_ask` on worker1 for the last worker; rank 1 watches whether one of its threads waits."""
     import torch.distributed.rpc as rpc
 
     rank = os.environ["RANK"]

@@ -38,8 +38,8 @@ MUTANTS = {
         '[rpc.rpc_async("worker0", ask_freely,',
     ),
     "the cure is asked by fewer callers than there are threads": (
-        'args=("worker0", slow_rank)) for _ in range(20)]\nanswers',
-        'args=("worker0", slow_rank)) for _ in range(15)]\nanswers',
+        'args=("worker0", late_rank)) for _ in range(20)]\nanswers',
+        'args=("worker0", late_rank)) for _ in range(15)]\nanswers',
     ),
     "a caller at the gate is not answered by a future": (
         "@rpc.functions.async_execution\ndef wait_at_gate",
