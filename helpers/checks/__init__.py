@@ -43,7 +43,7 @@ from helpers.checks.ring_all_reduce import halving_doubling, my_ring, reduce_sca
 from helpers.checks.ring_attention import balanced, merged, online_softmax, windowed
 from helpers.checks.rpc_and_rref import add_many, fan_out, stays_there
 from helpers.checks.rpc_locking import locked
-from helpers.checks.rpc_threads_and_failures import batches, next_replica, total_without_waiting
+from helpers.checks.rpc_threads_and_failures import batches, my_ask, next_replica
 from helpers.checks.scaling import communicating, fastest, machines, warm_up
 from helpers.checks.several_trainers import bounded, shared_optimizer
 from helpers.checks.sharded_data_parallel import frees, largest, sharded_layers, sharded_optimizer
@@ -123,6 +123,7 @@ __all__ = [
     "members_along_an_axis",
     "merged",
     "most_micro_batches",
+    "my_ask",
     "my_exchange",
     "my_ring",
     "next_replica",
@@ -167,7 +168,6 @@ __all__ = [
     "suspects",
     "swapped",
     "timed",
-    "total_without_waiting",
     "transposed",
     "tree_broadcast",
     "two_buckets",

@@ -1,4 +1,4 @@
-"""A check of 16_rpc_threads_and_failures: what requests share is locked, and what they do not share is not."""
+"""Check that requests lock the number that they share, and not the work that they do not share."""
 
 import itertools
 import os
@@ -13,7 +13,7 @@ _SECONDS_FOR_ALL = 12
 
 
 class Desk:
-    """On worker1: the number that all requests share, slow to read and to write, and the work that they do not."""
+    """The number that all requests of a worker share, and the work that each of them does by itself."""
 
     def __init__(self):
         self.number = 0
@@ -26,55 +26,61 @@ _desks = [Desk()]
 
 
 def locked(world) -> Verdict:
-    """Check `record(work, read, write)`: on worker1, requests at the same time do the work together and count right."""
+    """Check `my_record(work, read, write)`: on worker1, requests at the same time work together and count right."""
 
     def check(runs):
         unanswered, number, writes, works, alone = runs[0].result
         if unanswered:
             raise Wrong(
-                f"{unanswered} of {_CALLERS} requests got no answer within {_SECONDS_FOR_ALL} s: does each one give "
-                f"the lock back? {RESTART}"
+                f"{unanswered} of {_CALLERS} requests got no answer within {_SECONDS_FOR_ALL} s, expected an answer "
+                f"for each: does each request release the lock? {RESTART}"
             )
         if works != _CALLERS:
-            raise Wrong(f"{_CALLERS} requests called work {_times(works)}, and the target is once each.")
+            raise Wrong(f"{_CALLERS} requests called `work` {_times(works)}, expected once each.")
         if alone:
-            raise Wrong("A request had to wait for the work of another one: hold the lock only for what they share.")
+            raise Wrong(
+                "A request waited while another request did its work, expected all to work at the same time: hold the "
+                "lock only for what the requests share."
+            )
         if writes != _CALLERS:
-            raise Wrong(f"{_CALLERS} requests called write {_times(writes)}, and the target is once each.")
+            raise Wrong(f"{_CALLERS} requests called `write` {_times(writes)}, expected once each.")
         if number != _CALLERS:
-            raise Wrong(f"{_CALLERS} requests at the same time counted to {number}, and the target is {_CALLERS}.")
-        return f"{_CALLERS} requests did their work at the same time, and counted to {_CALLERS}."
+            raise Wrong(
+                f"{_CALLERS} requests at the same time counted to {number}, expected {_CALLERS}: do not let another "
+                "request in between `read` and `write`."
+            )
+        return f"{_CALLERS} requests worked at the same time, and counted to {_CALLERS}."
 
-    return judge(world, "record", check, _run)
+    return judge(world, "my_record", check, _run)
 
 
 def begin():
-    """Put a new desk on this worker."""
+    """Give this worker a new `Desk`."""
     _desks[:] = [Desk()]
 
 
 def work():
-    """Take part in the work of this worker's requests, which is done when all of them are at it."""
+    """Return when all requests are in here at the same time, or when that takes too long."""
     desk = _desks[0]
     desk.meeting.join(next(desk.works))
 
 
 def read():
-    """Return the number on this worker's desk, slowly."""
+    """Return the shared number, slowly: other requests run meanwhile."""
     number = _desks[0].number
     time.sleep(0.1)
     return number
 
 
 def write(number):
-    """Put a number on this worker's desk, slowly."""
+    """Set the shared number, slowly."""
     time.sleep(0.05)
     _desks[0].writes += 1
     _desks[0].number = number
 
 
-def what_became():
-    """Return the number on this worker's desk, how often it was written and worked at, and who had to work alone."""
+def tally():
+    """Return the shared number, how often it was written, how often `work` was called, and who worked alone."""
     desk = _desks[0]
     return desk.number, desk.writes, next(desk.works), desk.meeting.alone()
 
@@ -84,25 +90,26 @@ def _run():
 
     import __main__
 
-    if not hasattr(__main__, "record"):
-        return Run(None, [], missing("record"))
+    if not hasattr(__main__, "my_record"):
+        return Run(None, [], missing("my_record"))
     if os.environ["RANK"] != "0":
         return Run(None, [], "")
     try:
         rpc.rpc_sync("worker1", begin)
         arguments = (work, read, write)
         asked = [
-            rpc.rpc_async("worker1", __main__.record, args=arguments, timeout=_SECONDS_FOR_ALL) for _ in range(_CALLERS)
+            rpc.rpc_async("worker1", __main__.my_record, args=arguments, timeout=_SECONDS_FOR_ALL)
+            for _ in range(_CALLERS)
         ]
-        return Run((_unanswered(asked), *rpc.rpc_sync("worker1", what_became)), [], "")
+        return Run((_unanswered(asked), *rpc.rpc_sync("worker1", tally)), [], "")
     except Exception as error:
         return Run(None, [], in_one_line(f"{type(error).__name__}: {error}"))
 
 
 def _unanswered(asked):
-    """Wait for all requests, so that none is under way in the next check; return how many got no answer in time.
+    """Wait for all requests, so that none runs into the next check; return how many got no answer in time.
 
-    Raises the first other error.
+    Raises the first error that is no timeout.
     """
     unanswered, errors = 0, []
     for future in asked:

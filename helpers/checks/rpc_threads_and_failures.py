@@ -4,6 +4,7 @@ import os
 import signal
 import threading
 import time
+from functools import partial
 from typing import NamedTuple
 
 from helpers.checks.judging import RESTART, Run, Verdict, Wrong, judge, killed, missing
@@ -12,23 +13,25 @@ from helpers.checks.rpc_judging import SECONDS_AT_MOST, call_with_rpc, in_one_li
 _SECONDS_FOR_A_SHARE = 0.9
 _BATCH = 3
 _BATCHES = 4
-_SECONDS_FOR_AN_ANSWER = 8  # from the first call on, on a busy machine, too
+_SECONDS_FOR_AN_ANSWER = 8  # from the first call on, even on a busy machine
 _SECONDS_TO_DIE = 5
-_LATE = "The first worker did not answer in time, and ask_any"
-_SECONDS_IN_TIME, _SECONDS_LATE = 3, 12  # the timeout of RPC while a worker is slow, and how slow that is
+_SECONDS_IN_TIME, _SECONDS_LATE = 3, 12  # the timeout of RPC for the slow worker, and the time that it takes
 
 
-def total_without_waiting(world) -> Verdict:
-    """Check `total(workers, function)`: on worker1, the sum of function() over the workers; no thread waits in it."""
-    target = world.size * (world.size + 1) // 2
+def my_ask(world) -> Verdict:
+    """Check `my_ask(worker, function)`: on worker1, its rank and what the worker answers; no thread waits in it."""
+    expected = [1, world.size]  # the last worker answers its rank + 1
 
     def check(runs):
-        if runs[0].result != target:
-            raise Wrong(f"total returned {runs[0].result}, and the target is {target}.")
-        _require_no_wait(runs[1], "total")
-        return f"total returned {target}, and no server thread of worker1 waited for it."
+        if runs[0].result != expected:
+            raise Wrong(
+                f"my_ask returned {_as_pair(runs[0].result)}, expected {_as_pair(expected)}: the rank that runs it, "
+                "and what the function returned."
+            )
+        _require_no_wait(runs[1], "my_ask")
+        return f"my_ask returned {_as_pair(expected)}, and no server thread of worker1 waited for it."
 
-    return judge(world, "total", check, _run_total)
+    return judge(world, "my_ask", check, _run_my_ask)
 
 
 def batches(world) -> Verdict:
@@ -37,16 +40,19 @@ def batches(world) -> Verdict:
     def check(runs):
         early, answers, sizes = runs[0].result
         if early:
-            raise Wrong(f"ask answered a caller before {_BATCH} had asked.")
+            raise Wrong(f"ask answered a caller early, expected no answer before {_BATCH} callers have asked.")
         for x, answer in answers.items():
             if answer is None:
-                raise Wrong(f"{len(answers)} callers asked, and some got no answer within {_SECONDS_FOR_AN_ANSWER} s.")
+                raise Wrong(
+                    f"{len(answers)} callers asked, and some got no answer within {_SECONDS_FOR_AN_ANSWER} s, expected "
+                    f"an answer for each: does each full batch fill all its futures?"
+                )
             if answer != 10 * x:
-                raise Wrong(f"The caller with {x} got {answer}, and the target is {10 * x}.")
+                raise Wrong(f"The caller with {x} got {answer}, expected {10 * x}: the result for its own value.")
         if sizes != [_BATCH] * _BATCHES:
-            raise Wrong(f"run was called with {sizes} values, and the target is {[_BATCH] * _BATCHES}.")
+            raise Wrong(f"run was called with {sizes} values, expected {[_BATCH] * _BATCHES}.")
         _require_no_wait(runs[1], "ask")
-        return f"{_BATCH * _BATCHES} callers were answered by {_BATCHES} calls of run."
+        return f"{_BATCHES} calls of run answered {_BATCH * _BATCHES} callers."
 
     return judge(world, "Batcher", check, _run_batches)
 
@@ -58,32 +64,22 @@ def next_replica(world) -> Verdict:
     """
 
     def check(runs):
-        answered, refused, nobody, late = runs[0].result
-        target = f"{answered.alive} has 42"
-        if answered.error:
-            kind = answered.error.partition(":")[0]  # the text names a line of TensorPipe
-            raise Wrong(f"The first worker was dead, and ask_any raised {kind} instead of asking the next.")
-        if answered.result != target:
-            raise Wrong(f"ask_any returned {answered.result!r}, and the target is {target!r}.")
-        if answered.callees != [answered.dead, answered.alive]:
-            raise Wrong(f"ask_any asked {answered.callees}, and the target is {[answered.dead, answered.alive]}.")
+        after_death, refused, all_dead, after_timeout = runs[0].result
+        _require_the_next(after_death, "was dead")
         if not refused.error.startswith("ValueError"):
-            told = f"raised {refused.error}" if refused.error else f"returned {refused.result!r}"
-            raise Wrong(f"The function raised a ValueError, and ask_any {told}")
+            did = f"raised {refused.error.rstrip(': ')}" if refused.error else f"returned {refused.result!r}"
+            raise Wrong(f"The function raised a ValueError, and ask_any {did}, expected the ValueError.")
         if len(refused.callees) != 1:
-            raise Wrong(f"The function raised a ValueError, and ask_any asked {len(refused.callees)} workers.")
-        if not nobody.error:
-            raise Wrong(f"All workers were dead, and ask_any returned {nobody.result!r}.")
-        if not nobody.error.startswith("RuntimeError"):
-            raise Wrong(f"All workers were dead, and ask_any raised {nobody.error}, not a RuntimeError.")
-        if late.error:
-            kind = late.error.partition(":")[0]
-            raise Wrong(f"{_LATE} raised {kind} instead of asking the next.")
-        if len(late.callees) != 2:
-            raise Wrong(f"{_LATE} waited for it.")
-        if late.result != target:
-            raise Wrong(f"After a worker that was late ask_any returned {late.result!r}, and the target is {target!r}.")
-        return "A dead worker was passed over, a late one, too, and an error of the function was not."
+            asked = len(refused.callees)
+            raise Wrong(
+                f"The function raised a ValueError, and ask_any asked {asked} workers, expected only the first."
+            )
+        if not all_dead.error:
+            raise Wrong(f"All workers were dead, and ask_any returned {all_dead.result!r}, expected a RuntimeError.")
+        if not all_dead.error.startswith("RuntimeError"):
+            raise Wrong(f"All workers were dead, and ask_any raised {all_dead.error}, expected a RuntimeError.")
+        _require_the_next(after_timeout, "did not answer in time")
+        return "ask_any passed over a dead worker and a slow worker, and let the function's own error through."
 
     try:
         _kill_last(world)
@@ -92,27 +88,41 @@ def next_replica(world) -> Verdict:
     return judge(_FirstRank(world), "ask_any", check, _run_ask_any)
 
 
+def _require_the_next(asked, why):
+    """Require that ask_any has asked the first worker and the second one, and returned the second one's answer."""
+    first = f"The first worker {why}, and ask_any"
+    if asked.error:
+        kind = asked.error.partition(":")[0]  # the text names a line of TensorPipe
+        raise Wrong(f"{first} raised {kind}, expected it to ask the next worker.")
+    if asked.callees != asked.expected_callees:
+        raise Wrong(f"{first} asked {asked.callees}, expected {asked.expected_callees}.")
+    expected = f"{asked.expected_callees[-1]} has 42"
+    if asked.result != expected:
+        raise Wrong(f"{first} returned {asked.result!r}, expected {expected!r}.")
+
+
 class _FirstRank:
-    """A world as `judge` sees it in which rank 0 is the only rank."""
+    """What `judge` needs of a world, with rank 0 as the only rank."""
 
     def __init__(self, world):
         self.pids = world.pids[:1]
         self.view = world.view.client[world.view.targets[:1]]
         self.where = lambda: world.where()[:1]
+        self.call = partial(world.call, targets=[0])
+        self.accepted = world.accepted
 
 
 class _Asked(NamedTuple):
-    """What a call of ask_any came to, whom it asked, and who of these is dead and alive."""
+    """The outcome of a call of ask_any, the workers that it asked, and those that it should have asked."""
 
     result: object
     error: str
     callees: list[str]
-    dead: str
-    alive: str
+    expected_callees: list[str]
 
 
 def share():
-    """Return rank + 1, after a while: the function that `total` asks the workers for."""
+    """Return rank + 1, slowly: the function that an answer calls on the workers."""
     time.sleep(_SECONDS_FOR_A_SHARE)
     return int(os.environ["RANK"]) + 1
 
@@ -121,21 +131,21 @@ _sizes = []  # how many values each call of `tenfold` got, on worker1
 
 
 def tenfold(values):
-    """Return ten times each value, after a while, and remember how many there were."""
-    time.sleep(0.05)  # for calls to meet
+    """Return ten times each value, slowly, and note how many values there were."""
+    time.sleep(0.05)  # other calls run meanwhile
     _sizes.append(len(values))
     return [10 * value for value in values]
 
 
 def take_sizes():
-    """Return how many values the calls of `tenfold` got, and forget it."""
+    """Return how many values each call of `tenfold` got, and clear the list."""
     taken = list(_sizes)
     _sizes.clear()
     return taken
 
 
 def has(value):
-    """Return who has this value; of a negative one, raise ValueError."""
+    """Return a text that names this worker and the value. Raises ValueError if the value is negative."""
     if value < 0:
         raise ValueError("a negative value")
     return f"worker{os.environ['RANK']} has {value}"
@@ -146,7 +156,7 @@ _given_up = threading.Event()
 
 
 def slow_once(value):
-    """Return who has this value; when it is called for the first time, much too late."""
+    """Return what `has` returns; the first call returns much too late."""
     _calls_of_slow_once.append(value)
     if len(_calls_of_slow_once) == 1:
         _given_up.wait(_SECONDS_LATE)
@@ -154,7 +164,7 @@ def slow_once(value):
 
 
 def stop_being_slow():
-    """End the call of `slow_once` that is late, and be as at the beginning."""
+    """End the late call of `slow_once`, and make the next call the first again."""
     _given_up.set()
     time.sleep(0.1)
     _given_up.clear()
@@ -162,7 +172,7 @@ def stop_being_slow():
 
 
 class SlowNumber(int):
-    """A number that takes its time to be compared, in which other threads go on: who shares needs a lock."""
+    """A number that is slow to compare, so that other threads run meanwhile: without a lock, updates are lost."""
 
     def __eq__(self, other):
         time.sleep(0.005)
@@ -175,20 +185,21 @@ class SlowNumber(int):
     __hash__ = int.__hash__
 
 
-def _run_total():
+def _run_my_ask():
+    """Have rank 0 call `my_ask` on worker1 for the last worker; rank 1 watches whether one of its threads waits."""
     import torch.distributed.rpc as rpc
 
     rank = os.environ["RANK"]
     if rank == "1":
-        return Run(waits_inside("total", 2 * _SECONDS_FOR_A_SHARE), [], _missing("total"))
-    if rank != "0" or _missing("total"):
-        return Run(None, [], _missing("total") if rank == "0" else "")
+        return Run(waits_inside("my_ask", 2 * _SECONDS_FOR_A_SHARE), [], _missing("my_ask"))
+    if rank != "0" or _missing("my_ask"):
+        return Run(None, [], _missing("my_ask") if rank == "0" else "")
     import __main__
 
     try:
-        workers = [f"worker{other}" for other in range(int(os.environ["WORLD_SIZE"]))]
-        time.sleep(0.1)  # rank 1 looks on by now
-        result = rpc.rpc_sync("worker1", __main__.total, args=(workers, share), timeout=10)
+        time.sleep(0.1)  # rank 1 watches by now
+        last = f"worker{int(os.environ['WORLD_SIZE']) - 1}"
+        result = rpc.rpc_sync("worker1", __main__.my_ask, args=(last, share), timeout=10)
     except Exception as error:
         return Run(None, [], in_one_line(f"{type(error).__name__}: {error}"))
     return Run(_plain(result), [], "")
@@ -228,13 +239,13 @@ def _run_ask_any():
     for workers, value in (([dead, alive, alive], 42), ([alive, alive], -1), ([dead, dead], 42)):
         run, made = call_with_rpc("ask_any", [workers, has, (value,)])
         callees = [call.callee for call in made if call.kind != "fetch"]
-        asked.append(_Asked(_plain(run.result), run.error, callees, dead, alive))
-    asked.append(_ask_who_is_late(alive))
+        asked.append(_Asked(_plain(run.result), run.error, callees, [dead, alive]))
+    asked.append(_ask_a_slow_worker(alive))
     return Run(asked, [], "")
 
 
-def _ask_who_is_late(worker):
-    """Have the learner's function ask a worker that answers too late, and the second time in time."""
+def _ask_a_slow_worker(worker):
+    """Have the learner's function ask a worker that answers too late the first time, and in time the second time."""
     import torch.distributed.rpc as rpc
 
     timeout = rpc.get_rpc_timeout()
@@ -244,11 +255,16 @@ def _ask_who_is_late(worker):
     finally:
         rpc._set_rpc_timeout(timeout)
         rpc.rpc_sync(worker, stop_being_slow)
-    return _Asked(_plain(run.result), run.error, [call.callee for call in made if call.kind != "fetch"], "", worker)
+    callees = [call.callee for call in made if call.kind != "fetch"]
+    return _Asked(_plain(run.result), run.error, callees, [worker, worker])
+
+
+def _as_pair(result):
+    return f"({', '.join(map(str, result))})" if isinstance(result, list) else str(result)
 
 
 def _missing(function):
-    """Return the error of `judge` for a rank that has no such function, or nothing."""
+    """Return the error of `judge` for a rank that has no function of this name, and an empty text otherwise."""
     import __main__
 
     return "" if hasattr(__main__, function) else missing(function)
@@ -256,7 +272,10 @@ def _missing(function):
 
 def _require_no_wait(run, function):
     if run.result:
-        raise Wrong(f"The answers are right, but a server thread of worker1 waited inside `{function}` for others.")
+        raise Wrong(
+            f"The answers are right, but a server thread of worker1 waited inside `{function}`, expected none to wait: "
+            "return a future instead."
+        )
 
 
 def _is_answered(future):
@@ -264,7 +283,7 @@ def _is_answered(future):
 
 
 def _answer(future):
-    """Return what a caller got, or None if it got nothing in time."""
+    """Return the answer of a future, or None if none came in time."""
     try:
         return _plain(future.wait())
     except RuntimeError as error:
@@ -274,14 +293,16 @@ def _answer(future):
 
 
 def _plain(result):
-    """Return the result if the notebook's process can take it, else what it is."""
+    """Return the result as plain values, or the name of its class if the notebook's process may not know it."""
     if hasattr(result, "tolist"):
         return result.tolist()
+    if isinstance(result, tuple):
+        return [_plain(part) for part in result]
     return result if result is None or isinstance(result, int | float | str) else f"a {type(result).__name__}"
 
 
 def _kill_last(world):
-    """Kill the last rank, if it lives, and wait until it is dead."""
+    """Kill the last rank if it is alive, and wait until it is dead."""
     states = world.where()
     if states[-1].state == "dead":
         return

@@ -21,22 +21,15 @@ warnings.filterwarnings("ignore", message="You are using a Backend")
 rank, n = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 options = rpc.TensorPipeRpcBackendOptions(rpc_timeout=10, _transports=["uv"], _channels=["basic"])
 rpc.init_rpc(f"worker{rank}", rank=rank, world_size=n, rpc_backend_options=options)
-guard = threading.Lock()
+lock = threading.Lock()
 """
 
-TOTAL = """
+FREE = "@rpc.functions.async_execution"
+ASK = """
 {}
-def total(workers, function):
+def my_ask(worker, function):
     {}
 """
-FREE = "@rpc.functions.async_execution"
-BY_A_THREAD = """future = torch.futures.Future()
-    def ask_all():
-        future.set_result(sum(rpc.rpc_sync(worker, function) for worker in workers))
-    threading.Thread(target=ask_all).start()
-    return future
-"""
-ASKED = "asked = [rpc.rpc_async(worker, function) for worker in workers]; "
 
 BATCHER = """
 class Batcher:
@@ -107,69 +100,89 @@ def check(world, function, *cell, ranks=None):
     return repr(function(world))
 
 
+THEN = "return rpc.rpc_async(worker, function).then(lambda answered: {})"
+WAITED = (
+    "Not yet. The answers are right, but a server thread of worker1 waited inside `my_ask`, expected none to wait: "
+    "return a future instead."
+)
+EXPECTED = "expected (1, 4): the rank that runs it, and what the function returned."
+ASKED_BY_A_THREAD = """future = torch.futures.Future()
+    asking = threading.Thread(target=lambda: future.set_result((rank, rpc.rpc_sync(worker, function))))
+    asking.start()
+    return future
+"""
+
+
 @pytest.mark.parametrize(
     ("decorator", "body", "verdict"),
     [
+        (FREE, THEN.format("(rank, answered.value())"), "Solved. my_ask returned (1, 4), and no server thread"),
+        (FREE, ASKED_BY_A_THREAD, "Solved. my_ask returned (1, 4), and no server thread"),
+        ("", "return rank, rpc.rpc_sync(worker, function)", WAITED),
+        (FREE, THEN.format("(rank, rpc.rpc_sync(worker, function))"), WAITED),
         (
             FREE,
-            ASKED + "return torch.futures.collect_all(asked).then(lambda done: sum(a.value() for a in done.value()))",
-            "Solved. total returned 10, and no server thread of worker1 waited for it.",
+            "asked = rpc.rpc_async(worker, function); asked.wait(); return asked.then(lambda a: (rank, a.value()))",
+            WAITED,
         ),
-        (FREE, BY_A_THREAD, "Solved. total returned 10, and no server thread of worker1 waited for it."),
-        (
-            "",
-            "return sum(rpc.rpc_sync(worker, function) for worker in workers)",
-            "Not yet. The answers are right, but a server thread of worker1 waited inside `total` for others.",
-        ),
-        (
-            FREE,
-            ASKED + "future = torch.futures.Future(); future.set_result(sum(a.wait() for a in asked)); return future",
-            "Not yet. The answers are right, but a server thread of worker1 waited inside `total` for others.",
-        ),
-        (
-            FREE,
-            ASKED + "return torch.futures.collect_all(asked).then(lambda done: len(done.value()))",
-            "Not yet. total returned 4, and the target is 10.",
-        ),
+        (FREE, THEN.format("answered.value()"), f"Not yet. my_ask returned 4, {EXPECTED}"),
+        (FREE, THEN.format("(answered.value(), rank)"), f"Not yet. my_ask returned (4, 1), {EXPECTED}"),
+        (FREE, "return rpc.rpc_async(worker, function)", f"Not yet. my_ask returned 4, {EXPECTED}"),
     ],
 )
-def test_total(world, decorator, body, verdict):
-    assert check(world, checks.total_without_waiting, TOTAL, decorator, body) == verdict
+def test_my_ask(world, decorator, body, verdict):
+    said = check(world, checks.my_ask, ASK, decorator, body)
+    assert said.startswith(verdict), said
 
 
-def test_total_that_returns_a_number(world):
-    answer = check(world, checks.total_without_waiting, TOTAL, FREE, "return 10")
+def test_my_ask_without_its_decorator(world):
+    said = check(world, checks.my_ask, ASK, "", THEN.format("(rank, answered.value())"))
+    assert said.startswith("Not yet. Rank 0 raised "), said
+
+
+def test_my_ask_is_accepted(world):
+    check(world, checks.my_ask, ASK, FREE, THEN.format("(rank, answered.value())"))
+    assert "my_ask" in world.accepted
+
+
+def test_my_ask_that_returns_no_future(world):
+    answer = check(world, checks.my_ask, ASK, FREE, "return rank, 4")
     assert answer.startswith("Not yet. Rank 0 raised RuntimeError: ") and "must return a torch.futures.Future" in answer
 
 
-def test_total_that_is_missing(world):
-    world.view.execute("globals().pop('total', None)")
-    assert repr(checks.total_without_waiting(world)) == (
-        "Not yet. Rank 0 has no function `total`: run the cell that defines it, then this check."
+def test_my_ask_that_is_missing(world):
+    world.view.execute("globals().pop('my_ask', None)")
+    assert repr(checks.my_ask(world)) == (
+        "Not yet. Rank 0 has no function `my_ask`: run the cell that defines it, then this check."
     )
 
 
 @pytest.mark.parametrize(
     ("body", "verdict"),
     [
-        (COLLECT.format(EMPTIED, ONE_RUN, "result"), "Solved. 12 callers were answered by 4 calls of run."),
-        ("def ask(self, x): return self.run([x])[0]", "Not yet. ask answered a caller before 3 had asked."),
+        (COLLECT.format(EMPTIED, ONE_RUN, "result"), "Solved. 4 calls of run answered 12 callers."),
+        (
+            "def ask(self, x): return self.run([x])[0]",
+            "Not yet. ask answered a caller early, expected no answer before 3 callers have asked.",
+        ),
         (COLLECT.format(EMPTIED, ONE_RUN, "result").replace("with self.lock", "if True"), "Not yet. "),
         (
             COLLECT.format(EMPTIED, ONE_RUN, "results"),
-            "Not yet. The caller with 0 got a list, and the target is 0.",
+            "Not yet. The caller with 0 got a list, expected 0: the result for its own value.",
         ),
         (
             COLLECT.format("batch = self.asked", ONE_RUN, "result"),
-            "Not yet. 12 callers asked, and some got no answer within 8 s.",
+            "Not yet. 12 callers asked, and some got no answer within 8 s, expected an answer for each: does each "
+            "full batch fill all its futures?",
         ),
         (
             COLLECT.format(EMPTIED, "[self.run([x])[0] for x, _ in batch]", "result"),
-            "Not yet. run was called with [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1] values, and the target is [3, 3, 3, 3].",
+            "Not yet. run was called with [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1] values, expected [3, 3, 3, 3].",
         ),
         (
             BLOCKING,
-            "Not yet. The answers are right, but a server thread of worker1 waited inside `ask` for others.",
+            "Not yet. The answers are right, but a server thread of worker1 waited inside `ask`, expected none to "
+            "wait: return a future instead.",
         ),
     ],
 )
@@ -181,7 +194,8 @@ def test_batches(world, body, verdict):
 def test_batches_after_threads_were_starved(broken_world):
     never = "def ask(self, x): self.full.wait()"
     assert check(broken_world, checks.batches, BATCHER, never) == (
-        "Not yet. 12 callers asked, and some got no answer within 8 s."
+        "Not yet. 12 callers asked, and some got no answer within 8 s, expected an answer for each: does each "
+        "full batch fill all its futures?"
     )
     assert repr(checks.batches(broken_world)) == f"Not yet. Rank 1 is serving. {RESTART}"
 
@@ -190,34 +204,42 @@ def test_next_replica(broken_world):
     for body, verdict in (
         (
             "return rpc.rpc_sync(workers[0], function, args=args)",
-            "Not yet. The first worker was dead, and ask_any raised RuntimeError instead of asking the next.",
+            "Not yet. The first worker was dead, and ask_any raised RuntimeError, expected it to ask the next worker.",
         ),
         (
             "return [w.wait() for w in [rpc.rpc_async(w, function, args=args) for w in workers[1:]]][0]",
-            "Not yet. ask_any asked ['worker2', 'worker2'], and the target is ['worker3', 'worker2'].",
+            "Not yet. The first worker was dead, and ask_any asked ['worker2', 'worker2'], expected "
+            "['worker3', 'worker2'].",
         ),
         (
             IN_TURN.format("Exception", "raise failed"),
-            "Not yet. The function raised a ValueError, and ask_any asked 2 workers.",
+            "Not yet. The function raised a ValueError, and ask_any asked 2 workers, expected only the first.",
         ),
         (
             IN_TURN.format("Exception", "raise RuntimeError from failed"),
-            "Not yet. The function raised a ValueError, and ask_any raised RuntimeError: ",
+            "Not yet. The function raised a ValueError, and ask_any raised RuntimeError, expected the ValueError.",
         ),
-        (IN_TURN.format("RuntimeError", "return None"), "Not yet. All workers were dead, and ask_any returned None."),
+        (
+            IN_TURN.format("RuntimeError", "return None"),
+            "Not yet. All workers were dead, and ask_any returned None, expected a RuntimeError.",
+        ),
         (
             IN_TURN.format("RuntimeError", "raise failed"),
-            "Solved. A dead worker was passed over, a late one, too, and an error of the function was not.",
+            "Solved. ask_any passed over a dead worker and a slow worker, and let the function's own error through.",
         ),
         (
             LATE.format(2, "pass"),
-            "Solved. A dead worker was passed over, a late one, too, and an error of the function was not.",
+            "Solved. ask_any passed over a dead worker and a slow worker, and let the function's own error through.",
         ),
-        (LATE.format(0, "pass"), "Not yet. The first worker did not answer in time, and ask_any waited for it."),
+        (
+            LATE.format(0, "pass"),
+            "Not yet. The first worker did not answer in time, and ask_any asked ['worker2'], expected ['worker2', "
+            "'worker2'].",
+        ),
         (
             LATE.format(2, "if 'timeout' in str(error): raise"),
-            "Not yet. The first worker did not answer in time, and ask_any raised RuntimeError instead of asking the "
-            "next.",
+            "Not yet. The first worker did not answer in time, and ask_any raised RuntimeError, expected it to ask the "
+            "next worker.",
         ),
     ):
         assert check(broken_world, checks.next_replica, ASK_ANY, body, ranks=0) == verdict
@@ -226,13 +248,14 @@ def test_next_replica(broken_world):
 
 # ---------------------------------------------------------------- locked
 
-SOLVED = "Solved. 4 requests did their work at the same time, and counted to 4."
+SOLVED = "Solved. 4 requests worked at the same time, and counted to 4."
+LOST = "counted to 1, expected 4: do not let another request in between `read` and `write`."
 
 
 def cell(path):
     """Return the cell of a notebook in which the learner's function is defined, without its first line."""
     cells = [cell.source for cell in nbformat.read(NOTEBOOKS / path, as_version=4).cells if cell.cell_type == "code"]
-    (found,) = [source for source in cells if source.startswith("%%px") and "def record(" in source]
+    (found,) = [source for source in cells if source.startswith("%%px") and "def my_record(" in source]
     return found.partition("\n")[2]
 
 
@@ -244,21 +267,21 @@ def locked_says(world, answer):
 
 def record(*lines):
     """Return the function with these lines."""
-    return "def record(work, read, write):\n    " + "\n    ".join(lines)
+    return "def my_record(work, read, write):\n    " + "\n    ".join(lines)
 
 
 def test_locked_the_skeleton_and_the_solution(world):
     skeleton = locked_says(world, cell("16_rpc_threads_and_failures.ipynb"))
-    assert skeleton == "Not yet. 4 requests at the same time counted to 1, and the target is 4."
+    assert skeleton == f"Not yet. 4 requests at the same time {LOST}"
     assert locked_says(world, cell("solutions/16_rpc_threads_and_failures.ipynb")) == SOLVED
 
 
 @pytest.mark.parametrize(
     "lines",
     [
-        ("work()", "guard.acquire()", "try:", "    write(read() + 1)", "finally:", "    guard.release()"),
-        ("with guard:", "    write(1 + read())", "return work()"),
-        ("done = work()", "with guard:", "    before = read()", "    write(before + 1)", "return done, before"),
+        ("work()", "lock.acquire()", "try:", "    write(read() + 1)", "finally:", "    lock.release()"),
+        ("with lock:", "    write(1 + read())", "return work()"),
+        ("done = work()", "with lock:", "    before = read()", "    write(before + 1)", "return done, before"),
     ],
 )
 def test_locked_right_in_other_styles(world, lines):
@@ -268,12 +291,12 @@ def test_locked_right_in_other_styles(world, lines):
 @pytest.mark.parametrize(
     ("lines", "why"),
     [
-        (("with guard:", "    work()", "    write(read() + 1)"), "A request had to wait for the work of another one"),
-        (("work()", "with threading.Lock():", "    write(read() + 1)"), "counted to 1, and the target is 4."),
-        (("work()", "before = read()", "with guard:", "    write(before + 1)"), "counted to 1, and the target is 4."),
-        (("with guard:", "    write(read() + 1)"), "4 requests called work 0 times, and the target is once each."),
-        (("work()",), "4 requests called write 0 times, and the target is once each."),
-        (("work()", "with guard:", "    write(read() + missing)"), "NameError"),
+        (("with lock:", "    work()", "    write(read() + 1)"), "A request waited while another request did its work"),
+        (("work()", "with threading.Lock():", "    write(read() + 1)"), LOST),
+        (("work()", "before = read()", "with lock:", "    write(before + 1)"), LOST),
+        (("with lock:", "    write(read() + 1)"), "4 requests called `work` 0 times, expected once each."),
+        (("work()",), "4 requests called `write` 0 times, expected once each."),
+        (("work()", "with lock:", "    write(read() + missing)"), "NameError"),
     ],
 )
 def test_locked_wrong(world, lines, why):
@@ -281,12 +304,15 @@ def test_locked_wrong(world, lines, why):
     assert said.startswith("Not yet. ") and why in said, said
 
 
-def test_locked_a_lock_that_is_never_given_back(broken_world):
-    said = locked_says(broken_world, record("work()", "guard.acquire()", "write(read() + 1)"))
-    expected = f"3 of 4 requests got no answer within 12 s: does each one give the lock back? {RESTART}"
+def test_locked_a_lock_that_is_never_released(broken_world):
+    said = locked_says(broken_world, record("work()", "lock.acquire()", "write(read() + 1)"))
+    expected = (
+        "3 of 4 requests got no answer within 12 s, expected an answer for each: does each request release the lock? "
+    )
+    expected += RESTART
     assert said == f"Not yet. {expected}"
 
 
 def test_locked_without_the_function(world):
-    said = locked_says(world, "globals().pop('record', None)")
-    assert said == "Not yet. Rank 0 has no function `record`: run the cell that defines it, then this check."
+    said = locked_says(world, "globals().pop('my_record', None)")
+    assert said == "Not yet. Rank 0 has no function `my_record`: run the cell that defines it, then this check."

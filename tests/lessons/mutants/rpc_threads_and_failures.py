@@ -2,46 +2,67 @@
 
 MUTANTS = {
     "requests run one at a time": (
-        'calls = [rpc.rpc_async("worker1", add_one, args=(how,)) for _ in range(4)]',
-        'calls = [rpc.rpc_async("worker1", add_one, args=("with",)) for _ in range(4)]',
+        'torch.futures.wait_all([rpc.rpc_async("worker1", eval(name)) for _ in range(4)])',
+        '[rpc.rpc_sync("worker1", eval(name)) for _ in range(4)]',
     ),
-    "the lock is none": ('"with": threading.Lock()', '"with": nullcontext()'),
+    "the lock is none": ("    with lock:\n        add_one()", "    if lock:\n        add_one()"),
+    "the lock does not cover the work": (
+        "    with lock:\n        add_one()",
+        "    with lock:\n        write(read() + 1)\n    time.sleep(0.3)",
+    ),
+    "the count starts where it ended": ('    rpc.rpc_sync("worker1", write, args=(0,))\n', ""),
+    "the lock of the lesson covers the work": (
+        "    work()\n    with lock:\n        write(read() + 1)",
+        "    with lock:\n        work()\n        write(read() + 1)",
+    ),
+    "the lesson records without a lock": ("or_else=record_of_the_lesson)", "or_else=my_record)"),
     "the callback runs on the main thread": ("threading.current_thread() is threading.main_thread()", "True"),
-    "the chain does not come back": ("if len(path) > n:", "if len(path) > n - 1:"),
-    "nobody waits in the chain": ("        go_on.wait(600)\n", ""),
-    "threads do not limit requests": (
-        "served = {worker: torch",
-        "served = {worker: [(i, *nap()[1:]) for i in range(n + 2)] or torch",
+    "the chain does not come back": ("if len(path) <= n:", "if len(path) <= n - 1:"),
+    "no rank waits in the chain": ("        go_on.wait(600)\n", ""),
+    "threads do not limit requests": ("num_worker_threads=threads[rank]", "num_worker_threads=16"),
+    "with a thread to spare it starves": ('world.call("crowd", spare, targets=0)', 'world.call("crowd", 0, targets=0)'),
+    "without a spare thread it does not starve": (
+        'world.call("crowd", spare, targets=0)',
+        'world.call("crowd", 1, targets=0)',
     ),
-    "with a thread to spare it starves": ("crowd(spare=1)", "crowd(spare=0)"),
-    "without one it does not": ('"results = crowd(spare=0)"', '"results = crowd(spare=1)"'),
-    "the function holds its thread": (
-        'return rpc.rpc_async("worker0", get_rank).then(lambda answered: 10 + answered.value())',
-        'return rpc.rpc_async("worker0", get_rank).then(lambda answered: 11 + answered.value())',
+    "ask does not wait": (
+        "return rank, rpc.rpc_sync(worker, function, timeout=1)",
+        "return rank, rpc.rpc_async(worker, function, timeout=1) and rank",
     ),
-    "async_execution without its decorator": ("@rpc.functions.async_execution\ndef wait_at_gate", "def wait_at_gate"),
+    "the lesson's cure waits": (
+        "    answer = rpc.rpc_async(worker, function)\n",
+        "    answer = rpc.rpc_async(worker, function)\n    answer.wait()\n",
+    ),
+    "worker0 asks itself": (
+        '[rpc.rpc_async("worker1", ask_freely,',
+        '[rpc.rpc_async("worker0", ask_freely,',
+    ),
+    "the cure is asked by fewer callers than there are threads": (
+        'args=("worker0", late_rank)) for _ in range(20)]\nanswers',
+        'args=("worker0", late_rank)) for _ in range(15)]\nanswers',
+    ),
+    "a caller at the gate is not answered by a future": (
+        "@rpc.functions.async_execution\ndef wait_at_gate",
+        "def wait_at_gate",
+    ),
     "the gate is open from the start": (
-        "gate = torch.futures.Future()",
-        "gate = torch.futures.Future()\ngate.set_result('sesame')",
+        "    gate = torch.futures.Future()",
+        "    gate = torch.futures.Future()\n    gate.set_result('sesame')",
     ),
-    "nobody dies": ("        os.kill(world.pids[-1], signal.SIGKILL)", "        os.kill(world.pids[-1], 0)"),
+    "no worker dies": ("        os.kill(world.pids[-1], signal.SIGKILL)", "        os.kill(world.pids[-1], 0)"),
+    "the call in flight goes to a worker that lives": (
+        "    in_flight = rpc.rpc_async(last, time.sleep",
+        '    in_flight = rpc.rpc_async("worker0", time.sleep',
+    ),
     "the shutdown of rank 0 has a timeout": ("1 if rank > 0 else 0", "1"),
-    "the wait is not told from the work": ("1 if rank > 0 else 0", "0"),
-    "who leaves alone has not left": ("            rpc.shutdown(graceful=False)\n", "            pass\n"),
-    "leaving together is given up": (
+    "no shutdown has a timeout": ("1 if rank > 0 else 0", "0"),
+    "a rank that leaves alone has not left": ("            rpc.shutdown(graceful=False)\n", "            pass\n"),
+    "the workers do not leave together": (
         "        rpc.shutdown(timeout=seconds)\n",
         "        rpc.shutdown(timeout=seconds)\n        return False\n",
     ),
-    "the dead are not asked": (
+    "the dead worker is not asked": (
         "for r in range(n)])\n        rpc.shutdown",
         "for r in range(1)])\n        return True\n        rpc.shutdown",
-    ),
-    "the lock covers the work": (
-        "    meeting.wait()\n    with guard:\n",
-        "    with guard:\n        meeting.wait()\n",
-    ),
-    "the count needs no lock": (
-        "    with guard:\n        before = recorded",
-        "    with nullcontext():\n        before = recorded",
     ),
 }
