@@ -126,7 +126,8 @@ def test_the_command_for_a_script_runs_without_the_course_in_path(tmp_path):
     module = [".venv/bin/python", "-m", "helpers.script", "tiny"]
     command = subprocess.run(module, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
     assert command == ".venv/bin/torchrun --nproc-per-node 2 tiny.py\n"
-    environment = {name: value for name, value in os.environ.items() if name != "PATH"} | {"PATH": "/usr/bin:/bin"}
+    # torchrun leaves a folder in the temporary folder.
+    environment = {**os.environ, "PATH": "/usr/bin:/bin", "TMPDIR": str(tmp_path)}
     run = subprocess.run(
         command, shell=True, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=SECONDS_TO_RUN
     )

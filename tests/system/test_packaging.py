@@ -36,7 +36,7 @@ PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 RUNTIME = [Requirement(line) for line in PYPROJECT["project"]["dependencies"]]
 SITE = [Requirement(line) for line in PYPROJECT["project"]["optional-dependencies"]["site"]]
 THE_SITE, *TEST = [Requirement(line) for line in PYPROJECT["project"]["optional-dependencies"]["test"]]
-ALL = RUNTIME + SITE + TEST
+ALL = [needed for needed in RUNTIME + SITE + TEST if needed.marker is None or needed.marker.evaluate()]  # here
 
 
 def read_constraints():
