@@ -20,14 +20,14 @@ MUTANTS = {
     "the chain does not come back": ("if len(path) <= n:", "if len(path) <= n - 1:"),
     "no rank waits in the chain": ("        go_on.wait(600)\n", ""),
     "threads do not limit requests": ("num_worker_threads=threads[rank]", "num_worker_threads=16"),
-    "with a thread to spare it starves": ('world.call("crowd", spare, targets=0)', 'world.call("crowd", 0, targets=0)'),
+    "with a thread to spare it starves": ('world.call("crowd", 1, targets=0)', 'world.call("crowd", 0, targets=0)'),
     "without a spare thread it does not starve": (
-        'world.call("crowd", spare, targets=0)',
+        'world.call("crowd", 0, targets=0)',
         'world.call("crowd", 1, targets=0)',
     ),
     "ask does not wait": (
-        "return rank, rpc.rpc_sync(worker, function, timeout=1)",
-        "return rank, rpc.rpc_async(worker, function, timeout=1) and rank",
+        "return rank, rpc.rpc_sync(worker, function, timeout=2)",
+        "return rank, rpc.rpc_async(worker, function, timeout=2) and rank",
     ),
     "the lesson's cure waits": (
         "    answer = rpc.rpc_async(worker, function)\n",
