@@ -207,7 +207,7 @@ def loopback() -> AbstractContextManager[Carried]:
 class CarriedByCable(Carried):
     """What the cable of a host has carried: `sent` out of the host, `received` into it, and both in `bytes`.
 
-    Of what the host has sent, `resent` bytes at most are packets that its TCP took for lost and sent again.
+    Of the bytes that the host has sent, `resent` are those that its TCP took for lost and sent again, without headers.
     """
 
     sent: int | None = None
@@ -231,7 +231,9 @@ def cable(host: str) -> Iterator[CarriedByCable]:
     try:
         yield carried
     finally:
-        _, carried.sent, carried.received, carried.resent = np.subtract(cables.carried()[host], before).tolist()
+        now = cables.carried()[host]
+        carried.sent, carried.received = now[1] - before[1], now[2] - before[2]
+        carried.resent = sum(again - before[3].get(connection, 0) for connection, again in now[3].items())
         carried.bytes = carried.sent + carried.received
 
 

@@ -59,7 +59,7 @@ class Host:
         """Give every cable this rate, delay and loss; raise OSError when the kernel cannot do it."""
         self._ask("pace", bits_per_second, delay, loss)
 
-    def carried(self) -> dict[str, tuple[int, int, int, int]]:
+    def carried(self) -> dict[str, tuple[int, int, int, dict[int, int]]]:
         """Return what `CabledHosts.carried` counts for each host: loopback, cable out and in, and sent again."""
         return self._ask("carried")
 

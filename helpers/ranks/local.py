@@ -153,7 +153,7 @@ class LocalRanks:
         require_pace("pace", bits_per_second, delay, loss)
         self._host.pace(bits_per_second, delay, loss)
 
-    def carried(self) -> dict[str, tuple[int, int, int, int]]:
+    def carried(self) -> dict[str, tuple[int, int, int, dict[int, int]]]:
         """Return what `CabledHosts.carried` counts for each host: loopback, cable out and in, and sent again."""
         return self._host.carried()
 

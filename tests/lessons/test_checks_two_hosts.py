@@ -50,7 +50,7 @@ def test_two_levels_solution(cabled_world):
 
 def test_two_levels_skeleton(cabled_world):
     said = says(checks.two_levels_of_all_reduce, cabled_world, skeleton("my_two_level_all_reduce"))
-    assert re.fullmatch(r"Not yet. The sum is right. 1.[45]\d tensors have left host0, and the target is 1.00.", said)
+    assert re.fullmatch(r"Not yet. The sum is right. 1.5\d tensors have left host0, and the target is 1.00.", said)
 
 
 RIGHT_TWO_LEVELS = {
@@ -104,9 +104,7 @@ def test_two_levels_in_another_way(cabled_world, answer):
 @pytest.mark.parametrize(
     ("right", "wrong", "verdict"),
     [
-        pytest.param(
-            "    if rank == first:\n        dist", "    if True:\n        dist", r" (1.9|2.0)\d ", id="all across"
-        ),
+        pytest.param("    if rank == first:\n        dist", "    if True:\n        dist", " 2.0", id="all across"),
         pytest.param("dist.all_reduce(tensor, group=across)", "pass", "Rank 0 holds 3, and the", id="nothing across"),
         pytest.param("    dist.broadcast(tensor, src=first, group=inside)", "", "Rank 1 holds", id="no broadcast"),
         pytest.param("    dist.reduce(tensor, dst=first, group=inside)\n", "", "Rank 0 holds 4", id="no reduce"),
@@ -117,7 +115,7 @@ def test_two_levels_that_are_wrong(cabled_world, right, wrong, verdict):
     answer = solution("my_two_level_all_reduce")
     assert answer.count(right) == 1
     found = says(checks.two_levels_of_all_reduce, cabled_world, answer.replace(right, wrong))
-    assert found.startswith("Not yet. ") and re.search(verdict, found)
+    assert found.startswith("Not yet. ") and verdict in found
 
 
 # ---------------------------------------------------------------- the order of a ring

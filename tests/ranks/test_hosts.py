@@ -205,8 +205,8 @@ def test_the_bytes_of_a_ring_at_each_cable(world):
         assert first.bytes is None
         on_ranks(world, "seconds_of_all_reduce", size)
     for cable, other in ((first, second), (second, first)):
-        assert 1 <= cable.sent / formula and (cable.sent - cable.resent) / formula < 1.02
-        assert 1 <= cable.received / formula and (cable.received - other.resent) / formula < 1.02
+        assert 1 <= (cable.sent - cable.resent) / formula < 1.02
+        assert 1 <= (cable.received - other.resent) / formula < 1.02
         assert cable.bytes == cable.sent + cable.received
     assert 1 <= everywhere.bytes / (4 * formula) < 1.2  # with all that TCP has sent again
 
