@@ -39,9 +39,12 @@ class RankMagics(ParallelMagics):
         everybody = range(self._world.size)
         chosen = everybody if "all" in ts else eval(f"ranks[{ts}]" if ":" in ts else ts, {"ranks": everybody})
         chosen = [chosen] if isinstance(chosen, int) else list(chosen)
+        there_are = f"the ranks of this world are 0 to {self._world.size - 1}."
+        if not chosen:
+            raise WorldError(f"`--targets {ts}` names no rank: {there_are}")
         for rank in chosen:
             if rank not in everybody:
-                raise WorldError(f"There is no rank {rank}: the ranks of this world are 0 to {self._world.size - 1}.")
+                raise WorldError(f"There is no rank {rank}: {there_are}")
         return [self._ranks.engine_ids[rank] for rank in chosen]
 
     def parallel_execute(

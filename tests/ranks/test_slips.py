@@ -54,6 +54,12 @@ def test_cells_with_comments_and_empty_lines_run_as_before(notebook):
     assert notebook.run("# a comment\n%px print('run')") == "[stdout:0-2] \nrun\n"
 
 
+@pytest.mark.parametrize("targets", ["3:", "2:-1"])
+def test_targets_that_name_no_rank(notebook, targets):
+    said = f"WorldError: `--targets {targets}` names no rank: the ranks of this world are 0 to 2."
+    assert notebook.run(f"%%px --targets {targets}\nprint('run')") == said
+
+
 def test_a_name_that_only_ranks_have_is_explained(notebook):
     notebook.run("%px here = 1")
     notebook.run("%%px --targets 1\nhere_on_rank_1 = 1")
