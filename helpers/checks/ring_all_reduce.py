@@ -128,14 +128,14 @@ def _sum(size):
 
 def _require_numbers(rank, numbers, target):
     if not isinstance(numbers, list):
-        raise Wrong(f"Rank {rank} returned {numbers}, and the target is a tensor of {len(target)} numbers.")
+        raise Wrong(f"Rank {rank} returned {numbers}, expected a tensor of {len(target)} elements.")
     if len(numbers) != len(target):
-        raise Wrong(f"Rank {rank} holds {len(numbers)} numbers, and the target is {len(target)}.")
+        raise Wrong(f"Rank {rank} holds {len(numbers)} elements, expected {len(target)}.")
     for first in range(0, len(target), _NUMBERS):
         chunk = slice(first, first + _NUMBERS)
         if numbers[chunk] != target[chunk]:
             place = f" in chunk {first // _NUMBERS}" if len(target) > _NUMBERS else ""
-            raise Wrong(f"Rank {rank} holds {numbers[chunk]}{place}, and the target is {target[chunk]}.")
+            raise Wrong(f"Rank {rank} holds {numbers[chunk]}{place}, expected {target[chunk]}.")
 
 
 def _require_sent(runs, size, messages, who):
@@ -160,7 +160,7 @@ def _require_both_ways_at_once(rank, messages, size):
         size_of_half = sum(message.bytes for message in sent) // 2
         if sum(message.bytes for message in way) != size_of_half or len(way) != len(sent) // 2:
             to_it = sum(message.bytes for message in way)
-            raise Wrong(f"Rank {rank} sent {to_it} bytes to rank {neighbour}, and the target is {size_of_half}.")
+            raise Wrong(f"Rank {rank} sent {to_it} bytes to rank {neighbour}, expected {size_of_half}.")
     for step, (one, other) in enumerate(zip(*ways, strict=True), start=1):
         first, last = sorted([one.posted, other.posted])
         if any(first < message.waited < last for message in messages if message.waited is not None):

@@ -148,7 +148,7 @@ def test_reduce_scatter_solution(world):
 
 def test_reduce_scatter_skeleton(world):
     assert says(checks.reduce_scatter, world, skeleton("reduce_scatter")) == (
-        "Not yet. Rank 0 holds [1.0, 2.0, 3.0, 4.0], and the target is [10.0, 20.0, 30.0, 40.0]."
+        "Not yet. Rank 0 holds [1.0, 2.0, 3.0, 4.0], expected [10.0, 20.0, 30.0, 40.0]."
     )
 
 
@@ -255,7 +255,7 @@ def test_reduce_scatter_as_it_stands_in_the_ring(world):
             return chunks[right]
     """
     assert says(checks.reduce_scatter, world, answer) == (
-        "Not yet. Rank 0 holds [50.0, 60.0, 70.0, 80.0], and the target is [10.0, 20.0, 30.0, 40.0]."
+        "Not yet. Rank 0 holds [50.0, 60.0, 70.0, 80.0], expected [10.0, 20.0, 30.0, 40.0]."
     )
 
 
@@ -272,10 +272,10 @@ def test_reduce_scatter_by_the_library(world):
 
 def test_reduce_scatter_that_returns_something_else(world):
     assert says(checks.reduce_scatter, world, "def reduce_scatter(tensor):\n    pass") == (
-        "Not yet. Rank 0 returned None, and the target is a tensor of 4 numbers."
+        "Not yet. Rank 0 returned None, expected a tensor of 4 elements."
     )
     assert says(checks.reduce_scatter, world, "def reduce_scatter(tensor):\n    return tensor") == (
-        "Not yet. Rank 0 holds 16 numbers, and the target is 4."
+        "Not yet. Rank 0 holds 16 elements, expected 4."
     )
 
 
@@ -324,9 +324,7 @@ def test_two_way_ring_of_two_rings_to_the_right(world):
             for half in tensor.tensor_split(2):
                 ring_all_reduce(half)
     """
-    assert says(checks.two_way_ring, world, answer) == (
-        "Not yet. Rank 0 sent 96 bytes to rank 1, and the target is 48."
-    )
+    assert says(checks.two_way_ring, world, answer) == "Not yet. Rank 0 sent 96 bytes to rank 1, expected 48."
 
 
 def test_two_way_ring_that_takes_turns(world):

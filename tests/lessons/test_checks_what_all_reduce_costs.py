@@ -383,7 +383,7 @@ def test_halving_doubling_in_other_styles(world, style):
 
 def test_halving_doubling_skeleton(world):
     assert says(checks.halving_doubling, world, skeleton("halving_doubling")) == (
-        "Not yet. Rank 0 holds [4.0, 8.0, 12.0, 16.0] in chunk 0, and the target is [10.0, 20.0, 30.0, 40.0]."
+        "Not yet. Rank 0 holds [4.0, 8.0, 12.0, 16.0] in chunk 0, expected [10.0, 20.0, 30.0, 40.0]."
     )
 
 
