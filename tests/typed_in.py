@@ -13,6 +13,7 @@ import nbformat
 from nbformat import NotebookNode
 
 IGNORED = "nbval-ignore-output"
+PREDICTED = re.compile(r'checks\.predicted\(\s*"(\w+)"')
 ITS_OWN = re.compile(r"The lesson goes on with its own implementation, because your `(\w+)` has not passed its check\.")
 
 
@@ -21,15 +22,25 @@ def goes_on(notebook: NotebookNode) -> bool:
     return any("checks.predicted(" in cell.source or "accepted(" in cell.source for cell in code(notebook))
 
 
-def typed_in(lesson: NotebookNode, solutions: NotebookNode) -> NotebookNode:
-    """Return the lesson with the answers in place, and with no output to compare but what its checks say."""
-    answers = {name: cell for cell in answering(solutions) for name in names(cell)}
-    said = {verdict(cell): cell for cell in code(solutions) if verdict(cell)}
+def with_predictions(lesson: NotebookNode, solutions: NotebookNode) -> NotebookNode:
+    """Return the lesson with the right predictions typed in, each of which has to hold; all else is as stored."""
+    asked = {name for cell in code(lesson) for name in PREDICTED.findall(cell.source)}
     typed = nbformat.from_dict(lesson)
+    type_in(typed, {name: cell for name, cell in answers(solutions).items() if name in asked})
     for cell in code(typed):
-        answer = next((answers[name] for name in names(cell) if name in answers), None)
-        if answer is not None and "solution" not in cell.metadata.get("tags", []):
-            cell.source = answer.source
+        if PREDICTED.search(cell.source):
+            *others, prediction = cell.source.rstrip().splitlines()
+            cell.source = "\n".join([*others, f"assert {prediction}, {prediction}"])
+            cell.outputs = []
+    return typed
+
+
+def typed_in(lesson: NotebookNode, solutions: NotebookNode) -> NotebookNode:
+    """Return the lesson with all answers in place, and with no output to compare but what its checks say."""
+    said = {verdict(cell): cell for cell in code(solutions) if verdict(cell)}
+    typed = with_predictions(lesson, solutions)
+    type_in(typed, answers(solutions))
+    for cell in code(typed):
         if verdict(cell) in said:
             cell.outputs = said[verdict(cell)].outputs
         elif "accepted(" in cell.source:
@@ -38,10 +49,20 @@ def typed_in(lesson: NotebookNode, solutions: NotebookNode) -> NotebookNode:
             assert replaced, cell.source
         else:
             cell.metadata["tags"] = [*{*cell.metadata.get("tags", []), IGNORED}]
-            if "checks.predicted(" in cell.source:
-                *others, prediction = cell.source.rstrip().splitlines()
-                cell.source = "\n".join([*others, f"assert {prediction}, {prediction}"])
     return typed
+
+
+def answers(solutions):
+    """Return the cells that hold the answers, by the names of what they define."""
+    return {name: cell for cell in answering(solutions) for name in names(cell)}
+
+
+def type_in(lesson, cells):
+    """Let cells take the place of those cells of the lesson, in place, that define the same names."""
+    for cell in code(lesson):
+        answer = next((cells[name] for name in names(cell) if name in cells), None)
+        if answer is not None and "solution" not in cell.metadata.get("tags", []):
+            cell.source = answer.source
 
 
 def answering(solutions):

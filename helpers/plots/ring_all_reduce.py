@@ -115,7 +115,7 @@ def _draw(axes: Axes, frames, step):
 def _name(step, size):
     if step == 0:
         return "before"
-    return f"reduce-scatter, step {step}" if step < size else f"all-gather, step {step - size + 1}"
+    return f"reduce-scatter, step {step - 1}" if step < size else f"all-gather, step {step - size}"
 
 
 def _ranks_in(number):

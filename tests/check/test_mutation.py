@@ -98,6 +98,11 @@ def test_exercises_and_skeletons_are_left_alone():
     assert mutants("%%px\ndef ring(x):\n    x += 1", "checks.ring(world)", *exercise) == []
 
 
+def test_a_folded_proof_is_left_alone():
+    proof = new_code_cell("last = min(n for n in counts)\nassert last == 4", metadata={"tags": ["proof"]})
+    assert mutants("counts = [4]", proof) == mutants("counts = [4]")
+
+
 def test_a_function_that_only_asserts_is_changed_inside_but_always_called():
     changes = [mutant.change for mutant in mutants("%%px\ndef check(f):\n    assert f(2 * n)\n    f(3)\n\ncheck(ring)")]
     assert ("    f(3)", "    pass") in changes

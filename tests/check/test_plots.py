@@ -69,7 +69,7 @@ def test_storyboard_of_a_ring(size):
 def test_one_step_of_a_ring():
     plots.ring_step(ring(4), 3)
     (axes,) = plt.gcf().axes
-    assert axes.get_title() == "reduce-scatter, step 3"
+    assert axes.get_title() == "reduce-scatter, step 2"
     assert framed(axes) == [(0, 1), (1, 2), (2, 3), (3, 0)]
 
 

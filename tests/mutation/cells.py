@@ -22,7 +22,7 @@ class Cell:
     id: str
     source: str
     tree: ast.Module
-    free: bool  # may be mutated: neither parameters nor exercise
+    free: bool  # may be mutated: neither parameters, proof nor exercise
     px_lines: frozenset
 
     def on_ranks(self, line: int) -> bool:
@@ -60,8 +60,8 @@ def code_cells(notebook) -> list[Cell]:
             continue
         after = following[cell.id]
         skeleton = after is not None and ONLY_A_CHECK.fullmatch(after.source) is not None
-        parameters = "parameters" in cell.metadata.get("tags", [])
-        free = not (exercises or skeleton or parameters)
+        fixed = {"parameters", "proof"} & set(cell.metadata.get("tags", []))
+        free = not (exercises or skeleton or fixed)
         tree, lines = parse(cell.source), px_lines(cell.source)
         cells.append(Cell(len(cells) + 1, cell.id, cell.source, tree, free, lines))
     return cells

@@ -1,8 +1,9 @@
 """Each notebook should refuse small random mistakes that make its text false.
 
-`make mutants RANDOM=20 SEED=3 NOTEBOOKS=notebooks/05*` runs the stored notebook with each of 20 mutants. A mutant is
-refused if a cell raises, exceeds its time limit, or shows another output than the stored output. The same seed draws
-the same mutants. conftest.py prints the report; equivalent.py lists the reviewed mutants that change nothing.
+`make mutants RANDOM=20 SEED=3 NOTEBOOKS=notebooks/05*` runs the stored notebook, in which the right predictions are
+typed, with each of 20 mutants. A mutant is refused if a prediction is not right any more, or if a cell raises, exceeds
+its time limit, or shows another output than the stored output. The same seed draws the same mutants. conftest.py prints
+the report; equivalent.py lists the reviewed mutants that change nothing.
 """
 
 import os
@@ -13,6 +14,7 @@ from lesson_files import CHOSEN, NOTEBOOKS, run
 from mutation.draw import draw
 from mutation.equivalent import EQUIVALENT
 from mutation.refusals import judged
+from typed_in import with_predictions
 
 COUNT = int(os.environ.get("DRAWN") or 0)
 SEED = int(os.environ.get("SEED") or 0)
@@ -37,8 +39,9 @@ def test_the_notebook_refuses(path, mutant, tmp_path, request, record_property):
     notebook = nbformat.read(path, as_version=4)
     (cell,) = [cell for cell in notebook.cells if cell.id == mutant.cell_id]
     cell.source = mutant.source
+    solutions = nbformat.read(path.parent / "solutions" / path.name, as_version=4)
     try:
-        run(notebook, tmp_path / path.name, request, until_refused=True)
+        run(with_predictions(notebook, solutions), tmp_path / path.name, request, until_refused=True)
     except pytest.fail.Exception as refusal:
         outcome, reason = judged(str(refusal))
         record_property("outcome", outcome)
