@@ -18,29 +18,38 @@ ITS_OWN = re.compile(r"The lesson goes on with its own implementation, because y
 
 
 def goes_on(notebook: NotebookNode) -> bool:
-    """Return whether a lesson goes on with what the learner has typed into it."""
-    return any("checks.predicted(" in cell.source or "accepted(" in cell.source for cell in code(notebook))
+    """Return whether a lesson goes on with code that the learner has typed into it."""
+    return any("accepted(" in cell.source for cell in code(notebook))
 
 
 def with_predictions(lesson: NotebookNode, solutions: NotebookNode) -> NotebookNode:
-    """Return the lesson with the right predictions typed in, each of which has to hold; all else is as stored."""
-    asked = {name for cell in code(lesson) for name in PREDICTED.findall(cell.source)}
-    typed = nbformat.from_dict(lesson)
-    type_in(typed, {name: cell for name, cell in answers(solutions).items() if name in asked})
-    for cell in code(typed):
-        if PREDICTED.search(cell.source):
-            *others, prediction = cell.source.rstrip().splitlines()
-            cell.source = "\n".join([*others, f"assert {prediction}, {prediction}"])
-            cell.outputs = []
-    return typed
+    """Return the lesson, in which each right prediction has to hold before the learner's own gets its verdict.
+
+    The learner's own prediction remains what is stored, and so do all outputs.
+    """
+    predicted, right = nbformat.from_dict(lesson), answers(solutions)
+    for cell in code(predicted):
+        if name := PREDICTED.search(cell.source):
+            *others, verdict_line = cell.source.rstrip().splitlines()
+            holds = [
+                "_scope = dict(globals())",
+                f"exec({right[name[1]].source!r}, _scope)",
+                f"_verdict = eval({verdict_line!r}, _scope)",
+                "assert _verdict, _verdict",
+            ]
+            cell.source = "\n".join([*others, *holds, verdict_line])
+    return predicted
 
 
 def typed_in(lesson: NotebookNode, solutions: NotebookNode) -> NotebookNode:
-    """Return the lesson with all answers in place, and with no output to compare but what its checks say."""
+    """Return the lesson with the answers in place, and with no output to compare but what its checks say."""
+    right = answers(solutions)
     said = {verdict(cell): cell for cell in code(solutions) if verdict(cell)}
-    typed = with_predictions(lesson, solutions)
-    type_in(typed, answers(solutions))
+    typed = nbformat.from_dict(lesson)
     for cell in code(typed):
+        answer = next((right[name] for name in names(cell) if name in right), None)
+        if answer is not None and "solution" not in cell.metadata.get("tags", []):
+            cell.source = answer.source
         if verdict(cell) in said:
             cell.outputs = said[verdict(cell)].outputs
         elif "accepted(" in cell.source:
@@ -49,20 +58,15 @@ def typed_in(lesson: NotebookNode, solutions: NotebookNode) -> NotebookNode:
             assert replaced, cell.source
         else:
             cell.metadata["tags"] = [*{*cell.metadata.get("tags", []), IGNORED}]
+            if PREDICTED.search(cell.source):
+                *others, prediction = cell.source.rstrip().splitlines()
+                cell.source = "\n".join([*others, f"assert {prediction}, {prediction}"])
     return typed
 
 
 def answers(solutions):
     """Return the cells that hold the answers, by the names of what they define."""
     return {name: cell for cell in answering(solutions) for name in names(cell)}
-
-
-def type_in(lesson, cells):
-    """Let cells take the place of those cells of the lesson, in place, that define the same names."""
-    for cell in code(lesson):
-        answer = next((cells[name] for name in names(cell) if name in cells), None)
-        if answer is not None and "solution" not in cell.metadata.get("tags", []):
-            cell.source = answer.source
 
 
 def answering(solutions):

@@ -7,7 +7,7 @@ import sys
 import nbformat
 import pytest
 from lesson_files import NOTEBOOKS, ROOT
-from typed_in import answering, code, goes_on, names
+from typed_in import answering, code, names
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -16,7 +16,7 @@ else:
 
 PREDICTIONS = ROOT / "helpers/checks/predictions"
 FOLDED = {"solution", "proof"}
-LESSONS = [path for path in NOTEBOOKS if goes_on(nbformat.read(path, as_version=4))]
+LESSONS = [path for path in NOTEBOOKS if re.search(r"checks\.predicted\(|accepted\(", path.read_text("utf-8"))]
 
 
 @pytest.fixture(params=LESSONS, ids=lambda path: path.stem)

@@ -1,6 +1,6 @@
 """Lessons broken on purpose: a mutant makes a claim of its notebook false, and the notebook has to refuse it.
 
-The right predictions are typed in: a measurement that comes out otherwise is refused by its prediction.
+The right predictions have to hold, so a measurement that comes out otherwise is refused by its prediction.
 
 tests/known_mutants.py says what a mutant is. `make mutants` runs them, and `make test ALL=1`.
 """

@@ -1,7 +1,8 @@
 """Every notebook and its solutions run as they are stored; at night each also runs as readers run it.
 
-The solutions run in the kernel of their notebook, which is cleared for them, because a second start would take half of
-the time again; where the lesson goes on with what the learner has written, they are typed into it. The reader's pass
+Where the notebook asks for a prediction, the right one of the solutions has to hold. The solutions run in the kernel of
+their notebook, which is cleared for them, because a second start would take half of the time again; where the lesson
+goes on with what the learner has written, they are typed into it. The reader's pass
 goes on in the kernel of a notebook that has run: with another number of ranks, each cell twice in a row, and with a
 pause where a reader makes a pause. The outputs need not be the stored ones then; the asserts have to hold.
 
@@ -15,7 +16,7 @@ import nbformat
 import pytest
 from lesson_files import NOTEBOOKS, PAUSE, SOLUTIONS, run
 from nbformat.v4 import new_code_cell
-from typed_in import goes_on, typed_in
+from typed_in import goes_on, typed_in, with_predictions
 
 from helpers.grade.exercises import sizes
 
@@ -93,6 +94,7 @@ def test_runs_as_stored_and_then_its_solutions(path, tmp_path, request):
     notebook = nbformat.read(path, as_version=4)
     solutions = nbformat.read(path.parent / "solutions" / path.name, as_version=4)
     solved = typed_in(notebook, solutions) if goes_on(notebook) else solutions
+    notebook = with_predictions(notebook, solutions)
     (stop,) = [place for place, cell in enumerate(notebook.cells) if cell.source.strip() == "world.stop()"]
     expected = LINES_THAT_DIFFER.get(path.stem.partition("_")[2], set())
     notebook.cells.insert(stop, new_code_cell(HISTORY.format(expected=expected)))

@@ -18,4 +18,14 @@ EQUIVALENT = {
     "faster_distributed_rnn": {
         "6816286279": "the bytes of a forward pass are counted, which are the same outside of a context",
     },
+    "ring_all_reduce": {
+        "d0346154da": "messages and bytes are counted, whatever the elements of the tensor are",
+        "9a90cde2fa": "the text does not say at which step the slider begins",
+    },
+    "rpc_threads_and_failures": {
+        "620e4ba420": "a deadline for a reader who never calls `release`",
+        "eb99506c09": "the worker dies before its nap ends, whether that lasts 30 s or 31 s",
+        "57f438782c": "the worker is dead already only where the cell runs twice",
+        "756b10e088": "a deadline: the text does not say how long `leave` waits",
+    },
 }

@@ -213,14 +213,21 @@ def other_rank(place: Place):
 
 
 def other_name(place: Place):
-    """Replace a name by one of the last three names of the same kind that are already bound."""
+    """Replace a name by one of the last three names of the same kind that are already bound, but not by an answer.
+
+    A prediction is right in the run, so it equals the result that it replaces.
+    """
     node = place.node
     if not isinstance(node, ast.Name) or is_bound(node):
         return
     kind = place.names.get(node.id)
     if kind is None or is_called(place) and not kind.startswith("function"):
         return
-    same_kind = [name for name, its_kind in place.names.items() if its_kind == kind and name != node.id]
+    same_kind = [
+        name
+        for name, its_kind in place.names.items()
+        if its_kind == kind and name != node.id and not name.startswith("my_")
+    ]
     for name in same_kind[-3:]:
         yield ast.Name(name, node.ctx)
 

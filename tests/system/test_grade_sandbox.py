@@ -8,6 +8,7 @@ import csv
 import functools
 import os
 import socket
+import textwrap
 import threading
 from pathlib import Path
 
@@ -130,6 +131,23 @@ REPLACES_CODE = cell(
     code = judging.call_answer.__code__
     judging.call_answer.__code__ = fake.__code__.replace(
         co_filename=code.co_filename, co_firstlineno=code.co_firstlineno)
+    """
+)
+DIES_WHEN_ASKED = RIGHT["two_way_ring"] + textwrap.dedent(
+    """
+    import os
+    import helpers.checks.ring_all_reduce as module
+
+    kernel = get_ipython().kernel
+    do_apply = kernel.do_apply
+
+    def apply_or_die(content, buffers, *others):
+        if any(b"fingerprints" in bytes(buffer) for buffer in buffers):
+            os._exit(0)
+        return do_apply(content, buffers, *others)
+
+    module.by_pair = None
+    kernel.do_apply = apply_or_die
     """
 )
 PICKLES = cell(
@@ -262,6 +280,7 @@ def graded(tmp_path_factory, temptations):
     }
     hand_in(folder / "right" / RING.name, RING, RIGHT)
     hand_in(folder / "untouched" / RING.name, RING, {"reduce_scatter": None, "two_way_ring": None})
+    hand_in(folder / "ghost" / RING.name, RING, {"two_way_ring": DIES_WHEN_ASKED})
     for learner, answers in hostile.items():
         hand_in(folder / learner / RING.name, RING, dict(zip(NAMES, answers, strict=True)))
     with pytest.MonkeyPatch.context() as limits:
@@ -290,7 +309,7 @@ def test_solutions_get_full_marks_and_skeletons_none(graded):
 
 def test_nothing_but_the_exercises_of_the_lesson_has_a_row(graded):
     assert {exercise for _, exercise in graded[1]} == set(NAMES)
-    assert len(graded[1]) == 8 * len(NAMES)
+    assert len(graded[1]) == 9 * len(NAMES)
 
 
 def test_an_answer_reaches_no_secret_no_solution_no_socket_and_nothing_of_the_judge(graded, temptations):
@@ -331,6 +350,10 @@ def test_a_pickle_that_runs_code_is_not_read(graded):
 )
 def test_an_answer_that_changes_the_check_is_seen(graded, learner, exercise):
     assert "changes what judges it: helpers." in sentence(graded, learner, exercise)
+
+
+def test_a_rank_that_ends_when_it_is_asked_for_its_helpers_is_seen(graded):
+    assert "changes what judges it: a rank no longer says" in sentence(graded, "ghost", "two_way_ring")
 
 
 def test_a_module_that_an_answer_writes_is_not_imported_by_the_judge(graded):
