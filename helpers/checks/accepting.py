@@ -28,7 +28,12 @@ def accepted(name: str, *, or_else):
         _say(f"The lesson goes on with your `{name}`.")
         return answer
     _in_use.discard(name)
-    why = "has changed since it passed its check" if name in _accepted else "has not passed its check"
+    if name not in _accepted:
+        why = "has not passed its check"
+    elif answer is None:
+        why = "is not on this rank: run its cell again"
+    else:
+        why = "has changed since it passed its check"
     _say(f"The lesson goes on with its own implementation, because your `{name}` {why}.")
     return or_else
 

@@ -11,7 +11,7 @@ import ipyparallel as ipp
 from helpers.checks.accepting import accept
 from helpers.table import shortened
 
-RESTART = "Call world.restart(), then run the setup cell, the cell of your answer and this check again."
+RESTART = "Call world.restart(), then run the lesson again, from its setup cell to this check."
 # The errors of a rank that waited until the timeout, or for a rank that did: gloo names a line of its own source first,
 # and says it in short for a connection that has been closed before; the last is the store's.
 CUT_OFF = re.compile(

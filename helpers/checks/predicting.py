@@ -60,6 +60,8 @@ def predicted(name: str, came, *arguments) -> Prediction:
             mine = mine(*arguments)
         except Exception as error:
             return Prediction(False, f"`{name}` raised {type(error).__name__}: {error}.")
+        if _has_dots(mine):
+            return Prediction(None, f"Replace the dots in `{name}` with a formula.")
     return _judge(name, _plain(mine), _plain(came), _words()[name])
 
 

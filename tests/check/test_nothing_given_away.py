@@ -122,3 +122,10 @@ def body(function):
 def test_what_is_tagged_as_a_solution_or_a_proof_is_folded(stored):
     for cell in code(nbformat.read(stored, as_version=4)):
         assert is_open(cell) != cell.metadata.get("jupyter", {}).get("source_hidden", False), cell.source
+
+
+@pytest.mark.parametrize("stored", NOTEBOOKS, ids=lambda path: path.stem)
+def test_the_line_that_jupyterlab_shows_of_a_folded_cell_says_nothing(stored):
+    for cell in code(nbformat.read(stored, as_version=4)):
+        if not is_open(cell):
+            assert cell.source.startswith(("%%px", "#")), cell.source

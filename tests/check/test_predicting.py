@@ -30,7 +30,7 @@ def says(mine, came, *arguments):
     [
         (..., 3, "a number"),
         (None, 3, "a number"),
-        (lambda n: None, 3, "a number"),
+        (lambda n: None, 3, "a formula"),
         (..., True, "True or False"),
         (..., "a ring", "a name in quotes"),
         ({...}, {1, 2}, "the members of the set"),

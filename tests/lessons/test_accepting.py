@@ -19,6 +19,7 @@ CHOSEN = 'world.view["chosen.__name__"]'
 YOURS = "[stdout:0] \nThe lesson goes on with your `reduce_scatter`.\n"
 NOT_PASSED = "The lesson goes on with its own implementation, because your `reduce_scatter` has not passed its check.\n"
 CHANGED = NOT_PASSED.replace("not passed", "changed since it passed")
+NOT_THERE = NOT_PASSED.replace("has not passed its check", "is not on this rank: run its cell again")
 
 
 @pytest.fixture(scope="module")
@@ -62,6 +63,13 @@ def test_a_changed_answer_has_to_pass_again(lesson):
     assert lesson.run(CHOICE).endswith(CHANGED)
     assert lesson.run(CHOSEN) == "['its_own', 'its_own']"
     assert "Solved" in lesson.run(CHECK)
+    assert lesson.run(CHOICE) == YOURS
+
+
+def test_an_answer_that_a_restart_has_ended_is_run_again(lesson):
+    lesson.run("world.restart()")
+    assert lesson.run(CHOICE).endswith(NOT_THERE)
+    lesson.run(ANSWER)
     assert lesson.run(CHOICE) == YOURS
 
 

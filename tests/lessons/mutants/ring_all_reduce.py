@@ -51,8 +51,8 @@ MUTANTS = {
         "    measured[name] = counted[name]",
     ),
     "a cable of the aggregator is as busy as one of the ring": (
-        "    tensors = count(name).bytes / (4 * n)",
-        '    tensors = count("ring_all_reduce").bytes / (4 * n)',
+        "    tensors = count(name).bytes / B",
+        '    tensors = count("ring_all_reduce").bytes / B',
     ),
     "the drawing sends the chunks to the left": (
         "    sent = [sent[(rank - 1) % n] for rank in range(n)]",
