@@ -19,7 +19,13 @@ def solution(function):
 
 
 # A shorter timeout, so that a deadlock ends sooner.
-SETUP = cell(NAME, "init_process_group(").replace("seconds=10", "seconds=4") + "\n" + cell(NAME, "def in_step(")
+SETUP = "\n".join(
+    [
+        cell(NAME, "init_process_group(").replace("seconds=10", "seconds=4"),
+        cell(NAME, "def same_of_the_lesson(") + "\nsame = same_of_the_lesson",
+        cell(NAME, "def in_step("),
+    ]
+)
 
 
 # ---------------------------------------------------------------- same_everywhere
@@ -363,8 +369,9 @@ def test_a_training_that_is_not_continued_rightly(world, tmp_path, whole, broken
     world.view.update({"SEED": 0, "path": str(tmp_path / "checkpoint.pt")})
     world.view.execute(definitions.replace(whole, broken))
     world.view.execute(cell(NAME, "whole, optimizer = new_training()"))
+    world.view.execute(cell(NAME, "for kept in (True, False)"))
     with pytest.raises(ipp.CompositeError) as raised:
-        world.view.execute(cell(NAME, "for kept in (True, False)"))
+        world.view.execute(cell(NAME, "for kept, (epoch, agreed, off)"))
     assert {kind for kind, *_ in raised.value.elist} == {"AssertionError"}
 
 
@@ -373,6 +380,7 @@ def test_a_training_that_is_continued_rightly(world, tmp_path):
     world.view.execute(cell(NAME, "def save("))
     world.view.execute(cell(NAME, "whole, optimizer = new_training()"))
     world.view.execute(cell(NAME, "for kept in (True, False)"))
+    world.view.execute(cell(NAME, "for kept, (epoch, agreed, off)"))
 
 
 # ---------------------------------------------------------------- other numbers of ranks

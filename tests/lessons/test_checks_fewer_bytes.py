@@ -17,8 +17,8 @@ def solution(function):
     return cell(f"solutions/{NAME}", f"def {function}(")
 
 
-# With the skeleton comes round_to. The first DDP loads torch._dynamo, which takes seconds on a busy machine.
-SETUP = "\n".join([cell(NAME, "init_process_group("), "import torch._dynamo", skeleton("coarse")])
+# The first DDP loads torch._dynamo, which takes seconds on a busy machine.
+SETUP = "\n".join([cell(NAME, "init_process_group("), "import torch._dynamo", cell(NAME, "def round_to(")])
 
 
 # ---------------------------------------------------------------- one_round

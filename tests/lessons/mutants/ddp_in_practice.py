@@ -39,8 +39,8 @@ MUTANTS = {
         "sorted(layers)",
     ),
     "a drift heals": (
-        "difference = drift(weight_decay=0)",
-        "difference = drift(weight_decay=0.1)",
+        "difference, weights_agreed = drift(weight_decay=0)",
+        "difference, weights_agreed = drift(weight_decay=0.1)",
     ),
     "a rank compares its checksum with itself": (
         "    dist.all_reduce(ends, op=dist.ReduceOp.MAX)\n",

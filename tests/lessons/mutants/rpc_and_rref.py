@@ -12,8 +12,8 @@ MUTANTS = {
     ),
     "a worker has one name only": ("by_rank = rpc.rpc_sync(1, take", "by_rank = rpc.rpc_sync(0, take"),
     "calls wait for one another": (
-        "[rpc.rpc_async(other, slow, args=(1,)) for other in range(n)]",
-        "[rpc.rpc_async(other, slow, args=(1,)) for other in range(n) if rpc.rpc_sync(other, slow, args=(1,))]",
+        '[rpc.rpc_async(f"worker{other}", function, args=(x,)) for other in range(n)]',
+        "[rpc.rpc_async(other, function, args=(x,)) for other in range(n) if [rpc.rpc_sync(other, function, (x,))]]",
     ),
     "the caller's definition counts": (
         "[rpc.rpc_sync(other, version) for other in (0, 1)]",
