@@ -9,6 +9,7 @@ from helpers.checks.accepting import accepted
 from helpers.checks.cartpole_solved import parameter_server
 from helpers.checks.collecting import collected
 from helpers.checks.collectives import in_two_halves, mean_of_all, sharded, transposed
+from helpers.checks.cut_model import cut_model, moved_cut
 from helpers.checks.data_parallel import average_gradients, average_what_is_there, mean_gradients
 from helpers.checks.ddp_in_practice import accuracy, gated, out_of_step, same_everywhere
 from helpers.checks.distributed_autograd import accumulate, backward_by_hand, frozen, remote_step
@@ -91,6 +92,7 @@ __all__ = [
     "crossover",
     "cut_between_stages",
     "cut_layers",
+    "cut_model",
     "cut_qkv",
     "diagnoses",
     "diagnosis",
@@ -123,6 +125,7 @@ __all__ = [
     "members_along_an_axis",
     "merged",
     "most_micro_batches",
+    "moved_cut",
     "my_ask",
     "my_exchange",
     "my_ring",

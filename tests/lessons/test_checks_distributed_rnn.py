@@ -34,22 +34,12 @@ def world(worlds):
 # ---------------------------------------------------------------- the forward that the learner writes
 
 
-def judged(world, forward):
-    """Return what the notebook's own judge says of `MyModel` with these lines for its forward."""
-    for contains in (
-        "text = datasets.help_texts()",
-        "def loss_of(",
-        "def windows(",
-        "class Part:",
-        "class Cut:",
-        "def start_from(",
-        "def judged(",
-    ):
+def said_of(world, forward):
+    """Return what the check says of `MyModel` with these lines for its forward."""
+    for contains in ("text = datasets.help_texts()", "class Part:", "class Cut:"):
         world.view.execute(cell(NAME, contains), silent=True)
     answer = "class MyModel(Cut):\n    def forward(self, words, hidden=None):\n"
-    world.view.execute(answer + textwrap.indent(textwrap.dedent(forward), " " * 8), silent=True)
-    world.view.client[0].execute("said = judged(MyModel)", silent=True, block=True)
-    return world.view.pull("said", targets=0)
+    return says(checks.cut_model, world, answer + textwrap.indent(textwrap.dedent(forward), " " * 8))
 
 
 FORWARD = """
@@ -57,21 +47,28 @@ vectors = self.table.rpc_sync().forward(words)
 output, hidden = self.lstm(vectors.to(self.here), hidden)
 return self.decoder.rpc_sync().forward(output.cpu()), hidden
 """
+CUT = "Solved. Logits, hidden states and gradients are those of one process, by two calls in each forward."
 
 
 @pytest.mark.parametrize("change", [("", ""), ("rpc_sync().forward(words)", "rpc_async().forward(words).wait()")])
 def test_my_forward_that_is_right(world, change):
-    assert judged(world, FORWARD.replace(*change)) == "right: logits and hidden states of one process, by two calls"
+    assert said_of(world, FORWARD.replace(*change)) == CUT
 
 
 def test_my_forward_by_remote_calls(world):
-    forward = FORWARD.replace("rpc_sync().forward(words)", "remote().forward(words).to_here()")
-    assert judged(world, forward).startswith("right")
+    assert said_of(world, FORWARD.replace("rpc_sync().forward(words)", "remote().forward(words).to_here()")) == CUT
+
+
+def test_my_forward_solution_and_the_lesson_s_own(world):
+    for contains in ("text = datasets.help_texts()", "class Part:", "class Cut:"):
+        world.view.execute(cell(NAME, contains), silent=True)
+    assert says(checks.cut_model, world, solution("class MyModel(")) == CUT
+    assert says(checks.cut_model, world, cell(NAME, "class ThroughRRefs(").replace("ThroughRRefs", "MyModel")) == CUT
 
 
 def test_my_forward_skeleton(world):
     skeleton_of_forward = cell(NAME, "class MyModel(Cut)").partition("hidden=None):\n")[2]
-    assert judged(world, skeleton_of_forward) == "not yet: in one forward the server was asked 0 times, not twice"
+    assert said_of(world, skeleton_of_forward) == ("Not yet. In one forward the server was asked 0 times, expected 2.")
 
 
 @pytest.mark.parametrize(
@@ -79,26 +76,45 @@ def test_my_forward_skeleton(world):
     [
         (
             ("self.decoder.rpc_sync().forward(output.cpu())", "torch.zeros(*words.shape, 1000)"),
-            "not yet: in one forward the server was asked 1 times, not twice",
+            "In one forward the server was asked 1 times, expected 2.",
         ),
-        (("self.here), hidden)", "self.here))"), "no: the logits of window 1 are not those of one process"),
-        (("output.cpu()", "vectors"), "no: the logits of window 0 are not those of one process"),
-        (("output.cpu()), hidden", "output.cpu()), None"), "no: the hidden state after window 0 is not that of one"),
-        (("output.cpu()),", "output.cpu()).detach(),"), "no: the logits have no graph, so nothing can be learnt"),
+        (("self.here), hidden)", "self.here))"), "The logits of window 1 differ, expected those of one process."),
+        (("output.cpu()", "vectors"), "The logits of window 0 differ, expected those of one process."),
+        (
+            ("output.cpu()), hidden", "output.cpu()), None"),
+            "The hidden state after window 0 differs, expected that of one process.",
+        ),
+        (
+            ("output.cpu()),", "output.cpu()).detach(),"),
+            "The logits have no graph, expected one: nothing can be learnt from them.",
+        ),
+        (
+            ("output.cpu()), hidden", "output.cpu())"),
+            "`forward` returned a Tensor, expected a pair: logits and hidden state.",
+        ),
     ],
 )
 def test_my_forward_that_is_wrong(world, change, message):
     assert FORWARD.replace(*change) != FORWARD
-    assert judged(world, FORWARD.replace(*change)).startswith(message)
+    assert said_of(world, FORWARD.replace(*change)) == f"Not yet. {message}"
 
 
 @pytest.mark.parametrize("change", [("output.cpu()", "output.detach().cpu()"), ("vectors.to(", "vectors.detach().to(")])
 def test_my_forward_that_detaches(world, change):
     world.view.execute("rpc._set_rpc_timeout(3)")
-    verdict = judged(world, FORWARD.replace(*change))
+    verdict = said_of(world, FORWARD.replace(*change))
     world.view.execute("rpc._set_rpc_timeout(20)")
-    assert verdict == "no: backward waited in vain for the gradient of something that is detached"
-    assert judged(world, FORWARD).startswith("right")
+    assert verdict == (
+        "Not yet. Backward waited in vain for a gradient, expected one for each message: something is detached."
+    )
+    assert said_of(world, FORWARD) == CUT
+
+
+def test_my_forward_on_fewer_ranks_than_all(world):
+    world.view.execute("del MyModel", silent=True)
+    assert repr(checks.cut_model(world)) == (
+        "Not yet. Rank 0 has no function `MyModel`: run the cell that defines it, then this check."
+    )
 
 
 # ---------------------------------------------------------------- clip
@@ -354,6 +370,7 @@ def test_the_model_is_better_than_the_bigrams_with_three_seeds(world):
         "class Part:",
         "class Cut:",
         "class ThroughRRefs(",
+        "CutModel = accepted(",
         "def step(",
         "def start_from(",
         "def perplexity(",

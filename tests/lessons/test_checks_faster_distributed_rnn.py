@@ -32,20 +32,16 @@ def world(worlds):
 # ---------------------------------------------------------------- the step that the learner writes
 
 
-def judged(world, answer):
-    """Return what the notebook's own judge says of this answer, the two classes of the skeleton."""
-    for contains in ("class First:", "def windows(", "def same_weights(", "def judged("):
-        world.view.execute(cell(NAME, contains), silent=True)
-    world.view.execute(answer, silent=True)
-    bytes_of_a_forward, _, _ = cell(NAME, "enough = ").partition("print(")
-    judge = f"words, targets = next(windows(text.training))\n{bytes_of_a_forward}\nsaid = judged(MyStep)"
-    world.view.client[0].execute(judge, silent=True, block=True)
-    return world.view.pull("said", targets=0)
+def said_of(world, answer):
+    """Return what the check says of this answer, the two classes of the skeleton."""
+    world.view.execute(cell(NAME, "class First:"), silent=True)
+    return says(checks.moved_cut, world, answer)
 
 
-STEP = cell(NAME, "class Second(").replace("Second", "MyStep")
-RIGHT = "right: the same model, in as few bytes as it takes"
+STEP = cell(f"solutions/{NAME}", "class MyStep(")
+RIGHT = "Solved. Losses and gradients are those of one process, and a forward moves only the bytes it needs."
 LOOKED_UP = "self.table.forward(rows)[places]"
+SECOND_LOSS = "cross_entropy(logits.flatten(0, 1), targets.flatten())"
 
 
 @pytest.mark.parametrize(
@@ -53,34 +49,50 @@ LOOKED_UP = "self.table.forward(rows)[places]"
     [
         ("", ""),
         (LOOKED_UP, "nn.functional.embedding(places, self.table.forward(rows))"),
-        ("cross_entropy(logits.flatten(0, 1), targets.flatten())", "cross_entropy(logits.transpose(1, 2), targets)"),
-        (
-            "cross_entropy(logits.flatten(0, 1), targets.flatten())",
-            "-logits.log_softmax(dim=2).gather(2, targets[..., None]).mean()",
-        ),
+        (SECOND_LOSS, "cross_entropy(logits.transpose(1, 2), targets)"),
+        (SECOND_LOSS, "-logits.log_softmax(dim=2).gather(2, targets[..., None]).mean()"),
     ],
 )
 def test_my_step_that_is_right(world, old, new):
-    assert judged(world, STEP.replace(old, new)) == RIGHT
+    assert said_of(world, STEP.replace(old, new)) == RIGHT
+
+
+def test_my_step_of_the_lesson(world):
+    assert said_of(world, cell(NAME, "class Second(").replace("Second", "MyStep")) == RIGHT
 
 
 def test_my_step_skeleton(world):
-    said = judged(world, cell(NAME, "class MyStep("))
-    assert said.startswith("not yet: the same model, in 3") and said.endswith("times the bytes that it takes")
+    assert said_of(world, cell(NAME, "class MyStep(")) == (
+        "Not yet. The model is the same, and its forward moves 41.0 times the bytes it needs."
+    )
 
 
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        (LOOKED_UP, "self.table.forward(words)", "not yet: the same model, in 1.3 times the bytes that it takes"),
-        (LOOKED_UP, "self.table.forward(rows)[places.flip(0)]", "no: loss "),
-        (LOOKED_UP, "self.table.forward(rows).detach()[places]", "no: backward waited in vain for the gradient of"),
-        ("targets.flatten())", "targets.flatten()) / 2", "no: loss "),
+        (LOOKED_UP, "self.table.forward(words)", "The model is the same, and its forward moves 1.4 times the bytes"),
+        (LOOKED_UP, "self.table.forward(rows)[places.flip(0)]", "The hidden state after window 0 differs"),
+        (LOOKED_UP, "self.table.forward(rows).detach()[places]", "Backward waited in vain for a gradient, expected"),
+        ("targets.flatten())", "targets.flatten()) / 2", "The loss of window 0 is "),
+        ("(vectors, hidden)", "(vectors)", "The hidden state after window 1 differs"),
+        (
+            "output, targets), hidden",
+            "output, targets), None",
+            "The hidden state after window 0 differs",
+        ),
+        ("output, targets), hidden", "output, targets).detach(), hidden", "The losses have no graph, expected one"),
+        ("output, targets), hidden", "output, targets).item(), hidden", "`loss` returned a float and the hidden state"),
+        ("output, targets), hidden", "output, targets)", "`loss` returned a Tensor, expected a pair: loss and hidden"),
+        (
+            "targets.flatten())",
+            "targets.flatten()).detach().requires_grad_()",
+            "Backward waited",
+        ),
     ],
 )
 def test_my_step_that_is_wrong(world, old, new, message):
     assert STEP.replace(old, new) != STEP
-    assert judged(world, STEP.replace(old, new)).startswith(message)
+    assert said_of(world, STEP.replace(old, new)).startswith(f"Not yet. {message}")
 
 
 # ---------------------------------------------------------------- loss_there

@@ -15,9 +15,6 @@ EQUIVALENT = {
         "b2a571c435": "only calls and times of `small_layers` are measured, so its weights may differ between ranks",
         "0c501863d1": "each rank takes the shard of the next: the shards are disjoint and complete as before",
     },
-    "faster_distributed_rnn": {
-        "6816286279": "the bytes of a forward pass are counted, which are the same outside of a context",
-    },
     "ring_all_reduce": {
         "d0346154da": "messages and bytes are counted, whatever the elements of the tensor are",
         "9a90cde2fa": "the text does not say at which step the slider begins",

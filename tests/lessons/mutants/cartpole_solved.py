@@ -22,8 +22,8 @@ MUTANTS = {
         "seen[: length - 1, column], actions[: length - 1, column], returns[:-1]",
     ),
     "each request is answered alone": (
-        "if not self.waiting or len(self.waiting) < self.playing:",
-        "if not self.waiting:",
+        "if not agent.waiting or len(agent.waiting) < agent.playing:",
+        "if not agent.waiting:",
     ),
     "the running reward moves faster": ("running.append(running[-1] + 0.05", "running.append(running[-1] + 0.1"),
 }

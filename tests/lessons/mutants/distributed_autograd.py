@@ -36,7 +36,10 @@ MUTANTS = {
         "        optimizer.step(context_id)\n    return loss.item()",
         "    return loss.item()",
     ),
-    "all images travel": ("net.rpc_sync().forward(images[batch])", "net.rpc_sync().forward(images)[batch]"),
+    "all images travel": (
+        "        scores = net.rpc_sync().forward(images)\n",
+        "        scores = net.rpc_sync().forward(images.repeat(10, 1))[: len(images)]\n",
+    ),
     "gradients of the images come back": (
         "net.rpc_sync().forward(images[batches[0]])",
         "net.rpc_sync().forward(images[batches[0]].requires_grad_())",

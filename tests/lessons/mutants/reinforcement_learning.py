@@ -9,18 +9,21 @@ MUTANTS = {
     ),
     "a truncated episode has failed": ("return start, truncated", "return start, terminated"),
     "observers share a seed": ("(SEED + r, *arguments)", "(SEED, *arguments)"),
-    "a step takes one call from the start": ("            agent.rpc_sync().report_reward(name, reward)\n", ""),
+    "a step takes one call from the start": (
+        "        agent.rpc_sync().report_reward(name, reward)\n    return",
+        "    return",
+    ),
     "the rewards of all are one": (
         '"apart": torch.cat([discounted(failure), discounted(success)])',
         '"apart": discounted(failure + success)',
     ),
     "learn joins the returns": (
-        "returns = torch.cat([discounted(rewards) for rewards in self.rewards.values()])",
-        "returns = discounted([r for rewards in self.rewards.values() for r in rewards])",
+        "returns = torch.cat([discounted(rewards) for rewards in episodes])",
+        "returns = discounted([reward for rewards in episodes for reward in rewards])",
     ),
     "learn subtracts no mean": (
-        "weights = (returns - returns.mean()) / returns.std()\n    log_probs",
-        "weights = returns / returns.std()\n    log_probs",
+        "return (returns - returns.mean()).tolist()",
+        "return returns.tolist()",
     ),
     "learn goes the wrong way": ("(-weights * torch", "(weights * torch"),
     "learn makes no step": ("    self.optimizer.step()\n", ""),
