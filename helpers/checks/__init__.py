@@ -45,7 +45,7 @@ from helpers.checks.rpc_and_rref import add_many, fan_out, stays_there
 from helpers.checks.rpc_locking import locked
 from helpers.checks.rpc_threads_and_failures import batches, my_ask, next_replica
 from helpers.checks.scaling import communicating, fastest, machines, warm_up
-from helpers.checks.several_trainers import bounded, shared_optimizer
+from helpers.checks.several_trainers import bounded, my_step_in_turn, shared_optimizer
 from helpers.checks.sharded_data_parallel import frees, largest, sharded_layers, sharded_optimizer
 from helpers.checks.tensor_parallel import cut_layers, cut_qkv, f_and_g, next_words
 from helpers.checks.three_dimensions import (
@@ -126,6 +126,7 @@ __all__ = [
     "my_ask",
     "my_exchange",
     "my_ring",
+    "my_step_in_turn",
     "next_replica",
     "next_words",
     "numbers_collected",
