@@ -22,7 +22,7 @@ from helpers.checks.going_on import went_on
 from helpers.checks.groups_and_order import across_hosts, global_mean, grid_sums, host_groups, stop_together
 from helpers.checks.hybrid_costs import split_table, two_optimizers
 from helpers.checks.hybrid_ddp_rpc import frozen_step, my_hybrid_step, one_rate, step_in_parts
-from helpers.checks.hybrid_failures import once
+from helpers.checks.hybrid_failures import my_checkpoint, once
 from helpers.checks.hybrid_parts import my_forward, my_references, my_turns
 from helpers.checks.in_your_own_job import alarm, difference, suspects
 from helpers.checks.inside_ddp import accumulate_all, averaging, weigh
@@ -125,6 +125,7 @@ __all__ = [
     "merged",
     "most_micro_batches",
     "my_ask",
+    "my_checkpoint",
     "my_exchange",
     "my_forward",
     "my_hybrid_step",
