@@ -22,8 +22,9 @@ from helpers.checks.fully_shard import clipped, grouped, slices
 from helpers.checks.going_on import went_on
 from helpers.checks.groups_and_order import across_hosts, global_mean, grid_sums, host_groups, stop_together
 from helpers.checks.hybrid_costs import split_table, two_optimizers
-from helpers.checks.hybrid_ddp_rpc import frozen_step, one_rate, step_in_parts
-from helpers.checks.hybrid_failures import once
+from helpers.checks.hybrid_ddp_rpc import frozen_step, my_hybrid_step, one_rate, step_in_parts
+from helpers.checks.hybrid_failures import my_checkpoint, once
+from helpers.checks.hybrid_parts import my_forward, my_references, my_turns
 from helpers.checks.in_your_own_job import alarm, difference, suspects
 from helpers.checks.inside_ddp import accumulate_all, averaging, weigh
 from helpers.checks.many_environments import first_episodes
@@ -46,7 +47,7 @@ from helpers.checks.rpc_and_rref import add_many, fan_out, stays_there
 from helpers.checks.rpc_locking import locked
 from helpers.checks.rpc_threads_and_failures import batches, my_ask, next_replica
 from helpers.checks.scaling import communicating, fastest, machines, warm_up
-from helpers.checks.several_trainers import bounded, shared_optimizer
+from helpers.checks.several_trainers import bounded, my_step_in_turn, shared_optimizer
 from helpers.checks.sharded_data_parallel import frees, largest, sharded_layers, sharded_optimizer
 from helpers.checks.tensor_parallel import cut_layers, cut_qkv, f_and_g, next_words
 from helpers.checks.three_dimensions import (
@@ -127,8 +128,14 @@ __all__ = [
     "most_micro_batches",
     "moved_cut",
     "my_ask",
+    "my_checkpoint",
     "my_exchange",
+    "my_forward",
+    "my_hybrid_step",
+    "my_references",
     "my_ring",
+    "my_step_in_turn",
+    "my_turns",
     "next_replica",
     "next_words",
     "numbers_collected",

@@ -1,4 +1,7 @@
-"""The exercises of 23_hybrid_ddp_rpc and 24_hybrid_proof: a frozen table, and one rate for both parts of a model."""
+"""The exercises of 23_hybrid_ddp_rpc and 24_hybrid_proof: steps, a frozen table, and one rate for both parts.
+
+helpers/checks/hybrid_parts.py has the checks of the other functions that these lessons go on with.
+"""
 
 from helpers.checks.judging import Run, Verdict, Wrong, call_answer, judge
 
@@ -12,8 +15,8 @@ def frozen_step(world) -> Verdict:
     """Judge `frozen_step(model, optimizer, data)`: a step of a hybrid model that trains its dense layer only."""
 
     def check(runs):
-        _require_started(runs)
-        for trainer, run in enumerate(_of_trainers(runs)):
+        require_started(runs)
+        for trainer, run in enumerate(of_trainers(runs)):
             moved, gradients, learned, right = run.result
             if moved:
                 raise Wrong(f"After a step of trainer {trainer} the table is not what it was.")
@@ -32,24 +35,43 @@ def step_in_parts(world) -> Verdict:
     """Judge `step_in_parts(model, optimizer, parts)`: one step with a batch that comes in parts of different sizes."""
 
     def check(runs):
-        _require_started(runs)
-        for trainer, run in enumerate(_of_trainers(runs)):
-            for part, (moved, right) in run.result.items():
+        require_started(runs)
+        for trainer, run in enumerate(of_trainers(runs)):
+            for part, (moved, right) in run.result["parts"].items():
                 if not moved:
                     raise Wrong(f"The {part} of trainer {trainer} has not moved.")
                 if not right:
                     raise Wrong(f"The {part} of trainer {trainer} is not where one step with all parts brings it.")
         return "Both parts of the model are where one step with the whole batch brings them."
 
-    return judge(world, "step_in_parts", check, _run_step_in_parts)
+    return judge(world, "step_in_parts", check, _run_step, "step_in_parts", True)
+
+
+def my_hybrid_step(world) -> Verdict:
+    """Judge `my_hybrid_step(model, optimizer, data)`: forward, backward and one step, in one context."""
+
+    def check(runs):
+        require_started(runs)
+        for trainer, run in enumerate(of_trainers(runs)):
+            for part, (moved, right) in run.result["parts"].items():
+                if not moved:
+                    raise Wrong(f"The {part} of trainer {trainer} has not moved, expected one step along its gradient.")
+                if not right:
+                    raise Wrong(f"The {part} of trainer {trainer} has moved, but not by one step along its gradient.")
+            returned, loss = run.result["returned"], run.result["loss"]
+            if not isinstance(returned, float) or abs(returned - loss) > 1e-5:
+                raise Wrong(f"On trainer {trainer} `my_hybrid_step` returned {returned}, expected the loss {loss:.4f}.")
+        return "Both parts of the model take the step of their gradients, and the loss is returned."
+
+    return judge(world, "my_hybrid_step", check, _run_step, "my_hybrid_step", False)
 
 
 def one_rate(world) -> Verdict:
     """Judge `one_rate(model, rate)`: an optimizer that trains both parts of a hybrid model at one rate."""
 
     def check(runs):
-        _require_started(runs)
-        for trainer, run in enumerate(_of_trainers(runs)):
+        require_started(runs)
+        for trainer, run in enumerate(of_trainers(runs)):
             for part, times in run.result.items():
                 if abs(times - 1) > 1e-6:
                     raise Wrong(f"On trainer {trainer} the {part} moves {times:.2f} times as far as in one process.")
@@ -58,11 +80,13 @@ def one_rate(world) -> Verdict:
     return judge(world, "one_rate", check, _run_one_rate)
 
 
-def _of_trainers(runs):
+def of_trainers(runs):
+    """Return the runs of the trainers."""
     return runs[:-2]  # the last two are master and server
 
 
-def _require_started(runs):
+def require_started(runs):
+    """Require that the trainers had what they needed to call the answer."""
     if runs[0].result is None:
         raise Wrong("The model is not there: run all cells from `World` on, that of your answer, then this check.")
 
@@ -77,7 +101,7 @@ def _run_frozen_step():
     if not dist.is_initialized() or "HybridModel" not in lesson:
         return Run(None, [], "")
     model = lesson["HybridModel"](lesson["new_table"]())
-    _at_the_table(model, _watch)
+    at_the_table(model, _watch)
     optimizer = lesson["new_optimizer"](lesson["references"](model), torch.optim.SGD, 1.0)
     data = lesson["batch"](_share_of_trainer())
     dense, table = _weights(model)
@@ -87,7 +111,7 @@ def _run_frozen_step():
         if run.error:
             return run
     dense_after, table_after = _weights(model)
-    gradients = _at_the_table(model, _gradients_of)
+    gradients = at_the_table(model, _gradients_of)
     moved, learned, right = not table.equal(table_after), not dense.equal(dense_after), dense_after.allclose(true_dense)
     return run._replace(result=(moved, gradients, learned, right), messages=[])
 
@@ -111,7 +135,8 @@ def _dense_of_one_process(model, table):
     return dense.weight.detach()
 
 
-def _run_step_in_parts():
+def _run_step(function, in_parts):
+    """Call a step of the learner's with a trainer's share, whole or as a list of parts, and compare the weights."""
     import torch
     import torch.distributed as dist
     import torch.distributed.autograd as dist_autograd
@@ -131,16 +156,17 @@ def _run_step_in_parts():
         dist_autograd.backward(context, [loss])
         gradients = (
             dist_autograd.get_gradients(context)[model.dense.module.weight].cpu().clone(),
-            _at_the_table(model, _gradient, context),
+            at_the_table(model, _gradient, context),
         )
     parts = [lesson["batch"](part) for part in (numbers[:5], numbers[5:6], numbers[6:])]
-    run = call_answer("step_in_parts", [model, optimizer, parts])
+    run = call_answer(function, [model, optimizer, parts if in_parts else (rows, offsets, label)])
     if run.error:
         return run
-    result = {}
+    moves = {}
     for part, old, gradient, new in zip(("dense layer", "table"), before, gradients, _weights(model), strict=True):
-        result[part] = not new.equal(old), new.allclose(old - gradient)
-    return run._replace(result=result, messages=[])
+        moves[part] = not new.equal(old), new.allclose(old - gradient)
+    returned = run.result.item() if isinstance(run.result, torch.Tensor) else run.result
+    return run._replace(result={"parts": moves, "returned": returned, "loss": loss.item()}, messages=[])
 
 
 def _run_one_rate():
@@ -210,10 +236,11 @@ def _share(table):
 
 def _weights(model):
     dense = model.dense.module.weight.detach().cpu().clone()
-    return dense, _at_the_table(model, _weight)
+    return dense, at_the_table(model, weight_of_table)
 
 
-def _at_the_table(model, function, *arguments):
+def at_the_table(model, function, *arguments):
+    """Have the owner of the table of a model call a function with the table's RRef, and return the result."""
     import torch.distributed.rpc as rpc
 
     reference = model.table.get_module_rref()
@@ -226,7 +253,8 @@ def _gradient(reference, context):
     return dist_autograd.get_gradients(context)[reference.local_value().weight].to_dense()
 
 
-def _weight(reference):
+def weight_of_table(reference):
+    """On the owner: return a copy of the weights of a table."""
     return reference.local_value().weight.detach().clone()
 
 

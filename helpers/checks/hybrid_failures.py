@@ -1,14 +1,26 @@
-"""Check of the exercise of 26_hybrid_failures: a request that is repeated is executed once."""
+"""Checks of 26_hybrid_failures: a checkpoint brings all weights back, and a repeated request is executed once."""
 
+import io
 import threading
 import time
 import uuid
 
 from helpers.checks.distributed_rnn import NO_RPC
-from helpers.checks.judging import Run, Verdict, Wrong, judge, missing
+from helpers.checks.judging import Run, Verdict, Wrong, call_answer, judge, missing
 from helpers.checks.rpc_judging import in_one_line, rpc_runs
 
 _SECONDS = 0.2  # that the function of a request takes, so that the same request comes while it is under way
+
+
+def my_checkpoint(world) -> Verdict:
+    """Check `my_checkpoint(model, number)`: from a file, a new model comes back to where the old one was."""
+
+    def check(runs):
+        if runs[0].result:
+            raise Wrong(runs[0].result)
+        return "All weights, here and on the server, come back from the file, and the number of the next step, too."
+
+    return judge(world, "my_checkpoint", check, _run_my_checkpoint)
 
 
 def once(world) -> Verdict:
@@ -27,6 +39,63 @@ def once(world) -> Verdict:
 
 def _times(number):
     return "once" if number == 1 else f"{number} times"
+
+
+_STEPS = 3  # before the checkpoint
+
+
+def _run_my_checkpoint():
+    import torch.distributed.rpc as rpc
+
+    if not rpc_runs():
+        return Run(None, [], NO_RPC)
+    if rpc.get_worker_info().name != "trainer0":
+        return Run(None, [], "")
+    run = call_answer("my_checkpoint", [_trained(_STEPS), _STEPS])
+    fault = "" if run.error else _fault_of_checkpoint(run.result)
+    return run._replace(result=fault, error=in_one_line(run.error), messages=[])
+
+
+def _trained(steps):
+    """Return a model of trainer 0 alone after so many steps; it has a table of its own."""
+    import torch
+
+    import __main__
+
+    lesson = vars(__main__)
+    torch.manual_seed(0)
+    model = lesson["HybridModel"](lesson["new_table"](), lesson["alone"], "cpu")
+    optimizer = lesson["new_optimizer"](lesson["references"](model))
+    for number in range(steps):
+        lesson["step"](model, optimizer, lesson["batch"](range(32 * number, 32 * number + 32)))
+    return model
+
+
+def _fault_of_checkpoint(saved):
+    import torch
+
+    import __main__
+
+    references = vars(__main__)["references"]
+    if not isinstance(saved, list | tuple) or len(saved) != 2:
+        of_what = "None" if saved is None else f"a {type(saved).__name__}"
+        return f"`my_checkpoint` returned {of_what}, expected a pair: `number` and a list of all weights."
+    other = _trained(0)
+    owned = references(other)
+    try:
+        file = io.BytesIO()
+        torch.save(saved, file)
+        number, weights = torch.load(io.BytesIO(file.getvalue()))
+        if len(weights) != len(owned):
+            return f"The list has {len(weights)} tensors, expected one for each of the {len(owned)} RRefs of the model."
+        for reference, values in zip(owned, weights, strict=True):
+            reference.remote().detach().rpc_sync().copy_(values)
+    except Exception as error:
+        return f"The checkpoint cannot be saved, read and written back: {in_one_line(str(error))}"
+    for reference, expected in zip(owned, references(_trained(_STEPS)), strict=True):
+        if not torch.equal(reference.to_here(), expected.to_here()):
+            return f"Weights on {reference.owner_name()} came back otherwise than they were after {_STEPS} steps."
+    return "" if number == _STEPS else f"The checkpoint says that step {number} is next, expected {_STEPS}."
 
 
 def _run_once():

@@ -1,4 +1,4 @@
-"""Checks of the exercises of 22_several_trainers: the learner's classes on the server, used by two threads at once."""
+"""Checks of 22_several_trainers: a step in turn, and classes on the server that two threads use at once."""
 
 import os
 import threading
@@ -10,6 +10,17 @@ from helpers.checks.rpc_judging import in_one_line, rpc_runs
 _NO_RPC = "RuntimeError: RPC has not been initialized: run the setup cell."
 _SECONDS = 0.2  # that a slow step takes, so that two at once meet for certain
 _PATIENCE = 5  # seconds for something that takes less than one
+
+
+def my_step_in_turn(world) -> Verdict:
+    """Check `my_step_in_turn(context, parameter)`: a step of SGD on the owner, which waits for its turn."""
+
+    def check(runs):
+        if runs[0].result:
+            raise Wrong(runs[0].result)
+        return "The step waits for its turn, and loses nothing that came before."
+
+    return judge(world, "my_step_in_turn", check, _run_my_step_in_turn)
 
 
 def shared_optimizer(world) -> Verdict:
@@ -65,6 +76,95 @@ def bounded(world) -> Verdict:
 def _error(function, arguments):
     run = call_answer(function, arguments)
     return run._replace(error=in_one_line(run.error))
+
+
+# ---------------------------------------------------------------- my_step_in_turn
+
+
+def fault_of_step(step) -> str:
+    """On a trainer: have the server take a step, and return what is wrong with it, in words; "" when nothing is.
+
+    The loss is the sum of all values, so each gradient is 1.
+    """
+    import torch.distributed.autograd as dist_autograd
+    import torch.distributed.rpc as rpc
+
+    parameter = rpc.rpc_sync("server", new_parameter)
+    with dist_autograd.context() as context:
+        loss = rpc.rpc_sync("server", sum_of, (parameter,))
+        dist_autograd.backward(context, [loss])
+        early, kept, value = rpc.rpc_sync("server", taken, (step, context, parameter))
+    if kept:
+        return "The step still holds `turn`, expected it to let go of the lock."
+    if value == 10:
+        return "The step has subtracted nothing: the value is 10, expected 9."
+    if early:
+        return "The step changed the values while another thread held `turn`, expected it to wait for its turn."
+    if value == -1:
+        return "The step read the values before its turn, and has overwritten what came meanwhile: -1, expected 9."
+    if value != 9:
+        return f"The value is {value:g}, expected 9: the 10 that came meanwhile, less the gradient of 1."
+    return ""
+
+
+def new_parameter():
+    """Make a parameter of one 0; a check sends this to the server."""
+    import torch
+    import torch.distributed.rpc as rpc
+
+    return rpc.RRef(torch.zeros(1, requires_grad=True))
+
+
+def sum_of(parameter):
+    """Return the sum of a parameter; a check sends this to the server."""
+    return parameter.local_value().sum()
+
+
+def taken(step, context, parameter):
+    """On the server: hold `turn`, let a step begin, add 10 to the values, and let go.
+
+    Returns whether the values had changed before, whether the step kept `turn`, and the value in the end.
+    """
+    import __main__
+
+    turn = vars(__main__)["turn"]
+    values = parameter.local_value()
+    errors = []
+
+    def begin():
+        try:
+            step(context, parameter)
+        except Exception as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=begin, daemon=True)
+    with turn:
+        thread.start()
+        thread.join(0.5)  # in vain, if it waits for its turn
+        early = values[0].item() != 0
+        values.detach().add_(10)
+    thread.join(_PATIENCE)
+    kept = turn.locked()
+    if kept:
+        turn.release()  # for those who come later
+    if errors:
+        raise errors[0]
+    return early, kept, values[0].item()
+
+
+def _run_my_step_in_turn():
+    import __main__
+
+    if not rpc_runs():
+        return Run(None, [], _NO_RPC)
+    if "my_step_in_turn" not in vars(__main__):
+        return Run(None, [], missing("my_step_in_turn"))
+    if os.environ["RANK"] != "0":
+        return Run(None, [], "")
+    try:
+        return Run(fault_of_step(vars(__main__)["my_step_in_turn"]), [], "")
+    except Exception as error:
+        return Run(None, [], in_one_line(f"{type(error).__name__}: {error}"))
 
 
 # ---------------------------------------------------------------- shared_optimizer

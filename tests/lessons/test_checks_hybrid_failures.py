@@ -1,4 +1,4 @@
-"""The check of 26_hybrid_failures: it accepts the solution, and says what is wrong with other answers."""
+"""The checks of 26_hybrid_failures: each accepts the solution, and says what is wrong with other answers."""
 
 import textwrap
 
@@ -8,7 +8,8 @@ from answers import NOTEBOOKS, cell
 from helpers import World, checks
 
 SOLUTION = cell("solutions/26_hybrid_failures.ipynb", "def once(")
-SETUP = f"import sys; sys.path.append({str(NOTEBOOKS)!r})\n" + cell("solutions/26_hybrid_failures.ipynb", "start(")
+START = cell("solutions/26_hybrid_failures.ipynb", "start(")
+SETUP = f"import sys, threading; sys.path.append({str(NOTEBOOKS)!r})\n{START}"
 RIGHT = "Solved. A request is executed once, also when it comes again at once, and every caller gets its result."
 
 
@@ -81,9 +82,65 @@ def test_once_that_is_wrong(world, answer, message):
     assert says(world, answer).startswith(f"Not yet. {message}")
 
 
+CHECKPOINT = cell("solutions/26_hybrid_failures.ipynb", "def my_checkpoint(")
+ALL_BACK = "Solved. All weights, here and on the server, come back from the file, and the number of the next step, too."
+
+
+def checkpoint_says(world, answer):
+    world.view.execute(textwrap.dedent(answer))
+    return repr(checks.my_checkpoint(world))
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        CHECKPOINT,
+        """
+        import torch.distributed.rpc as rpc
+        def my_checkpoint(model, number):
+            calls = [rpc.rpc_async(reference.owner(), weight_of, (reference,)) for reference in references(model)]
+            return [number, [call.wait() for call in calls]]
+        def weight_of(reference):
+            return reference.local_value().detach().clone()
+        """,
+    ],
+    ids=["solution", "by calls"],
+)
+def test_my_checkpoint_that_is_right(world, answer):
+    assert checkpoint_says(world, answer) == ALL_BACK
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (cell("26_hybrid_failures.ipynb", "def my_checkpoint("), "`my_checkpoint` returned None, expected a pair"),
+        (
+            "def my_checkpoint(model, number):\n    return number, [], model.dense.state_dict()",
+            "`my_checkpoint` returned a tuple, expected a pair",
+        ),
+        (
+            CHECKPOINT.replace("references(model)]", "references(model)[1:]]"),
+            "The list has 2 tensors, expected one for",
+        ),
+        (CHECKPOINT.replace("weights = [", "weights = [0 * "), "Weights on server came back otherwise than they were"),
+        (CHECKPOINT.replace("references(model)]", "references(model)[::-1]]"), "The checkpoint cannot be saved, read"),
+        (
+            CHECKPOINT.replace("return number,", "return number + 1,"),
+            "The checkpoint says that step 4 is next, expected",
+        ),
+        (CHECKPOINT.replace("reference.to_here().detach()", "reference"), "The checkpoint cannot be saved, read"),
+        (CHECKPOINT.replace("weights = [", "weights = [1 / 0, "), "Rank 0 raised ZeroDivisionError"),
+    ],
+    ids=["skeleton", "no pair", "no table", "zeros", "the other way round", "the number", "RRefs", "an error"],
+)
+def test_my_checkpoint_that_is_wrong(world, answer, message):
+    assert checkpoint_says(world, answer).startswith(f"Not yet. {message}")
+
+
 def test_before_rpc_has_been_started():
     world = World(4)
     try:
         assert "RPC has not been initialized" in repr(checks.once(world))
+        assert "RPC has not been initialized" in repr(checks.my_checkpoint(world))
     finally:
         world.stop()

@@ -31,21 +31,15 @@ def world(worlds):
     return worlds[-1]
 
 
-# ---------------------------------------------------------------- the step that the learner writes
+# ---------------------------------------------------------------- my_step_in_turn
 
 
-def judged(world, step):
-    """Return what the notebook's own judge says of `my_step` with these lines."""
-    for contains in ("def zeros_there(", "turn = threading.Lock()", "def tried("):
-        world.view.execute(cell(NAME, contains), silent=True)
-    judge, _, _ = cell(NAME, "def judged(").partition("\nprint(judged(")
-    world.view.execute(judge, silent=True)
-    lines = cell(NAME, "def my_step(").replace(
-        "    return gradient  # your lines instead", textwrap.indent(textwrap.dedent(step), "    ")
-    )
-    world.view.execute(lines, silent=True)
-    world.view.client[0].execute("said = judged(my_step)", silent=True, block=True)
-    return world.view.pull("said", targets=0)
+def in_turn_says(world, step):
+    """Return what the check says of `my_step_in_turn` with these lines."""
+    world.view.execute("turn = threading.Lock()", silent=True)
+    lines = textwrap.indent(textwrap.dedent(step), "    ")
+    answer = cell(NAME, "def my_step_in_turn(").replace("    return gradient  # your lines instead", lines)
+    return says(checks.my_step_in_turn, world, answer)
 
 
 @pytest.mark.parametrize(
@@ -57,26 +51,26 @@ def judged(world, step):
         "with torch.no_grad():\n    with turn:\n        values -= gradient",
     ],
 )
-def test_my_step_that_is_right(world, step):
-    assert judged(world, step) == "right"
+def test_my_step_in_turn_that_is_right(world, step):
+    assert in_turn_says(world, step) == "Solved. The step waits for its turn, and loses nothing that came before."
 
 
 @pytest.mark.parametrize(
     ("step", "message"),
     [
-        ("pass", "not yet: the step has subtracted nothing"),
-        ("with torch.no_grad():\n    values.sub_(gradient)", "no: the step changed the values while another one held"),
+        ("pass", "The step has subtracted nothing: the value is 10, expected 9."),
+        ("with torch.no_grad():\n    values.sub_(gradient)", "The step changed the values while another thread held "),
         (
             "new = values.detach() - gradient\nwith turn:\n    values.detach().copy_(new)",
-            "no: the step read before its turn, and has overwritten what came meanwhile",
+            "The step read the values before its turn, and has overwritten what came meanwhile: -1, expected 9.",
         ),
-        ("turn.acquire()\nvalues.detach().sub_(gradient)", "no: the step has not let go of turn"),
-        ("with turn:\n    values.detach().add_(gradient)", "no: 10 less the gradient of 1 is 9, and the value is 11"),
-        ("with turn:\n    values.sub_(gradient)", "no: the step raised a leaf Variable that requires grad"),
+        ("turn.acquire()\nvalues.detach().sub_(gradient)", "The step still holds `turn`, expected it to let go"),
+        ("with turn:\n    values.detach().add_(gradient)", "The value is 11, expected 9: the 10 that came meanwhile"),
+        ("with turn:\n    values.sub_(gradient)", "Rank 0 raised RuntimeError: a leaf Variable that requires grad"),
     ],
 )
-def test_my_step_that_is_wrong(world, step, message):
-    assert judged(world, step).startswith(message)
+def test_my_step_in_turn_that_is_wrong(world, step, message):
+    assert in_turn_says(world, step).startswith(f"Not yet. {message}")
 
 
 # ---------------------------------------------------------------- shared_optimizer

@@ -15,8 +15,8 @@ MUTANTS = {
     "all trainers take the same share": ("mine = numbers[rank::trainers]", "mine = numbers[::trainers]"),
     "only one trainer takes its turn": ("        if rank == turn:\n", "        if rank == turn == 0:\n"),
     "the next batch does not wait for the last turn": (
-        "            optimizer.step(context)\n    dist.barrier()\n\nif rank < trainers:",
-        "            optimizer.step(context)\n\nif rank < trainers:",
+        "            optimizer.step(context)\n    dist.barrier()",
+        "            optimizer.step(context)",
     ),
     "gradients of one process are not zeroed": (
         "        optimizer.zero_grad()\n        loss = cross",
