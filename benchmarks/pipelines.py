@@ -9,7 +9,7 @@ NOTEBOOK = "27_pipelines.ipynb"
 TURNS = 3
 STAGES = (2, 4)
 MICRO_BATCHES = (1, 2, 4, 8)
-SCHEDULES = {"gpipe": "GPipe", "one_forward_one_backward": "1F1B"}
+SCHEDULES = {"gpipe": "GPipe", "order_of_the_lesson": "1F1B"}
 DEFINITIONS = [
     "Layer",
     "send",

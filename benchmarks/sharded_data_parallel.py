@@ -18,7 +18,7 @@ DEFINITIONS = [
     "free",
     "gather",
     "scatter_and_free",
-    "zero3",
+    "zero3_of_the_lesson",
     "new_model",
     "adam",
     "backward",
@@ -35,7 +35,7 @@ def prepare(chosen):
     width = chosen
     inputs, targets = torch.randn(2, 8 * n, width, dtype=torch.float64)
     by_hand = new_model()
-    by_hand = by_hand, *zero3([Unit(layer) for layer in by_hand])
+    by_hand = by_hand, *zero3_of_the_lesson([Unit(layer) for layer in by_hand])
     model = new_model()
     for layer in [*model, model]:
         fully_shard(layer, mesh=mesh)

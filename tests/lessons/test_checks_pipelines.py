@@ -22,6 +22,7 @@ SETUP = "\n".join(
         "import torch",
         "from torch.nn.functional import mse_loss",
         cell(NAME, "def finish("),
+        cell(NAME, "def order_of_the_lesson("),
         cell(NAME, "def one_forward_one_backward("),
     ]
 )
@@ -93,7 +94,7 @@ def test_backward_that_is_wrong(world, old, new, message, request):
 
 # ---------------------------------------------------------------- my_order
 
-ORDER = cell(NAME, "def one_forward_one_backward(").replace("one_forward_one_backward", "my_order")
+ORDER = cell(NAME, "def order_of_the_lesson(").replace("order_of_the_lesson", "my_order")
 ONE_BY_ONE = "Solved. No order ends sooner, and a stage keeps no more micro-batches than there are stages from it to "
 
 

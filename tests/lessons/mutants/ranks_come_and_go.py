@@ -1,8 +1,14 @@
 """The lesson ranks_come_and_go, broken on purpose."""
 
 MUTANTS = {
-    "whoever hears of a death stays": ("max(seconds_until_heard(leaves=True)", "max(seconds_until_heard(leaves=False)"),
-    "all hear of a death at once": ("in seconds_until_heard(leaves=False)", "in seconds_until_heard(leaves=True)"),
+    "whoever hears of a death stays": (
+        "if_they_leave = seconds_until_heard(leaves=True)",
+        "if_they_leave = seconds_until_heard(leaves=False)",
+    ),
+    "all hear of a death at once": (
+        "if_they_stay = seconds_until_heard(leaves=False)",
+        "if_they_stay = seconds_until_heard(leaves=True)",
+    ),
     "a mean of means is the mean": ('reduction="sum") / BATCH', 'reduction="mean") / n'),
     "the batch is not dealt out": ("[rank::n]", "[: BATCH // n]"),
     "the momentum is no part of the state": ("weights, self.momentum = state[1:]", "weights, _ = state[1:]"),

@@ -6,8 +6,8 @@ MUTANTS = {
         "            unit.full.grad = flat\n",
     ),
     "ZeRO-1 needs no all-gather": (
-        "            all_gather(unit.shard, unit.full)\n    return optimizer, update\n\nas_ddp(zero1)",
-        "            pass\n    return optimizer, update\n\nas_ddp(zero1)",
+        "/ n\n        optimizer.step()\n        for unit in units:\n            all_gather(unit.shard, unit.full)\n",
+        "/ n\n        optimizer.step()\n",
     ),
     "after the step of ZeRO-1 all ranks have all new parameters": (
         "after_step = changed()\nall_gather(unit.shard, unit.full)\n",
@@ -16,11 +16,11 @@ MUTANTS = {
     "ZeRO-2 adds up its gradients at the end of backward": (
         "        when_complete(unit, scatter_gradient)\n    optimizer = adam([unit.shard for unit in units])\n"
         "    def update():\n        optimizer.step()\n        for unit in units:\n"
-        "            all_gather(unit.shard, unit.full)\n    return optimizer, update\n\nas_ddp(zero2)",
+        '            all_gather(unit.shard, unit.full)\n    return optimizer, update\n\nas_ddp("zero2")',
         "        pass\n    optimizer = adam([unit.shard for unit in units])\n"
         "    def update():\n        for unit in units:\n            scatter_gradient(unit)\n"
         "        optimizer.step()\n        for unit in units:\n"
-        "            all_gather(unit.shard, unit.full)\n    return optimizer, update\n\nas_ddp(zero2)",
+        '            all_gather(unit.shard, unit.full)\n    return optimizer, update\n\nas_ddp("zero2")',
     ),
     "a view keeps only what it shows": (
         "in_place, divided = chunk.div_(n), chunk / n",
@@ -62,7 +62,7 @@ MUTANTS = {
         "following=following: None",
     ),
     "the plain version fetches ahead, too": (
-        "    return zero3(units, gather=fetch)\n\ndef prefetching",
+        "    return zero3_of_the_lesson(units, gather=fetch)\n\ndef prefetching",
         "    return prefetching(units)\n\ndef prefetching",
     ),
 }
