@@ -27,7 +27,7 @@ from helpers.checks.in_your_own_job import alarm, difference, suspects
 from helpers.checks.inside_ddp import accumulate_all, averaging, weigh
 from helpers.checks.many_environments import first_episodes
 from helpers.checks.meet_the_ranks import numbers_collected, shares, world_turned_round
-from helpers.checks.overlap import buckets_by_size, two_buckets
+from helpers.checks.overlap import buckets_by_size, my_hooks, two_buckets
 from helpers.checks.pipelines import (
     backward_of_a_stage,
     most_micro_batches,
@@ -125,6 +125,7 @@ __all__ = [
     "most_micro_batches",
     "my_ask",
     "my_exchange",
+    "my_hooks",
     "my_ring",
     "next_replica",
     "next_words",
