@@ -10,7 +10,7 @@ NOTEBOOK = "09_overlap.ipynb"
 PREVIOUS = "08_data_parallel.ipynb"
 REPEATS = 15
 VERSIONS = ["alone", "per_parameter", "one_bucket", "overlapped", "by_ddp"]
-HELPERS = ["sgd", "step", "Bucket", "buckets_by_layer", "when_full"]
+HELPERS = ["sgd", "step", "Bucket", "buckets_by_layer", "hooks_of_the_lesson"]
 
 MODELS = """
 class Model:
@@ -48,6 +48,7 @@ def rows() -> list[list]:
         world.view.execute(lesson.setup(NOTEBOOK) + side_by_side.TIMED)
         world.view.execute(lesson.definitions(PREVIOUS, "per_parameter"))
         world.view.execute(lesson.definitions(NOTEBOOK, *HELPERS, *[v for v in VERSIONS if v != "per_parameter"]))
+        world.view.execute("when_full = hooks_of_the_lesson")
         world.view.execute(f"versions = [{', '.join(VERSIONS)}]" + MODELS)
         megabytes = world.view["large.bytes"][0] / 1e6
         size = f"{megabytes:.0f} MB"

@@ -29,7 +29,7 @@ from helpers.checks.in_your_own_job import alarm, difference, suspects
 from helpers.checks.inside_ddp import accumulate_all, averaging, weigh
 from helpers.checks.many_environments import first_episodes
 from helpers.checks.meet_the_ranks import numbers_collected, shares, world_turned_round
-from helpers.checks.overlap import buckets_by_size, two_buckets
+from helpers.checks.overlap import buckets_by_size, my_hooks, two_buckets
 from helpers.checks.pipelines import (
     backward_of_a_stage,
     most_micro_batches,
@@ -131,6 +131,7 @@ __all__ = [
     "my_checkpoint",
     "my_exchange",
     "my_forward",
+    "my_hooks",
     "my_hybrid_step",
     "my_references",
     "my_ring",

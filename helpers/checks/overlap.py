@@ -1,4 +1,4 @@
-"""Checks of the exercises of 09_overlap."""
+"""Checks of what the learner writes in 09_overlap, and of its exercises."""
 
 from contextlib import contextmanager
 
@@ -6,6 +6,23 @@ from helpers.checks.judging import RESTART, Run, Verdict, Wrong, call_answer, ju
 from helpers.checks.small_model import loss, new_data, new_model
 
 _IMAGES, _STEPS = 3, 3
+_BUCKETS = "the bucket of the last layers", "the bucket of the first layer"
+
+
+def my_hooks(world) -> Verdict:
+    """Check `my_hooks(bucket, launch)`: its hooks launch a bucket once a step, as soon as it has all gradients.
+
+    The model has two buckets, with hooks of their own.
+    """
+
+    def check(runs):
+        for rank, run in enumerate(runs):
+            for step, launches in enumerate(run.result, start=1):
+                for bucket in _BUCKETS:
+                    _require_launch(f"In step {step}, rank {rank}", bucket, launches)
+        return "In each step, every rank launched each bucket once, as soon as all gradients were in the bucket."
+
+    return judge(world, "my_hooks", check, _run_my_hooks)
 
 
 def buckets_by_size(world) -> Verdict:
@@ -39,6 +56,22 @@ def two_buckets(world) -> Verdict:
         return "Every rank has the weights of one process, and its first bucket travelled while backward still ran."
 
     return judge(world, "two_buckets", check, _run_two_buckets)
+
+
+def _require_launch(who, bucket, launches):
+    """Require that a step has one launch of a bucket, with all of its gradients and before backward has ended."""
+    of_bucket = [launch for launch in launches if launch[0] == bucket]
+    if len(of_bucket) != 1:
+        times = f"launched {bucket} {len(of_bucket)} times" if of_bucket else f"did not launch {bucket}"
+        raise Wrong(f"{who} {times}, expected one launch in every step.")
+    ((_, full, early),) = of_bucket
+    if not full:
+        raise Wrong(f"{who} launched {bucket} before all of its gradients were taken, expected a full bucket.")
+    if bucket == _BUCKETS[0] and not early:
+        raise Wrong(
+            f"{who} launched {bucket} after backward had computed the gradients of the first layer, "
+            "expected a launch as soon as the bucket is full."
+        )
 
 
 def _require_buckets(rank, limit, sizes, buckets):
@@ -94,6 +127,57 @@ def _require_two_buckets(rank, calls, made, size):
     if names.count("wait") < 2:
         waited = "waited for only one of its buckets" if "wait" in names else "never waited for a bucket"
         raise Wrong(f"Rank {rank} {waited}. {RESTART}")
+
+
+class _Bucket:
+    """A bucket as the lesson has it, without a group: it is never sent."""
+
+    def __init__(self, parameters, ranks):
+        import torch
+
+        sizes = [parameter.numel() for parameter in parameters]
+        self.ranks = ranks
+        self.flat = torch.zeros(sum(sizes))
+        parts = self.flat.split(sizes)
+        self.views = {parameter: part.view_as(parameter) for parameter, part in zip(parameters, parts, strict=True)}
+
+    def take(self, parameter):
+        self.views[parameter].copy_(parameter.grad / self.ranks)
+
+    def full(self):
+        pairs = self.views.items()
+        return all(p.grad is not None and view.equal(p.grad / self.ranks) for p, view in pairs)
+
+
+def _run_my_hooks():
+    import torch.distributed as dist
+
+    n = dist.get_world_size()
+    model = new_model()
+    first, last = list(model[0].parameters()), list(model[1:].parameters())
+    buckets = [_Bucket(last, n), _Bucket(first, n)]
+    steps = []
+
+    def launch(bucket):
+        if bucket not in buckets:
+            raise TypeError(f"launch got a {type(bucket).__name__}, expected the bucket of `my_hooks`")
+        early = all(parameter.grad is None for parameter in first)
+        steps[-1].append((_BUCKETS[buckets.index(bucket)], bucket.full(), early))
+
+    for bucket in buckets:
+        run = call_answer("my_hooks", [bucket, launch])
+        if run.error:
+            return run
+    try:
+        for number in range(_STEPS):
+            steps.append([])
+            for bucket in buckets:
+                bucket.flat.zero_()
+            model.zero_grad()
+            loss(model, [new_data(number * n + dist.get_rank(), _IMAGES)]).backward()
+    except Exception as error:
+        return Run(None, [], f"{type(error).__name__}: {error}")
+    return Run(steps, [], "")
 
 
 def _run_buckets_by_size():

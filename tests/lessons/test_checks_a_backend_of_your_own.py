@@ -27,7 +27,7 @@ def skeleton(name):
 
 # ---------------------------------------------------------------- my_exchange
 
-OF_THE_LESSON = cell(SOLUTIONS, "def exchange(right").replace("def exchange(", "def my_exchange(")
+OF_THE_LESSON = cell(SOLUTIONS, "def my_exchange(")
 
 IN_PIECES = """
 def my_exchange(right, left, outgoing, incoming):

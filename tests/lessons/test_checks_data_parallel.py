@@ -122,6 +122,12 @@ BY_GATHERING = """
 """
 
 
+def test_mean_solution(world):
+    assert says(mean_gradients, world, solution("my_synchronise")) == (
+        "Solved. Every rank holds the mean gradients of all ranks, which are those of one process."
+    )
+
+
 def test_mean_skeleton(world):
     assert says(mean_gradients, world, skeleton("my_synchronise")) == (
         "Not yet. Rank 0 still has the gradients of its own share."

@@ -19,7 +19,13 @@ def solution(function):
 
 
 # A shorter timeout than the learner's: a deadlock takes as long.
-SETUP = cell(NAME, "init_process_group(").replace("seconds=10", "seconds=4") + "\n" + cell(NAME, "def average(")
+SETUP = "\n".join(
+    [
+        cell(NAME, "init_process_group(").replace("seconds=10", "seconds=4"),
+        cell(NAME, "def average_of_the_lesson("),
+        "average = average_of_the_lesson",
+    ]
+)
 
 
 # ---------------------------------------------------------------- averaging
@@ -28,6 +34,12 @@ FUTURE = """
     def my_average(tensor):
         {}
 """
+
+
+def test_average_solution(world):
+    assert says(averaging, world, solution("my_average")) == (
+        "Solved. The future holds the mean over all ranks, on every rank."
+    )
 
 
 def test_average_skeleton(world):

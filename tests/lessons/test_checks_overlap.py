@@ -30,10 +30,103 @@ SETUP = "\n".join(
         cell(NAME, "class Bucket"),
         cell(NAME, "def one_bucket("),
         cell(NAME, "def buckets_by_layer("),
-        definitions("def when_full("),
+        cell(NAME, "def hooks_of_the_lesson("),
+        "when_full = hooks_of_the_lesson",
         definitions("def overlapped("),
     ]
 )
+
+
+# ---------------------------------------------------------------- my_hooks
+
+LAST, FIRST = "the bucket of the last layers", "the bucket of the first layer"
+HOOKS = """
+    def my_hooks(bucket, launch):
+        taken = []
+        def hook(parameter):
+            {}
+        for parameter in bucket.views:
+            parameter.register_post_accumulate_grad_hook(hook)
+"""
+
+
+def test_hooks_solution(world):
+    assert says(checks.my_hooks, world, solution("my_hooks")) == (
+        "Solved. In each step, every rank launched each bucket once, as soon as all gradients were in the bucket."
+    )
+
+
+def test_hooks_skeleton(world):
+    assert says(checks.my_hooks, world, skeleton("my_hooks")) == (
+        f"Not yet. In step 1, rank 0 did not launch {LAST}, expected one launch in every step."
+    )
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (
+            "taken.append(parameter); len(taken) == len(bucket.views) and"
+            " ([bucket.take(p) for p in taken], taken.clear(), launch(bucket))",
+            "Solved. ",
+        ),
+        (
+            "bucket.take(parameter); taken.append(parameter); len(taken) % len(bucket.views) == 0 and launch(bucket)",
+            "Solved. ",
+        ),
+        (
+            "bucket.take(parameter); taken.append(parameter); len(taken) == len(bucket.views) and launch(bucket)",
+            f"Not yet. In step 2, rank 0 did not launch {LAST}, expected one launch in every step.",
+        ),
+        (
+            "bucket.take(parameter); launch(bucket)",
+            f"Not yet. In step 1, rank 0 launched {LAST} 4 times, expected one launch in every step.",
+        ),
+        (
+            "bucket.take(parameter); taken.append(parameter); len(taken) % len(bucket.views) == 1 and launch(bucket)",
+            f"Not yet. In step 1, rank 0 launched {LAST} before all of its gradients were taken,"
+            " expected a full bucket.",
+        ),
+        (
+            "taken.append(parameter); len(taken) % len(bucket.views) == 0 and launch(bucket)",
+            f"Not yet. In step 1, rank 0 launched {LAST} before all of its gradients were taken,"
+            " expected a full bucket.",
+        ),
+        (
+            "bucket.take(parameter); taken.append(parameter);"
+            " len(taken) % len(bucket.views) == 0 and launch(parameter)",
+            "Not yet. Rank 0 raised TypeError: launch got a Parameter, expected the bucket of `my_hooks`",
+        ),
+        (
+            "nothing",
+            "Not yet. Rank 0 raised NameError: name 'nothing' is not defined",
+        ),
+    ],
+)
+def test_hooks(world, body, message):
+    assert says(checks.my_hooks, world, HOOKS.format(body)).startswith(message)
+
+
+def test_hooks_of_two_buckets_that_share_what_was_taken(world):
+    answer = HOOKS.format("bucket.take(parameter); taken.append(parameter); len(taken) == 4 and launch(bucket)")
+    answer = answer.replace("        taken = []\n", "").replace(
+        "my_hooks(bucket, launch)", "my_hooks(bucket, launch, taken=[])"
+    )
+    assert says(checks.my_hooks, world, answer) == (
+        f"Not yet. In step 1, rank 0 did not launch {FIRST}, expected one launch in every step."
+    )
+
+
+def test_hooks_that_launch_at_the_end_of_backward(world):
+    answer = HOOKS.format(
+        "bucket.take(parameter); taken.append(parameter);"
+        " len(taken) % len(bucket.views) == 0 and"
+        " torch.autograd.Variable._execution_engine.queue_callback(lambda: launch(bucket))"
+    )
+    assert says(checks.my_hooks, world, answer) == (
+        f"Not yet. In step 1, rank 0 launched {LAST} after backward had computed the gradients of the first layer, "
+        "expected a launch as soon as the bucket is full."
+    )
 
 
 # ---------------------------------------------------------------- buckets_by_size
@@ -273,7 +366,7 @@ def test_the_solutions_in_other_worlds(size):
     world = World(size)
     try:
         world.view.execute(SETUP)
-        for check in (checks.buckets_by_size, checks.two_buckets):
+        for check in (checks.my_hooks, checks.buckets_by_size, checks.two_buckets):
             assert says(check, world, solution(check.__name__)).startswith("Solved. ")
             assert says(check, world, skeleton(check.__name__)).startswith("Not yet. ")
     finally:

@@ -268,6 +268,12 @@ def test_way_up_from_the_farthest(world):
     assert says(way_up, world, answer).startswith("Solved. ")
 
 
+def test_way_up_solution(world):
+    assert says(way_up, world, solution("my_way_up")) == (
+        "Solved. Rank 0 holds the sum after round 2, and every other rank has sent one message."
+    )
+
+
 def test_way_up_skeleton(world):
     assert says(way_up, world, skeleton("my_way_up")) == (
         "Not yet. Rank 0 holds [1.0, 2.0, 3.0, 4.0], and the target is [10.0, 20.0, 30.0, 40.0]."

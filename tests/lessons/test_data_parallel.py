@@ -25,6 +25,10 @@ ALL = (
     ONE := "def one_bucket(",
     DDP := "def by_ddp(",
 )
+SAME_START = "assert after == new_model(SEED)"
+SAME_BITS = "assert torch.equal(weights, weights_of_0)"
+BITS_OF_TWO = "assert n > 2 or all("
+SHUFFLED = "assert first == forgotten != second"
 SAME_GRADIENTS = "assert_close(gradients, true_gradients, rtol=0, atol=1e-10)"
 SAME_WEIGHTS = "assert_close(weights, true_weights, rtol=0, atol=1e-10)"
 
@@ -107,9 +111,8 @@ def test_what_a_version_uses_is_broken(world, contains, whole, broken, version):
 
 
 def test_without_the_broadcast(world):
-    broken = on_the_ranks(START, "dist.broadcast(tensor, src=0)", "pass")
-    assert failed(world, broken) == {1: "assert after == new_model(SEED)[0].weight[0, 0]"}
-    # The ranks have the function nevertheless.
+    world.view.execute(on_the_ranks(START, "dist.broadcast(tensor, src=0)", "pass"))
+    assert failed(world, on_the_ranks(SAME_START)) == {1: "assert after == new_model(SEED)[0].weight[0, 0]"}
     assert failed(world, on_the_ranks(PER_PARAMETER)) == {0: SAME_GRADIENTS, 1: SAME_GRADIENTS}
 
 
@@ -135,20 +138,25 @@ def test_weights_that_differ_in_the_last_bits(world):
     """Rank 1 differs from rank 0, and so its versions do."""
     broken = "vector(model.parameters()) * (1 + rank * 1e-15)"
     world.view.execute(on_the_ranks(TRAIN, "vector(model.parameters()).detach()", broken))
-    assert failed(world, on_the_ranks(PER_PARAMETER)) == {1: "assert torch.equal(weights, weights_of_0)"}
-    (line,) = set(failed(world, on_the_ranks(DDP)).values())
+    world.view.execute(on_the_ranks(PER_PARAMETER))
+    assert failed(world, on_the_ranks(SAME_BITS)) == {1: SAME_BITS}
+    world.view.execute(on_the_ranks(DDP))
+    (line,) = set(failed(world, on_the_ranks(BITS_OF_TWO)).values())
     assert line.startswith("assert n > 2 or all(torch.equal(weights, weights_of_0)")
 
 
 def test_without_set_epoch_the_second_epoch_is_the_first(world):
-    lines = failed(world, on_the_ranks(DEAL, "sampler.set_epoch(1)", "pass"))
-    assert lines == dict.fromkeys(range(2), "assert first == forgotten != second")
+    world.view.execute(on_the_ranks(DEAL, "sampler.set_epoch(1)", "pass"))
+    assert failed(world, on_the_ranks(SHUFFLED)) == dict.fromkeys(range(2), SHUFFLED)
 
 
 def test_a_mean_loss_that_is_not_that_of_one_process(world):
-    source = cell("plots.loss_curves(").replace("plots.loss_curves(", "(lambda *curves: None)(")
+    figure = cell("plots.loss_curves(").replace("plots.loss_curves(", "(lambda *curves: None)(")
+    proof = cell("assert_close(losses.mean(dim=0), true_losses)")
     names = {"torch": torch, "world": world}
-    exec(source, names)
+    exec(figure, names)
+    exec(proof, names)
     world.view.execute("losses = losses + 1e-4 * rank")
+    exec(figure, names)
     with pytest.raises(AssertionError, match="Tensor-likes are not close"):
-        exec(source, names)
+        exec(proof, names)

@@ -12,8 +12,9 @@ overlap = lesson(
     "def train(",
     "def buckets_by_layer(",
     "def my_hooks(",
+    "def hooks_of_the_lesson(",
+    "accepted(",
     "def launches(",
-    "def when_full(",
     "def overlapped(",
 )
 SAME_GRADIENTS = "assert_close(gradients, true_gradients, rtol=0, atol=1e-10)"
@@ -59,6 +60,9 @@ def test_what_a_version_uses_is_broken(overlap, contains, whole, broken):
     ],
 )
 def test_hooks_that_launch_too_early_or_too_seldom(overlap, whole, broken):
-    lines = overlap.failed(overlap.cell("def when_full(", whole, broken))
+    hooks = "def hooks_of_the_lesson(", "accepted("
+    overlap.world.view.execute(overlap.cell(hooks[0], whole, broken))
+    overlap.run(hooks[1])
+    lines = overlap.failed(overlap.cell("def launches("))
+    overlap.run(*hooks)
     assert lines == dict.fromkeys(range(2), "assert launches(when_full) == [True, True]")
-    overlap.run("def when_full(")

@@ -28,7 +28,7 @@ MUTANTS = {
         "dist.all_reduce(by_gloo, group=gloo)\n",
         "dist.all_reduce(by_gloo, group=ring)\n",
     ),
-    "backward goes on without a thread": ("without_thread = backwards(ring)\n", "without_thread = [pauses] * 3\n"),
+    "backward goes on without a thread": ("without_thread = backwards(ring)", "without_thread = [pauses] * 3"),
     "nothing overlaps with a thread either": (
         "        self.thread.submit(fulfil, future, collective, arguments)\n",
         "        self.thread.submit(fulfil, future, collective, arguments).result()\n",

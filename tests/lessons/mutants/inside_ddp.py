@@ -6,8 +6,8 @@ MUTANTS = {
         "wrapped, sent = watched(Net(), bucket_cap_mb=0.25, find_unused_parameters=True)\nsteps = ",
     ),
     "setting the limit of a bucket is its default": (
-        "found = [sizes(), sizes(bucket_cap_mb=25),",
-        "found = [sizes(), sizes(),",
+        '"bucket_cap_mb=25": sizes(bucket_cap_mb=25),',
+        '"bucket_cap_mb=25": sizes(),',
     ),
     "the small bucket goes first without a rebuild, too": (
         "wrapped, sent = settled(find_unused_parameters=True)",
