@@ -3,8 +3,8 @@
 MUTANTS = {
     "broadcast takes what rank 1 holds": ("dist.broadcast(broadcast, src=0)", "dist.broadcast(broadcast, src=1)"),
     "scatter gives everything to all": (
-        "dist.scatter(scatter[here], parts, src=0)\n\nassert",
-        "dist.broadcast(scatter.copy_(one_has_all), src=0)\n\nassert",
+        "parts = list(one_has_all.chunk(n)) if rank == 0 else None\ndist.scatter(scatter[here], parts, src=0)",
+        "parts = list(one_has_all.chunk(n)) if rank == 0 else None\ndist.broadcast(scatter.copy_(one_has_all), src=0)",
     ),
     "gather collects on every rank": (
         "dist.gather(chunks[here], list(gather.chunk(n)) if rank == 0 else None, dst=0)",

@@ -3,8 +3,8 @@
 MUTANTS = {
     "every rank is on one host": ('object(hosts, "ab"[rank % 2])', 'object(hosts, "a")'),
     "objects take one collective": (
-        "    dist.broadcast_object_list(settings, src=0)\nassert",
-        "    settings = [{'rate': 0.1}]\n    dist.broadcast(torch.zeros(1), src=0)\nassert",
+        "    dist.broadcast_object_list(settings, src=0)",
+        "    settings = [{'rate': 0.1}]\n    dist.broadcast(torch.zeros(1), src=0)",
     ),
     "odd and even ranks are one group": ("mine = odd if rank % 2 else even", "mine = dist.group.WORLD"),
     "all ranks make the group of rank 1": ("if rank == 1:\n    alone = dist", "if True:\n    alone = dist"),
