@@ -3,6 +3,7 @@
 import os
 from contextlib import contextmanager
 
+from helpers.checks.accepting import accept
 from helpers.checks.collectives import show
 from helpers.checks.judging import Verdict, Wrong, call_answer, judge
 from helpers.measure.patching import replaced
@@ -30,7 +31,7 @@ def cut_layers(world) -> Verdict:
             )
         return f"Each rank keeps 1/{world.size} of both layers, and the shares add up to their output."
 
-    return judge(world, "my_columns", check, _run_cuts)
+    return _accepting(world, judge(world, "my_columns", check, _run_cuts), "my_rows")
 
 
 def f_and_g(world) -> Verdict:
@@ -64,7 +65,7 @@ def f_and_g(world) -> Verdict:
                 )
         return "The output and the gradients of x and of both weights are those of one process."
 
-    return judge(world, "my_mlp", check, _run_mlp)
+    return _accepting(world, judge(world, "my_mlp", check, _run_mlp), "MyF", "MyG")
 
 
 def cut_qkv(world) -> Verdict:
@@ -118,6 +119,14 @@ def next_words(world) -> Verdict:
         return "Every rank knows the best words, and none brought more than three numbers for each token."
 
     return judge(world, "next_words", check, _run_next_words)
+
+
+def _accepting(world, verdict, *names):
+    """Note that these answers have passed, too, if the verdict says that the function that was called has passed."""
+    if verdict:
+        for name in names:
+            accept(world, name)
+    return verdict
 
 
 def _require_part(rank, name, shape, target, numbers):

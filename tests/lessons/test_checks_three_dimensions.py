@@ -7,7 +7,8 @@ from helpers import checks
 
 NOTEBOOK, SOLUTION = "35_three_dimensions.ipynb", "solutions/35_three_dimensions.ipynb"
 PARTS = ("init_process_group(", "def place_of(", "for sizes in", "def make_groups(", "SHAPES =", "def my_part(")
-SETUP = "\n".join(["SEED = 0", *(cell(SOLUTION, part) for part in (*PARTS, "class Enter(", "def run_block("))])
+PARTS += "class Enter(", "def run_block(", "def receive("
+SETUP = "\n".join(["SEED = 0", *(cell(SOLUTION, part) for part in PARTS)])
 
 
 def skeleton(function):

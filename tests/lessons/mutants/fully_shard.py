@@ -18,8 +18,8 @@ MUTANTS = {
         "counted = {reshard: run(True) for reshard in (True, False)}",
     ),
     "the ring is not used": (
-        "gathers, scatters, carried = run(reshard, Ring())",
-        "gathers, scatters, carried = run(reshard)",
+        "with_ring = {reshard: run(reshard, Ring()) for",
+        "with_ring = {reshard: run(reshard) for",
     ),
     "the ring keeps the last gradient, not the sum": (
         "            chunks[(rank - step - 2) % n].add_(arrived)",

@@ -7,8 +7,8 @@ MUTANTS = {
         "        return self.leave(F.linear(x, self.weight, self.bias))",
     ),
     "a rank keeps all rows": (
-        "        self.weight = part(layer.weight, dim=1)",
-        "        self.weight = nn.Parameter(layer.weight.detach().clone() / n)",
+        "        self.weight = own(rows_of(layer))",
+        "        self.weight = own(layer.weight / n)",
     ),
     "the way back of g is an all_reduce": (
         "f, g = Enter.apply, Leave.apply",
@@ -24,13 +24,12 @@ MUTANTS = {
         "        return gradient.chunk(n, dim=1)[rank].contiguous()",
     ),
     "a block sends each sum once more": (
-        "    payload.append(2 * (n - 1) * x.nbytes // n)\n    total = x.clone()\n    dist.all_reduce(total)\n",
-        "    payload.append(2 * (n - 1) * x.nbytes // n)\n    total = x.clone()\n    dist.all_reduce(total.clone())\n"
-        "    dist.all_reduce(total)\n",
+        "    total = x.clone()\n    dist.all_reduce(total)\n",
+        "    total = x.clone()\n    dist.all_reduce(total.clone())\n    dist.all_reduce(total)\n",
     ),
     "nothing is sent while it is measured": (
-        "        loss_of(block(x)).backward()\n        dist.barrier()\n    return sum(payload), carried.bytes / 2",
-        "        dist.barrier()\n    loss_of(block(x)).backward()\n    return sum(payload), carried.bytes / 2",
+        "        loss_of(block(x)).backward()\n        dist.barrier()\n    return carried.bytes / 2",
+        "        dist.barrier()\n    loss_of(block(x)).backward()\n    return carried.bytes / 2",
     ),
     "a rank looks up tokens of others, too": ("return g(rows * mine.unsqueeze(-1))", "return g(rows)"),
     "each rank subtracts its own largest logit": (
@@ -46,8 +45,9 @@ MUTANTS = {
     "the gradients of the norms are whole": ("        dist.all_reduce(parameter.grad)\n", ""),
     "the ring adds nothing": ("passing = received + parts[(rank - step - 1) % n]", "passing = received"),
     "the library scatters by a ring, too": (
-        "for reduce_scatter in (by_library, by_ring):\n    found[reduce_scatter.__name__]",
-        "for name, reduce_scatter in (('by_library', by_ring), ('by_ring', by_ring)):\n    found[name]",
+        "for reduce_scatter in (by_library, by_ring):\n",
+        "by_library = lambda parts: by_ring(parts)\nby_library.__name__ = 'by_library'\n"
+        "for reduce_scatter in (by_library, by_ring):\n",
     ),
     "all tokens are kept": ("along_tokens = kept(sequence_block, my_tokens(x))", "along_tokens = kept(block, x)"),
     "the first plan is as good as the second": ('plan["attention"] = once', 'plan["mlp"] = once'),
