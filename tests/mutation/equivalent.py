@@ -6,10 +6,10 @@ its mutants; then tests/check/test_mutation.py refuses the entry, and the new mu
 
 EQUIVALENT = {
     "collectives": {
-        "c70f0a44c7": "`gather` without `dst=0`: rank 0 is the default",
+        "dbeb5b9431": "`gather` without `dst=0`: rank 0 is the default",
         "c80e3cbe56": "the rows of the figure change places, and the text does not say in which row a grid stands",
-        "31daa0af88": "`recv` without `src=0`: no other rank sends",
-        "f90675c2c4": "`word` has two elements: it only says that rank 0 has sent it",
+        "0c4c1c77c7": "`recv` without `src=0`: no other rank sends",
+        "2c5b0c95ee": "`word` has two elements: it only says that rank 0 has sent it",
     },
     "data_parallel": {
         "b2a571c435": "only calls and times of `small_layers` are measured, so its weights may differ between ranks",
