@@ -128,19 +128,22 @@ def _run_updates():
         "scores of about 1,000": plain + 1000,
         "scores of about -1,000": plain - 1000,
         "scores of which some are -inf": hidden,
+        "scores of two heads": torch.stack([plain, rising], dim=1),
     }
     results = []
     for name, scores in cases.items():
-        column = torch.zeros(_QUERIES, 1, dtype=torch.float64)
-        state = column - torch.inf, column, torch.zeros(_QUERIES, _WIDTH, dtype=torch.float64)
+        shape = scores.shape[1:-1]
+        column = torch.zeros(*shape, 1, dtype=torch.float64)
+        state = column - torch.inf, column, torch.zeros(*shape, _WIDTH, dtype=torch.float64)
         for block in range(_BLOCKS):
-            run = call_answer("my_update", [state, scores[block].clone(), values[block].clone()])
+            of_block = values[block].expand(*shape[:-1], -1, -1)
+            run = call_answer("my_update", [state, scores[block].clone(), of_block.clone()])
             if run.error:
                 return run
             state = run.result
-            if wrong := _not_tensors(state, [(_QUERIES, 1), (_QUERIES, 1), (_QUERIES, _WIDTH)]):
+            if wrong := _not_tensors(state, [(*shape, 1), (*shape, 1), (*shape, _WIDTH)]):
                 return run._replace(result=[(name, wrong, [])])
-        weights = torch.cat(list(scores), dim=1).softmax(-1)
+        weights = torch.cat(list(scores), dim=-1).softmax(-1)
         truth = weights @ values.flatten(0, 1)
         results.append((name, (state[2] / state[1]).flatten().tolist(), truth.flatten().tolist()))
     return run._replace(result=results)

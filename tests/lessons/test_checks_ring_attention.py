@@ -41,6 +41,9 @@ AS_LOGARITHM = """
 """
 BY_QUERY = """
     def my_update(state, scores, values):
+        if scores.dim() > 2:
+            heads = [my_update(*head) for head in zip(zip(*state), scores, values)]
+            return [torch.stack(part) for part in zip(*heads)]
         rows = []
         for (largest, total, output), row in zip(zip(*state), scores):
             new = max(largest.item(), row.max().item())
@@ -78,6 +81,7 @@ def test_update_right(world, answer):
         ("weights @ values", "weights.softmax(-1) @ values", "With small scores rank 0 gets ["),
         ("return new, total, output", "return new, total", "in place of tensors of shape (3, 1), shape (3, 1), shape"),
         ("return new,", "return largest,", "With small scores rank 0 gets "),
+        ("sum(-1, keepdim=True)", "sum(1, keepdim=True)", "in place of tensors of shape (2, 3, 1), shape (2, 3, 1)"),
     ],
 )
 def test_update_wrong(world, old, new, words):

@@ -58,14 +58,14 @@ MUTANTS = {
         "return [(slice(None), slice(None), theirs == mine)]",
         "return [(slice(None), slice(None), False)]",
     ),
-    "rank r has chunks r and n + r": ("    return rank, 2 * n - 1 - rank\n", "    return rank, n + rank\n"),
+    "rank r has chunks r and n + r": ("    return rank, 2 * n - 1 - rank", "    return rank, n + rank"),
     "chunks of keys behind are computed, too": ("            if b <= a:\n", "            if True:\n"),
     "in order all ranks have the same work": (
         'work = {"in order": work_by_step(in_order),',
         'work = {"in order": work_by_step(in_zigzag),',
     ),
     "the map shows zigzag": (
-        'owners["in zigzag"] = [min(chunk, 2 * n - 1 - chunk) for',
-        'owners["in zigzag"] = [chunk % n for',
+        'owners["in zigzag"][chunk] = rank',
+        'owners["in zigzag"][chunk] = chunk % n',
     ),
 }
