@@ -135,9 +135,13 @@ def test_my_ask(world, decorator, body, verdict):
     assert said.startswith(verdict), said
 
 
-def test_my_ask_without_its_decorator(world):
-    said = check(world, checks.my_ask, ASK, "", THEN.format("(rank, answered.value())"))
-    assert said.startswith("Not yet. Rank 0 raised "), said
+@pytest.mark.parametrize(("decorator", "pair"), [("", "(rank, answered.value())"), (FREE, "(rank, answered)")])
+def test_my_ask_that_sends_a_future(world, decorator, pair):
+    said = check(world, checks.my_ask, ASK, decorator, THEN.format(pair))
+    assert said == (
+        "Not yet. worker1 tried to send a future, expected a pair: is `my_ask` decorated, and does its future get the "
+        "answer itself?"
+    )
 
 
 def test_my_ask_is_accepted(world):
