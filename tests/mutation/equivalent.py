@@ -10,10 +10,19 @@ EQUIVALENT = {
         "c80e3cbe56": "the rows of the figure change places, and the text does not say in which row a grid stands",
         "0c4c1c77c7": "`recv` without `src=0`: no other rank sends",
         "2c5b0c95ee": "`word` has two elements: it only says that rank 0 has sent it",
+        "fdc1e63ceb": "the course's own halves leave their argument alone; the copy guards it against the learner's",
+        "709b9fc312": "only when ranks come and go is looked at, whatever tensor the chunk arrives in",
     },
     "data_parallel": {
         "b2a571c435": "only calls and times of `small_layers` are measured, so its weights may differ between ranks",
         "0c501863d1": "each rank takes the shard of the next: the shards are disjoint and complete as before",
+        "2807ad6a0b": "the two steps that warm up are never the fastest",
+    },
+    "faster_distributed_rnn": {
+        "ba5f73f3b2": "the text names no width, and every formula takes it as it is",
+        "598960ccfd": "no later step goes on from this hidden state",
+        "a23a277d3e": "words and targets have the same shape and type, so the same bytes travel",
+        "c251e1afa9": "the values are only copied, and no context records the call",
     },
     "ring_all_reduce": {
         "d0346154da": "messages and bytes are counted, whatever the elements of the tensor are",
