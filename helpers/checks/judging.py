@@ -81,10 +81,11 @@ def judge(world, function, check, on_rank, *arguments, group_of_its_own=False):
     return verdict
 
 
-def call_answer(function: str, arguments: list, watch=None) -> Run:
+def call_answer(function: str, arguments: list, watch=None, then: str = "") -> Run:
     """Call the learner's function of that name on this rank; a check sends a function that calls this to every rank.
 
-    Each message keeps what the tensor `watch`, if there is one, held when it was posted.
+    Each message keeps what the tensor `watch`, if there is one, held when it was posted. `then` is the name of a
+    function of the lesson that is called afterwards if the rank has it, such as one that waits for all messages.
     """
     import __main__
     from helpers.measure.traffic import collectives, recorded
@@ -93,7 +94,10 @@ def call_answer(function: str, arguments: list, watch=None) -> Run:
         if function not in vars(__main__):
             return Run(None, [], missing(function))
         try:
-            return Run(vars(__main__)[function](*arguments), messages, "", calls)
+            result = vars(__main__)[function](*arguments)
+            if then in vars(__main__):
+                vars(__main__)[then]()
+            return Run(result, messages, "", calls)
         except Exception as error:
             return Run(None, messages, f"{type(error).__name__}: {error}", calls)
 

@@ -58,6 +58,7 @@ def test_backward_skeleton(world):
         ("output.backward(gradient)", "(output * gradient).sum().backward()"),
         ("dist.recv(gradient, rank + 1)", "dist.irecv(gradient, rank + 1).wait()"),
         ("dist.send(x.grad, rank - 1)", "dist.isend(x.grad, rank - 1).wait()"),
+        ("dist.send(x.grad, rank - 1)", "send(x.grad, rank - 1)"),
         ("mse_loss(output, targets).backward()", "(output - targets).square().mean().backward()"),
     ],
 )
