@@ -1,6 +1,8 @@
 """How all tests run: in which order, beside what, in which environment; and worlds for the tests of the checks."""
 
+import inspect
 import os
+import re
 from collections import Counter
 from functools import lru_cache
 from pathlib import Path
@@ -26,8 +28,8 @@ for name in [name for name in os.environ if name.startswith("PYTEST")]:
 
 _preloaded = None  # what the fork server of this process has imported for a lesson
 
-# Of the answers that a test of a check tries, so many belong to every run; the others have their turn at night.
-ANSWERS_OF_EVERY_RUN = 3
+# Of the wrong answers to an exercise so many belong to every run; the others have their turn at night.
+WRONG_ANSWERS_OF_EVERY_RUN = 2
 
 # Each test of these modules runs in the next process that is free, because it takes long.
 SPREAD = [
@@ -73,14 +75,35 @@ def preloaded_for(path):
 
 
 def further_answers(items):
-    """Yield the items of the tests of checks that try more answers than belong to every run."""
+    """Yield the items of the tests of checks that try more answers than belong to every run.
+
+    To every run belong the solution, the skeleton, and the first wrong answers to each exercise that leave its world in
+    order. Of a test that asks a check in a way of its own, as many belong to it.
+    """
     tried = Counter()
     for item in items:
-        if item.path.name.startswith("test_checks_"):
-            test = item.nodeid.partition("[")[0]
-            tried[test] += 1
-            if tried[test] > ANSWERS_OF_EVERY_RUN:
-                yield item
+        if not item.path.name.startswith("test_checks_"):
+            continue
+        check = check_of(item)
+        if check and ("solution" in item.name or "skeleton" in item.name) and "other" not in item.name:
+            continue
+        key = item.path.name, check or item.originalname
+        counts = not check or (is_refused(item) and "broken_world" not in item.fixturenames)
+        tried[key] += counts
+        if not counts or tried[key] > WRONG_ANSWERS_OF_EVERY_RUN:
+            yield item
+
+
+def check_of(item):
+    """Return the check that a test asks what it says of an answer; "" where its source does not show that."""
+    asked = re.search(r"\bsays\((?:checks\.)?([\w.]+)|\b(\w+_says)\(", inspect.getsource(item.function))
+    return asked[1] or asked[2] if asked else ""
+
+
+def is_refused(item):
+    """Return whether a test expects that its answer is refused."""
+    params = item.callspec.params.values() if hasattr(item, "callspec") else ()
+    return "Solved" not in inspect.getsource(item.function) + "".join(map(str, params))
 
 
 def keep(config, items, condition):

@@ -8,9 +8,13 @@ from helpers.checks.a_backend_of_your_own import compressing, my_exchange, shard
 from helpers.checks.accepting import accepted
 from helpers.checks.cartpole_solved import parameter_server
 from helpers.checks.collecting import collected
-from helpers.checks.collectives import in_two_halves, mean_of_all, sharded, transposed
+from helpers.checks.collectives import mean as mean_of_all
+from helpers.checks.collectives import my_all_reduce as in_two_halves
+from helpers.checks.collectives import sharded_step as sharded
+from helpers.checks.collectives import transpose as transposed
 from helpers.checks.cut_model import cut_model, moved_cut
-from helpers.checks.data_parallel import average_gradients, average_what_is_there, mean_gradients
+from helpers.checks.data_parallel import average_gradients, average_what_is_there
+from helpers.checks.data_parallel import my_synchronise as mean_gradients
 from helpers.checks.ddp_in_practice import accuracy, gated, out_of_step, same_everywhere
 from helpers.checks.distributed_autograd import accumulate, backward_by_hand, frozen, remote_step
 from helpers.checks.distributed_rnn import clip, two_layers
@@ -43,7 +47,8 @@ from helpers.checks.reinforcement_learning import observer_round, one_rpc, retur
 from helpers.checks.replicated_pipelines import best_cut, staleness
 from helpers.checks.ring_all_reduce import halving_doubling, my_ring, reduce_scatter, two_way_ring
 from helpers.checks.ring_attention import balanced, merged, online_softmax, windowed
-from helpers.checks.rpc_and_rref import add_many, fan_out, stays_there
+from helpers.checks.rpc_and_rref import add_many, fan_out
+from helpers.checks.rpc_and_rref import scaled_total as stays_there
 from helpers.checks.rpc_locking import locked
 from helpers.checks.rpc_threads_and_failures import batches, my_ask, next_replica
 from helpers.checks.scaling import communicating, fastest, machines, warm_up

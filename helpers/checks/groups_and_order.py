@@ -80,7 +80,9 @@ def stop_together(world) -> Verdict:
                     raise Wrong(f"When {who} wishes to stop, rank {rank} returned {show(found)}: it is to be {target}.")
         for rank, run in enumerate(runs):
             if len(run.collectives) != 1 or set(run.collectives.values()) != {3}:
-                raise Wrong(f"In three calls rank {rank} called {called(run)}; the target is one collective a call.")
+                raise Wrong(
+                    f"In three calls rank {rank} called {called(run.collectives)}; the target is one collective a call."
+                )
         return "The ranks stop together, after one collective, which each of them calls every time."
 
     return judge(world, "stop_together", check, _run_stop_together)

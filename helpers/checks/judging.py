@@ -1,14 +1,18 @@
 """How an exercise is judged: the learner's function runs on every rank, and a sentence says what is wrong with it."""
 
+import functools
 import re
 from collections import Counter
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import NamedTuple
 
 import ipyparallel as ipp
 
+from helpers.checks import exam
 from helpers.checks.accepting import accept
+from helpers.checks.exam import Wrong, missing
 from helpers.table import shortened
 
 RESTART = "Call world.restart(), then run the lesson again, from its setup cell to this check."
@@ -21,7 +25,7 @@ CUT_OFF = re.compile(
 )
 # Longer than the timeout of the process group that an exercise uses, so that a rank that is stuck can say so itself,
 # and long enough for a right answer on a machine that thirty learners share.
-_SECONDS_TO_ANSWER = 40
+SECONDS_TO_ANSWER = 40
 LETTERS_OF_AN_ERROR = 1000  # at most, in a verdict; grading sets a lower number
 _SECONDS_TO_MEET = 10  # of ranks that are all idle, on a busy machine, too
 _broken = []  # the process ids of ranks whose group an attempt has broken: they need a restart
@@ -54,8 +58,59 @@ class Run(NamedTuple):
     collectives: Counter = Counter()
 
 
-class Wrong(Exception):
-    """What is wrong with an answer."""
+def verdict(world, exercise: exam.Exercise) -> Verdict:
+    """Return the verdict on the learner's function: what is wrong with it, or that the exercise is solved.
+
+    Unless the function makes a group of its own, it is called only in a group of all ranks that works: what has broken
+    the group before is not the answer's fault.
+    """
+    try:
+        if exercise.before:
+            exercise.before(world)
+        if exercise.ranks is not None:
+            world = _Part(world, exercise.ranks)
+        _require_idle(world)
+        _require_on_ranks(world, exercise.name)
+        if not exercise.own_group:
+            _require_group(world)
+        outcomes = examine(world, exercise)
+        runs = [_joined(outcome) for outcome in outcomes]
+        if not exercise.own_group and any(CUT_OFF.search(run.error) or _unfinished(run) for run in runs):
+            _broken.append(world.pids)
+        _require_an_end(runs, exercise.name)
+        if faults := [outcome.fault for outcome in outcomes if outcome.fault]:
+            raise Wrong(min(faults, key=lambda fault: fault[0])[1])  # of equal ones, min returns the lowest rank's
+        returned = [outcome.returned for outcome in outcomes]
+        sentence = exercise.together(returned) if exercise.together else returned[0]
+    except Wrong as wrong:
+        return Verdict(False, str(wrong))
+    accept(world, exercise.name)
+    return Verdict(True, sentence)
+
+
+class _Part:
+    """What judging needs of a world, with some of its ranks only."""
+
+    def __init__(self, world, ranks):
+        self.accepted = world.accepted
+        self.size = world.size
+        self.pids = [world.pids[rank] for rank in ranks]
+        self.view = world.view.client[[world.view.targets[rank] for rank in ranks]]
+        self.where = lambda: [world.where()[rank] for rank in ranks]
+        self.call = functools.partial(world.call, targets=list(ranks))
+
+
+def examine_on_ranks(world, exercise: exam.Exercise) -> list[exam.Outcome]:
+    """Have each rank go through an exercise in the process of the learner's code."""
+    return _answers(world, exercise.name, exam.sit_here, [exercise.module, exercise.name])
+
+
+examine = examine_on_ranks  # grading examines from outside
+
+
+def _joined(outcome):
+    messages = [message for run in outcome.runs for message in run.messages]
+    return Run(None, messages, outcome.error)
 
 
 def judge(world, function, check, on_rank, *arguments, group_of_its_own=False):
@@ -102,22 +157,19 @@ def call_answer(function: str, arguments: list, watch=None, then: str = "") -> R
             return Run(None, messages, f"{type(error).__name__}: {error}", calls)
 
 
-def missing(function: str) -> str:
-    """Return the error, for a `Run`, of a rank that has no function of this name.
-
-    It does not begin with the name of a class, so an error that the learner's function raises is another one.
-    """
-    return f"there is no function `{function}`"
-
-
 def _answers(world, function, on_rank, arguments):
+    with stuck_ranks_named(world, function):
+        return world.view.apply_async(on_rank, *arguments).get(SECONDS_TO_ANSWER)
+
+
+@contextmanager
+def stuck_ranks_named(world, function: str):
+    """Raise `Wrong` for a `TimeoutError` in the block, and where a rank has died."""
     try:
-        return world.view.apply_async(on_rank, *arguments).get(_SECONDS_TO_ANSWER)
+        yield
     except TimeoutError:
         where = f"world.where() shows where they are:\n\n{world.where()!r}\n"
-        raise Wrong(
-            f"{function} has not ended within {_SECONDS_TO_ANSWER} s on all ranks; {where}\n{RESTART}"
-        ) from None
+        raise Wrong(f"{function} has not ended within {SECONDS_TO_ANSWER} s on all ranks; {where}\n{RESTART}") from None
     except ipp.error.RemoteError:
         _require_idle(world)  # it names a rank that has died
         raise
@@ -136,7 +188,7 @@ def _require_on_ranks(world, function):
     own = _file_of(function)
     if not cell or not own or cell.lstrip().startswith("%%px"):
         return
-    on_ranks = world.view.apply_async(_file_of, function).get(_SECONDS_TO_ANSWER)
+    on_ranks = world.view.apply_async(_file_of, function).get(SECONDS_TO_ANSWER)
     if own in on_ranks:  # `world.view.push` sent it there, or an equal cell with `%%px` defined it before
         return
     theirs = f"still have the old `{function}`" if any(on_ranks) else f"have no `{function}`"
@@ -177,9 +229,9 @@ def _require_group(world):
     if world.pids in _broken:
         raise Wrong(f"An earlier attempt has broken the process group. {RESTART}")
     try:
-        errors = world.view.apply_async(_meet, len(world.pids)).get(_SECONDS_TO_ANSWER)
+        errors = world.view.apply_async(_meet, len(world.pids)).get(SECONDS_TO_ANSWER)
     except TimeoutError:
-        errors = [f"TimeoutError after {_SECONDS_TO_ANSWER} s"]
+        errors = [f"TimeoutError after {SECONDS_TO_ANSWER} s"]
     for rank, error in enumerate(errors):
         if error:
             raise Wrong(

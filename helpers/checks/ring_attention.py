@@ -92,7 +92,9 @@ def windowed(world) -> Verdict:
                     )
         for rank, run in enumerate(runs):
             if set(run.collectives) - {"barrier"}:
-                raise Wrong(f"The output is right. Rank {rank} called {called(run)}; one neighbour's are enough.")
+                raise Wrong(
+                    f"The output is right. Rank {rank} called {called(run.collectives)}; one neighbour's are enough."
+                )
             sent = sum(message.bytes for message in run.messages if message.sent)
             if sent > most:
                 raise Wrong(f"The output is right. Rank {rank} sent {sent} bytes, and the target is at most {most}.")

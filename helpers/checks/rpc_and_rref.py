@@ -1,79 +1,69 @@
-"""Checks of 15_rpc_and_rref: rank 0 calls the learner's function, which calls the other workers."""
+"""Exercises of 15_rpc_and_rref: rank 0 calls the learner's function, which calls the other workers."""
 
 import os
 import threading
 import time
 
-from helpers.checks.judging import Run, Verdict, Wrong, judge
-from helpers.checks.rpc_judging import on_first_rank
+import torch
+import torch.distributed.rpc as rpc
+
+from helpers.checks.exam import exercise
+from helpers.checks.rpc_judging import answer_with_rpc, one_line_errors
 
 _NUMBERS = 2**18  # in the tensor that stays on its owner: 1 MiB
 _FEW_BYTES = 64
 _TIMES = 5
 _SECONDS_TO_MEET = 5  # in vain only if the answer calls one worker after another
-_OWN = "_rref_typeof_on_owner"  # a call that torch makes by itself, before the first one on an RRef
 
 
-def fan_out(world) -> Verdict:
+@exercise
+def fan_out(exam):
     """Check `fan_out(function, x)`: the sum of function(x) over all workers, each called before any answer is there."""
-
-    def check(runs):
-        (result, made), alone = runs[0].result
-        # to_here() belongs to the call that made the value, and _join to this check.
-        made = [call for call in made if call.kind != "fetch" and call.function != "_join"]
-        for rank in range(world.size):
+    n = exam.n
+    if exam.rank == 0:
+        result, made, alone = exam.on_rank(_fan_out)
+        for rank in range(n):
             times = sum(call.callee == f"worker{rank}" for call in made)
-            if times != 1:
-                raise Wrong(f"worker{rank} was called {_times(times)}, and the target is once.")
+            exam.require(times == 1, f"worker{rank} was called {_times(times)}, expected once.")
         if alone:
             last = max(made, key=lambda call: call.begin).callee
-            raise Wrong(f"{last} was called after worker{alone[0]} had answered.")
-        target = [value * world.size * (world.size + 1) / 2 for value in (1.0, 2.0)]
-        if _numbers(result) != target:
-            raise Wrong(f"Rank 0 returned {_numbers(result)}, and the target is {target}.")
-        return f"{world.size} calls were under way at the same time."
-
-    return judge(world, "fan_out", check, _run_fan_out)
+            exam.refuse(f"{last} was called after worker{alone[0]} had answered.")
+        expected = [value * n * (n + 1) / 2 for value in (1.0, 2.0)]
+        exam.require(_numbers(result) == expected, f"Rank 0 returned {_numbers(result)}, expected {expected}.")
+    return f"{n} calls were under way at the same time."
 
 
-def stays_there(world) -> Verdict:
+@exercise
+def scaled_total(exam):
     """Check `scaled_total(owner, load, scale)`: a number from two steps on the owner, whose tensors stay there."""
-
-    def check(runs):
-        result, made = runs[0].result
-        if not any(call.callee == "worker1" for call in made):
-            raise Wrong("worker1 was never called.")
+    received = 0
+    if exam.rank == 0:
+        result, made = exam.on_rank(answer_with_rpc, "scaled_total", ["worker1", load, scale])
+        exam.require(any(call.callee == "worker1" for call in made), "worker1 was never called.")
         sent, received = (sum(getattr(call, way) for call in made) for way in ("sent", "received"))
         for count, verb in ((received, "fetched"), (sent, "sent")):
-            if count > _FEW_BYTES:
-                raise Wrong(f"Rank 0 {verb} {count} bytes of tensors, and the target is {_FEW_BYTES} at most.")
-        target = 2 * 2.0 * _NUMBERS
-        if _numbers(result) != target:
-            raise Wrong(f"Rank 0 returned {_numbers(result)}, and the target is {target}.")
-        return f"1048576 bytes stayed on worker1, and {received} came to rank 0."
-
-    return judge(world, "scaled_total", check, _run_stays_there)
+            exam.require(count <= _FEW_BYTES, f"Rank 0 {verb} {count} bytes of tensors, expected {_FEW_BYTES} at most.")
+        expected = 2 * 2.0 * _NUMBERS
+        exam.require(_numbers(result) == expected, f"Rank 0 returned {_numbers(result)}, expected {expected}.")
+    return f"1048576 bytes stayed on worker1, and {received} came to rank 0."
 
 
-def add_many(world) -> Verdict:
+@exercise
+def add_many(exam):
     """Check `add_many(counter, times)`: the object on its owner is updated so many times, through its RRef."""
-
-    def check(runs):
-        (result, made), before, after = runs[0].result
+    if exam.rank == 0:
+        result, made, before, after = exam.on_rank(_add_many)
         calls = sum(call.function == "add" for call in made)
-        if len(after) != _TIMES:
-            raise Wrong(f"The object on worker1 was updated {_times(len(after))}, and the target is {_times(_TIMES)}.")
-        if set(after) != {1}:
-            raise Wrong(f"The object on worker1 was updated by {after}, and the target is {[1] * _TIMES}.")
-        if len(before) != _TIMES:
-            raise Wrong("Some updates had not been made when add_many returned: wait for their futures.")
-        if calls != _TIMES:
-            raise Wrong(f"`add` was called {_times(calls)} through the RRef, and the target is {_times(_TIMES)}.")
-        if result != _TIMES:
-            raise Wrong(f"Rank 0 returned {_numbers(result)}, and the target is {_TIMES}.")
-        return f"The object on worker1 was updated {_times(_TIMES)}, by calls through its RRef."
-
-    return judge(world, "add_many", check, _run_add_many)
+        exam.require(
+            len(after) == _TIMES, f"The object on worker1 was updated {_times(len(after))}, expected {_times(_TIMES)}."
+        )
+        exam.require(set(after) == {1}, f"The object on worker1 was updated by {after}, expected {[1] * _TIMES}.")
+        exam.require(
+            len(before) == _TIMES, "Some updates had not been made when add_many returned: wait for their futures."
+        )
+        exam.require(calls == _TIMES, f"`add` was called {_times(calls)} through the RRef, expected {_times(_TIMES)}.")
+        exam.require(result == _TIMES, f"Rank 0 returned {_numbers(result)}, expected {_TIMES}.")
+    return f"The object on worker1 was updated {_times(_TIMES)}, by calls through its RRef."
 
 
 class Meeting:
@@ -108,8 +98,6 @@ _meetings = []
 
 def part(x):
     """Return rank + 1 times x, when all workers run this: the function that they are asked for."""
-    import torch.distributed.rpc as rpc
-
     rank = int(os.environ["RANK"])
     rpc.rpc_sync(0, _join, args=(rank,))
     return (rank + 1) * x
@@ -117,8 +105,6 @@ def part(x):
 
 def load():
     """Return the large tensor of this rank."""
-    import torch
-
     return torch.full((_NUMBERS,), int(os.environ["RANK"]) + 1.0)
 
 
@@ -157,52 +143,30 @@ class Tally:
         return list(self.added)
 
 
-def _run_fan_out():
-    import torch
-
+def _fan_out():
+    """Return the result of `fan_out`, the calls of workers that it made, and the ranks that answered too early."""
     _meetings[:] = [Meeting(int(os.environ["WORLD_SIZE"]))]
-    run = _plain(on_first_rank("fan_out", [part, torch.tensor([1.0, 2.0])]))
-    return run._replace(result=(run.result, _meetings[0].alone()))
+    result, made = answer_with_rpc("fan_out", [part, torch.tensor([1.0, 2.0])])
+    # to_here() belongs to the call that made the value, and _join to this check.
+    return result, [c for c in made if c.kind != "fetch" and c.function != "_join"], _meetings[0].alone()
 
 
 def _join(rank):
     _meetings[0].join(rank)
 
 
-def _run_stays_there():
-    return _plain(on_first_rank("scaled_total", ["worker1", load, scale]))
-
-
-def _run_add_many():
-    import torch.distributed.rpc as rpc
-
-    if os.environ["RANK"] != "0":
-        return Run(None, [], "")
-    try:
+def _add_many():
+    """Return the result of `add_many`, its calls, and what was added to the object: at once, and in the end."""
+    with one_line_errors():
         counter = rpc.remote("worker1", Tally)
-    except RuntimeError as error:  # RPC has not been initialised
-        return Run(None, [], f"RuntimeError: {error}")
-    run = _plain(on_first_rank("add_many", [counter, _TIMES]))
+    result, made = answer_with_rpc("add_many", [counter, _TIMES])
     before = counter.rpc_sync().history()
-    if not run.error:
-        time.sleep(0.1 * _TIMES)  # what is still under way
-    return run._replace(result=(run.result, before, counter.rpc_sync().history()))
-
-
-def _plain(run):
-    """Make the function's own result a number or a list of numbers, which the notebook's process can take."""
-    if run.result is None:
-        return run
-    result, made = run.result
-    if hasattr(result, "tolist"):
-        result = result.tolist()
-    elif result is not None and not isinstance(result, int | float | list):
-        result = f"a {type(result).__name__}"
-    return run._replace(result=(result, made))
+    time.sleep(0.1 * _TIMES)  # what is still under way
+    return result, made, before, counter.rpc_sync().history()
 
 
 def _numbers(result):
-    return result if isinstance(result, list | str) or result is None else float(result)
+    return result.tolist() if hasattr(result, "tolist") else result
 
 
 def _times(number):

@@ -5,9 +5,18 @@ import re
 import sys
 import threading
 import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
+import torch.distributed.rpc as rpc
+
+from helpers.checks.exam import AnswerError, answer, errors_of_answer
 from helpers.checks.judging import Run, call_answer
+from helpers.measure import calls
+from helpers.measure.calls import Call
+from helpers.measure.patching import replaced
+from helpers.measure.torch_parts import RRef
 
 SECONDS_AT_MOST, _TIMES_AT_MOST = 0.5, 6  # that a function which does not wait lasts, and is seen under way
 # How torch tells of an error on another worker: its text and its stack come after this line.
@@ -31,17 +40,13 @@ class Made(NamedTuple):
 
 def call_with_rpc(function: str, arguments: list) -> tuple[Run, list[Made]]:
     """Call the learner's function of that name on this rank, and return its run and the RPCs that it made meanwhile."""
-    from helpers.measure import calls
-    from helpers.measure.patching import replaced
-    from helpers.measure.torch_parts import RRef
-
     fetched = []
     original = RRef.to_here
 
     def to_here(rref, *timeout, **named):
         value = original(rref, *timeout, **named)
         if not rref.is_owner():
-            fetched.append(Made("fetch", rref.owner_name(), "to_here", 0, calls._tensor_bytes(value), 0.0, None))
+            fetched.append(Made("fetch", rref.owner_name(), "to_here", 0, calls.tensor_bytes(value), 0.0, None))
         return value
 
     try:
@@ -53,10 +58,43 @@ def call_with_rpc(function: str, arguments: list) -> tuple[Run, list[Made]]:
     return run._replace(error=in_one_line(run.error)), own + fetched
 
 
+def answer_with_rpc(function: str, arguments: Sequence) -> tuple[object, list[Call]]:
+    """Call the learner's function on this rank; return its result, and the RPCs that it made meanwhile.
+
+    A value fetched by `to_here` counts as one of kind "fetch", with the owner of the RRef as its callee. Raises
+    `AnswerError` as `exam.answer` does, with one line, and where RPC has not been initialised.
+    """
+    fetched = []
+    original = RRef.to_here
+
+    def to_here(rref, *timeout, **named):
+        value = original(rref, *timeout, **named)
+        if not rref.is_owner():
+            me = rpc.get_worker_info().name
+            size = calls.tensor_bytes(value)
+            fetched.append(Call("fetch", me, rref.owner_name(), "to_here", 0, size, 0.0))
+        return value
+
+    with one_line_errors(), calls.recorded() as made, replaced([(RRef, "to_here", to_here)]):
+        result = answer(function, arguments)
+    return result, made + fetched
+
+
+@contextmanager
+def one_line_errors() -> Iterator[None]:
+    """Turn an error inside the block, which runs the learner's code, into an `AnswerError` of one line.
+
+    Of an error that has come from another worker the line says what it was, and on which worker.
+    """
+    try:
+        with errors_of_answer():
+            yield
+    except AnswerError as error:
+        raise AnswerError(in_one_line(str(error))) from error
+
+
 def rpc_runs() -> bool:
     """Return whether this rank has called init_rpc, and has not left RPC since."""
-    import torch.distributed.rpc as rpc
-
     try:
         rpc.get_worker_info()
     except RuntimeError:

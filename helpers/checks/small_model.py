@@ -1,13 +1,13 @@
 """What checks of training share: a small network, data for it, and the gradients of one process to compare with."""
 
+import torch
+from torch import nn
+
 FEATURES, CLASSES = 8, 4
 
 
 def new_model():
     """Return a small network, the same at every call and on every rank."""
-    import torch
-    from torch import nn
-
     with torch.random.fork_rng():
         torch.manual_seed(1)
         return nn.Sequential(nn.Linear(FEATURES, 6), nn.Tanh(), nn.Linear(6, 6), nn.Tanh(), nn.Linear(6, CLASSES))
@@ -15,8 +15,6 @@ def new_model():
 
 def new_data(seed, samples):
     """Return so many inputs and labels, the same at every call with this seed."""
-    import torch
-
     generator = torch.Generator().manual_seed(seed)
     inputs = torch.randn(samples, FEATURES, generator=generator)
     return inputs, torch.randint(CLASSES, (samples,), generator=generator)
@@ -24,11 +22,9 @@ def new_data(seed, samples):
 
 def loss(model, data, reduction="mean"):
     """Return the cross-entropy of a model over all samples of a list of pairs of inputs and labels."""
-    import torch
-
     inputs, labels = (torch.cat(parts) for parts in zip(*data, strict=True))
     inputs = inputs.to(next(model.parameters()).dtype)
-    return torch.nn.functional.cross_entropy(model(inputs), labels, reduction=reduction)
+    return nn.functional.cross_entropy(model(inputs), labels, reduction=reduction)
 
 
 def compare_gradients(model, whole, tolerance=1e-4):

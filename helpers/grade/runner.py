@@ -32,8 +32,10 @@ def main() -> None:
     from IPython.core.interactiveshell import InteractiveShell  # after pickle has been replaced
 
     from helpers.checks import judging
+    from helpers.grade.outside import examine
 
     judging.LETTERS_OF_AN_ERROR = _LETTERS_OF_AN_ERROR
+    judging.examine = examine
 
     judge = _Judge(InteractiveShell.instance(), judging.killed)
     for number, (name, setup, answer) in enumerate(job["exercises"]):

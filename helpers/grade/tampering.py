@@ -10,6 +10,8 @@ import pkgutil
 import sys
 from types import CodeType, FunctionType
 
+from helpers.checks.exam import Exercise
+
 _COURSE = __name__.partition(".")[0]
 _ROOMS = ("checks", "measure")
 
@@ -68,6 +70,8 @@ def _codes_in(value):
         return _codes_in(value.fget)
     if isinstance(value, functools.cached_property):
         return _codes_in(value.func)
+    if isinstance(value, Exercise):
+        return [code for part in (value.function, value.together, value.before) for code in _codes_in(part)]
     if not isinstance(value, FunctionType):
         return []
     codes = [value.__code__]

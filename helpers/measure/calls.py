@@ -52,12 +52,12 @@ def recorded() -> Iterator[list[Call]]:
     of_this_thread = threading.local()
 
     def record(kind, callee, function, arguments, begin, answer):
-        call = Call(kind, caller, callee, function, _tensor_bytes(arguments), 0, begin)
+        call = Call(kind, caller, callee, function, tensor_bytes(arguments), 0, begin)
 
         def note_end(answer):
             call.end = time.monotonic()
             with suppress(Exception):  # the error of a call that failed belongs to whoever waits for its answer
-                call.received = 0 if kind == "remote" else _tensor_bytes(answer.value())
+                call.received = 0 if kind == "remote" else tensor_bytes(answer.value())
 
         made.append(call)
         notes.append((answer, answer.then(note_end)))
@@ -117,9 +117,10 @@ def _named(qualified_name, args, kwargs):
     return re.split(r"::|\.", qualified_name)[-1], (args, kwargs)
 
 
-def _tensor_bytes(value):
+def tensor_bytes(value) -> int:
+    """Return the bytes of the tensors in a value, also inside lists, tuples and dicts."""
     if isinstance(value, torch.Tensor):
         return value.nbytes
     if isinstance(value, dict):
-        return _tensor_bytes(list(value.values()))
-    return sum(map(_tensor_bytes, value)) if isinstance(value, (list, tuple)) else 0
+        return tensor_bytes(list(value.values()))
+    return sum(map(tensor_bytes, value)) if isinstance(value, (list, tuple)) else 0

@@ -6,7 +6,7 @@ import pytest
 from answers import cell, says
 
 from helpers import World, checks
-from helpers.checks.collectives import in_two_halves
+from helpers.checks.collectives import my_all_reduce
 from helpers.checks.judging import RESTART
 
 
@@ -32,7 +32,7 @@ def test_mean_solution(world):
 
 
 def test_mean_skeleton(world):
-    assert says(checks.mean_of_all, world, skeleton("mean")) == "Not yet. Rank 0 returned 1.0, and the target is 3.0."
+    assert says(checks.mean_of_all, world, skeleton("mean")) == "Not yet. Rank 0 returned 1.0, expected 3.0."
 
 
 def test_mean_as_a_number_of_numpy(world):
@@ -75,7 +75,7 @@ def test_mean_of_the_means(world):
             dist.all_reduce(result, op=dist.ReduceOp.AVG)
             return result
     """
-    assert says(checks.mean_of_all, world, answer) == "Not yet. Rank 0 returned 2.5, and the target is 3.0."
+    assert says(checks.mean_of_all, world, answer) == "Not yet. Rank 0 returned 2.5, expected 3.0."
 
 
 def test_mean_in_two_calls(world):
@@ -86,9 +86,7 @@ def test_mean_in_two_calls(world):
             dist.all_reduce(count)
             return (total / count).item()
     """
-    assert says(checks.mean_of_all, world, answer) == (
-        "Not yet. Rank 0 called 2 all_reduce, and the target is 1 all_reduce."
-    )
+    assert says(checks.mean_of_all, world, answer) == ("Not yet. Rank 0 called 2 all_reduce, expected 1 all_reduce.")
 
 
 def test_mean_by_gathering(world):
@@ -99,9 +97,7 @@ def test_mean_by_gathering(world):
             total, count = sum(sums)
             return (total / count).item()
     """
-    assert says(checks.mean_of_all, world, answer) == (
-        "Not yet. Rank 0 called 1 all_gather, and the target is 1 all_reduce."
-    )
+    assert says(checks.mean_of_all, world, answer) == ("Not yet. Rank 0 called 1 all_gather, expected 1 all_reduce.")
 
 
 def test_mean_weighted_by_the_count_where_there_are_no_numbers(world):
@@ -112,7 +108,7 @@ def test_mean_weighted_by_the_count_where_there_are_no_numbers(world):
             return (parts[0] / parts[1]).item()
     """
     assert says(checks.mean_of_all, world, answer) == (
-        "Not yet. When rank 0 holds no numbers, rank 0 returned nan, and the target is 3.3333."
+        "Not yet. When rank 0 holds no numbers, rank 0 returned nan, expected 3.3333."
     )
 
 
@@ -132,7 +128,7 @@ def test_mean_without_the_ranks_that_have_no_numbers(broken_world):
 
 def test_mean_that_returns_nothing(world):
     assert says(checks.mean_of_all, world, "def mean(numbers):\n    pass") == (
-        "Not yet. Rank 0 returned None, and the target is 3.0."
+        "Not yet. Rank 0 returned None, expected 3.0."
     )
 
 
@@ -155,7 +151,7 @@ def test_transpose_solution(world):
 
 def test_transpose_skeleton(world):
     assert says(checks.transposed, world, skeleton("transpose")) == (
-        "Not yet. Rank 0 holds 1.0 in row 0, column 1, and the target is 100.0."
+        "Not yet. Rank 0 holds 1.0 in row 0, column 1, expected 100.0."
     )
 
 
@@ -192,9 +188,7 @@ def test_transpose_within_the_blocks_only(world):
         def transpose(rows):
             return rows.view(2, n, 2).permute(2, 1, 0).reshape(2, 2 * n)
     """
-    assert says(checks.transposed, world, answer) == (
-        "Not yet. Rank 0 holds 2.0 in row 0, column 2, and the target is 200.0."
-    )
+    assert says(checks.transposed, world, answer) == ("Not yet. Rank 0 holds 2.0 in row 0, column 2, expected 200.0.")
 
 
 def test_transpose_of_the_blocks_but_not_within_them(world):
@@ -205,14 +199,12 @@ def test_transpose_of_the_blocks_but_not_within_them(world):
             dist.all_to_all_single(received, blocks)
             return received.permute(1, 0, 2).reshape(2, 2 * n)
     """
-    assert says(checks.transposed, world, answer) == (
-        "Not yet. Rank 0 holds 1.0 in row 0, column 1, and the target is 100.0."
-    )
+    assert says(checks.transposed, world, answer) == ("Not yet. Rank 0 holds 1.0 in row 0, column 1, expected 100.0.")
 
 
 def test_transpose_of_the_wrong_shape(world):
     assert says(checks.transposed, world, "def transpose(rows):\n    return rows.T") == (
-        "Not yet. Rank 0 returned a tensor of shape [8, 2], and the target is a tensor of shape [2, 8]."
+        "Not yet. Rank 0 returned a tensor of shape [8, 2], expected a tensor of shape [2, 8]."
     )
 
 
@@ -223,9 +215,7 @@ def test_transpose_of_the_whole_matrix_on_every_rank(world):
             dist.all_gather(matrix, rows)
             return torch.cat(matrix).T[2 * rank:2 * rank + 2]
     """
-    assert says(checks.transposed, world, answer) == (
-        "Not yet. Rank 0 called 1 all_gather, and the target is 1 all_to_all."
-    )
+    assert says(checks.transposed, world, answer) == ("Not yet. Rank 0 called 1 all_gather, expected 1 all_to_all.")
 
 
 # ---------------------------------------------------------------- sharded_step
@@ -278,13 +268,13 @@ def test_sharded_step_in_place(world):
 
 def test_sharded_step_skeleton(world):
     assert says(checks.sharded, world, skeleton("sharded_step")) == (
-        "Not yet. On rank 0 weight 0 is -0.5, and the target is -1.25."
+        "Not yet. On rank 0 weight 0 is -0.5, expected -1.25."
     )
 
 
 def test_sharded_step_with_the_sum_of_the_gradients(world):
     answer = solution("sharded_step").replace(" / n", "")
-    assert says(checks.sharded, world, answer) == "Not yet. On rank 0 weight 0 is -5.0, and the target is -1.25."
+    assert says(checks.sharded, world, answer) == "Not yet. On rank 0 weight 0 is -5.0, expected -1.25."
 
 
 def test_sharded_step_that_sends_the_gradients_to_all(world):
@@ -294,7 +284,7 @@ def test_sharded_step_that_sends_the_gradients_to_all(world):
             return weights - rate * gradient
     """
     assert says(checks.sharded, world, answer) == (
-        "Not yet. The weights are right. Rank 0 called 1 all_reduce, and the target is "
+        "Not yet. The weights are right. Rank 0 called 1 all_reduce, expected "
         "1 reduce_scatter of the gradients and 1 all_gather of the weights."
     )
 
@@ -307,7 +297,7 @@ def test_sharded_step_that_returns_its_share_only(world):
             return weights.chunk(n)[rank] - rate * share
     """
     assert says(checks.sharded, world, answer) == (
-        "Not yet. Rank 0 returned a tensor of shape [2], and the target is 8 weights."
+        "Not yet. Rank 0 returned a tensor of shape [2], expected 8 weights."
     )
 
 
@@ -316,7 +306,7 @@ def test_sharded_step_that_returns_its_share_only(world):
 
 def test_the_lessons_own_two_halves(world):
     answer = cell("03_collectives.ipynb", "def two_halves(").partition("\n\n")[0]
-    assert says(in_two_halves, world, answer.replace("two_halves", "my_all_reduce")) == (
+    assert says(my_all_reduce, world, answer.replace("two_halves", "my_all_reduce")) == (
         "Solved. Every rank holds all sums: one collective has made them, the other has brought them to all."
     )
 
@@ -330,7 +320,7 @@ def test_two_halves_of_one_tensor(world):
             dist.all_gather_into_tensor(result, mine)
             return result
     """
-    assert says(in_two_halves, world, answer).startswith("Solved. ")
+    assert says(my_all_reduce, world, answer).startswith("Solved. ")
 
 
 @pytest.mark.parametrize(
@@ -345,12 +335,12 @@ def test_two_halves_of_one_tensor(world):
 )
 def test_two_halves_in_other_styles(world, body):
     answer = "def my_all_reduce(chunks):\n" + textwrap.indent(body, "    ")
-    assert says(in_two_halves, world, answer).startswith("Solved. ")
+    assert says(my_all_reduce, world, answer).startswith("Solved. ")
 
 
 def test_two_halves_skeleton(world):
-    assert says(in_two_halves, world, skeleton("my_all_reduce")) == (
-        "Not yet. Rank 0 returned [0, 0, 0, 0], and the target is [1111, 2222, 3333, 4444]."
+    assert says(my_all_reduce, world, skeleton("my_all_reduce")) == (
+        "Not yet. Rank 0 returned [0, 0, 0, 0], expected [1111, 2222, 3333, 4444]."
     )
 
 
@@ -361,8 +351,8 @@ def test_one_half_only(world):
             dist.reduce_scatter(result[here], list(chunks.chunk(n)))
             return result
     """
-    assert says(in_two_halves, world, answer) == (
-        "Not yet. Rank 0 returned [1111, 0, 0, 0], and the target is [1111, 2222, 3333, 4444]."
+    assert says(my_all_reduce, world, answer) == (
+        "Not yet. Rank 0 returned [1111, 0, 0, 0], expected [1111, 2222, 3333, 4444]."
     )
 
 
@@ -372,8 +362,8 @@ def test_the_halves_that_are_the_whole(world):
             dist.all_reduce(chunks)
             return chunks
     """
-    assert says(in_two_halves, world, answer) == (
-        "Not yet. The sums are right. Rank 0 called 1 all_reduce, and the target is 1 reduce_scatter and 1 all_gather."
+    assert says(my_all_reduce, world, answer) == (
+        "Not yet. The sums are right. Rank 0 called 1 all_reduce, expected 1 reduce_scatter and 1 all_gather."
     )
 
 
@@ -384,8 +374,8 @@ def test_the_second_half_without_the_first(world):
             dist.all_gather(parts, chunks)
             return sum(parts)
     """
-    assert says(in_two_halves, world, answer) == (
-        "Not yet. The sums are right. Rank 0 called 1 all_gather, and the target is 1 reduce_scatter and 1 all_gather."
+    assert says(my_all_reduce, world, answer) == (
+        "Not yet. The sums are right. Rank 0 called 1 all_gather, expected 1 reduce_scatter and 1 all_gather."
     )
 
 

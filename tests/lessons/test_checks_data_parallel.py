@@ -4,7 +4,7 @@ import pytest
 from answers import cell, says
 
 from helpers import World, checks
-from helpers.checks.data_parallel import mean_gradients
+from helpers.checks.data_parallel import my_synchronise
 from helpers.checks.judging import RESTART
 
 NAME = "08_data_parallel.ipynb"
@@ -123,13 +123,13 @@ BY_GATHERING = """
 
 
 def test_mean_solution(world):
-    assert says(mean_gradients, world, solution("my_synchronise")) == (
+    assert says(my_synchronise, world, solution("my_synchronise")) == (
         "Solved. Every rank holds the mean gradients of all ranks, which are those of one process."
     )
 
 
 def test_mean_skeleton(world):
-    assert says(mean_gradients, world, skeleton("my_synchronise")) == (
+    assert says(my_synchronise, world, skeleton("my_synchronise")) == (
         "Not yet. Rank 0 still has the gradients of its own share."
     )
 
@@ -145,7 +145,7 @@ def test_mean_skeleton(world):
     ],
 )
 def test_mean(world, answer):
-    assert says(mean_gradients, world, answer) == (
+    assert says(my_synchronise, world, answer) == (
         "Solved. Every rank holds the mean gradients of all ranks, which are those of one process."
     )
 
@@ -171,12 +171,12 @@ def test_mean(world, answer):
     ],
 )
 def test_no_mean(world, lines, message):
-    assert says(mean_gradients, world, SYNCHRONISE.format(lines)).startswith(f"Not yet. {message}")
+    assert says(my_synchronise, world, SYNCHRONISE.format(lines)).startswith(f"Not yet. {message}")
 
 
 def test_mean_on_rank_0_only(broken_world):
     answer = SYNCHRONISE.format("dist.all_reduce(parameter.grad) if rank == 0 else None")
-    assert says(mean_gradients, broken_world, answer).startswith("Not yet. Deadlock: the group's timeout ended")
+    assert says(my_synchronise, broken_world, answer).startswith("Not yet. Deadlock: the group's timeout ended")
 
 
 # ---------------------------------------------------------------- average_what_is_there

@@ -85,7 +85,7 @@ def test_fan_out_without_rank_0(world):
             futures = [rpc.rpc_async(other, function, args=(x,)) for other in range(1, n)]
             return function(x) + sum(torch.futures.wait_all(futures))
     """
-    assert says(fan_out, world, answer) == "Not yet. worker0 was called 0 times, and the target is once."
+    assert says(fan_out, world, answer) == "Not yet. worker0 was called 0 times, expected once."
 
 
 def test_fan_out_that_takes_the_mean(world):
@@ -94,7 +94,7 @@ def test_fan_out_that_takes_the_mean(world):
             futures = [rpc.rpc_async(other, function, args=(x,)) for other in range(n)]
             return sum(torch.futures.wait_all(futures)) / n
     """
-    assert says(fan_out, world, answer) == ("Not yet. Rank 0 returned [2.5, 5.0], and the target is [10.0, 20.0].")
+    assert says(fan_out, world, answer) == ("Not yet. Rank 0 returned [2.5, 5.0], expected [10.0, 20.0].")
 
 
 def test_fan_out_that_returns_the_futures(world):
@@ -102,7 +102,7 @@ def test_fan_out_that_returns_the_futures(world):
         def fan_out(function, x):
             return torch.futures.collect_all([rpc.rpc_async(other, function, args=(x,)) for other in range(n)])
     """
-    assert says(fan_out, world, answer) == "Not yet. Rank 0 returned a Future, and the target is [10.0, 20.0]."
+    assert says(fan_out, world, answer) == "Not yet. Rank 0 returned a Future, expected [10.0, 20.0]."
 
 
 def test_an_answer_that_raises_elsewhere(world):
@@ -133,7 +133,7 @@ def test_stays_there_solution(world):
 
 def test_stays_there_skeleton(world):
     assert says(checks.stays_there, world, skeleton("scaled_total")) == (
-        "Not yet. Rank 0 fetched 2097152 bytes of tensors, and the target is 64 at most."
+        "Not yet. Rank 0 fetched 2097152 bytes of tensors, expected 64 at most."
     )
 
 
@@ -176,7 +176,7 @@ def test_stays_there_by_to_here(world):
             return scale(rpc.remote(owner, load).to_here()).sum().item()
     """
     assert says(checks.stays_there, world, answer) == (
-        "Not yet. Rank 0 fetched 1048576 bytes of tensors, and the target is 64 at most."
+        "Not yet. Rank 0 fetched 1048576 bytes of tensors, expected 64 at most."
     )
 
 
@@ -189,7 +189,7 @@ def test_stays_there_of_the_tensor_of_rank_0(world):
             return rpc.rpc_sync(owner, total, args=(scale, load()))
     """
     assert says(checks.stays_there, world, answer) == (
-        "Not yet. Rank 0 sent 1048576 bytes of tensors, and the target is 64 at most."
+        "Not yet. Rank 0 sent 1048576 bytes of tensors, expected 64 at most."
     )
 
 
@@ -206,9 +206,7 @@ def test_stays_there_without_the_scale(world):
         def scaled_total(owner, load, scale):
             return rpc.remote(owner, load).rpc_sync().sum().item()
     """
-    assert says(checks.stays_there, world, answer) == (
-        "Not yet. Rank 0 returned 524288.0, and the target is 1048576.0."
-    )
+    assert says(checks.stays_there, world, answer) == ("Not yet. Rank 0 returned 524288.0, expected 1048576.0.")
 
 
 # ---------------------------------------------------------------- add_many
@@ -222,7 +220,7 @@ def test_add_many_solution(world):
 
 def test_add_many_skeleton(world):
     assert says(checks.add_many, world, skeleton("add_many")) == (
-        "Not yet. The object on worker1 was updated 0 times, and the target is 5 times."
+        "Not yet. The object on worker1 was updated 0 times, expected 5 times."
     )
 
 
@@ -247,7 +245,7 @@ def test_add_many_at_once(world):
             return counter.rpc_sync().add(times)
     """
     assert says(checks.add_many, world, answer) == (
-        "Not yet. The object on worker1 was updated once, and the target is 5 times."
+        "Not yet. The object on worker1 was updated once, expected 5 times."
     )
 
 
@@ -259,7 +257,7 @@ def test_add_many_and_one(world):
             return counter.rpc_sync().add(1)
     """
     assert says(checks.add_many, world, answer) == (
-        "Not yet. The object on worker1 was updated 6 times, and the target is 5 times."
+        "Not yet. The object on worker1 was updated 6 times, expected 5 times."
     )
 
 
@@ -281,7 +279,7 @@ def test_add_many_of_other_numbers(world):
             return [counter.rpc_sync().add(number) for number in range(times)][-1]
     """
     assert says(checks.add_many, world, answer) == (
-        "Not yet. The object on worker1 was updated by [0, 1, 2, 3, 4], and the target is [1, 1, 1, 1, 1]."
+        "Not yet. The object on worker1 was updated by [0, 1, 2, 3, 4], expected [1, 1, 1, 1, 1]."
     )
 
 
@@ -290,7 +288,7 @@ def test_add_many_that_returns_another_sum(world):
         def add_many(counter, times):
             return sum(counter.rpc_sync().add(1) for _ in range(times))
     """
-    assert says(checks.add_many, world, answer) == "Not yet. Rank 0 returned 15.0, and the target is 5."
+    assert says(checks.add_many, world, answer) == "Not yet. Rank 0 returned 15, expected 5."
 
 
 def test_add_many_on_the_owner(world):
@@ -302,7 +300,7 @@ def test_add_many_on_the_owner(world):
             return rpc.rpc_sync("worker1", there, args=(counter, times))
     """
     assert says(checks.add_many, world, answer) == (
-        "Not yet. `add` was called 0 times through the RRef, and the target is 5 times."
+        "Not yet. `add` was called 0 times through the RRef, expected 5 times."
     )
 
 

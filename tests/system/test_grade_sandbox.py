@@ -105,38 +105,37 @@ PRINTS = cell(
 )
 REPLACES_A_NAME = cell(
     """
-    import helpers.checks.ring_all_reduce as module
-    from helpers.checks.judging import Run
+    import helpers.checks.exam as module
 
-    module.call_answer = lambda function, arguments: Run(None, [], "")
+    module.answer = lambda name, arguments, watch, then: arguments[0]
     """
 )
 REPLACES_THE_WITNESS = cell(
     """
     import types
-    import helpers.checks.ring_all_reduce as module
+    import helpers.checks.exam as module
     import helpers.grade.tampering as witness
 
-    module.call_answer = lambda function, arguments: None
+    module.ask_here = lambda function, arguments: None
     witness.sys = types.SimpleNamespace(modules={})
     """
 )
 REPLACES_CODE = cell(
     """
-    import helpers.checks.judging as judging
+    import helpers.checks.exam as exam
 
-    def fake(function, arguments):
-        return Run(None, [], "")
+    def fake(value):
+        return 0
 
-    code = judging.call_answer.__code__
-    judging.call_answer.__code__ = fake.__code__.replace(
+    code = exam.plain.__code__
+    exam.plain.__code__ = fake.__code__.replace(
         co_filename=code.co_filename, co_firstlineno=code.co_firstlineno)
     """
 )
 DIES_WHEN_ASKED = RIGHT["two_way_ring"] + textwrap.dedent(
     """
     import os
-    import helpers.checks.ring_all_reduce as module
+    import helpers.checks.exam as module
 
     kernel = get_ipython().kernel
     do_apply = kernel.do_apply
@@ -146,7 +145,7 @@ DIES_WHEN_ASKED = RIGHT["two_way_ring"] + textwrap.dedent(
             os._exit(0)
         return do_apply(content, buffers, *others)
 
-    module.by_pair = None
+    module.near = None
     kernel.do_apply = apply_or_die
     """
 )
@@ -154,12 +153,12 @@ PICKLES = cell(
     """
     import builtins
 
-    class Program:
+    class Program(int):
         def __reduce__(self):
             return builtins.exec, ("import os; os._exit(0)",)
 
     def my_ring(tensor):
-        tensor.tolist = Program
+        return Program()
     """
 )
 SAYS_MUCH_AND_ODD_THINGS = cell(

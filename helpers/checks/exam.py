@@ -1,0 +1,286 @@
+"""An exercise is one function. It runs on every rank, calls the learner's function, and says what is wrong with it.
+
+    @exercise
+    def mean(exam):
+        \"\"\"Check `mean(numbers)`: every rank gets the mean of the numbers of all ranks.\"\"\"
+        expected = (2 * exam.n + 1) / 3
+        result = exam.call(torch.full((exam.rank + 1,), exam.rank + 1.0))
+        exam.require(near(result, expected), f"Rank {exam.rank} returned {show(result)}, expected {show(expected)}.")
+        return f"Every rank returned {show(expected)}."
+
+The exercise has the name of the function or class that the learner writes. A requirement that fails is noted, and the
+exercise goes on, because the other ranks may need the calls that follow. The learner sees the first requirement that
+failed, on the lowest rank; if none failed, what the exercise returned.
+
+In a notebook the exercise runs in the process of the rank. Grading runs it in a process that answers cannot reach: then
+only the arguments of `exam.call` and `exam.on_rank`, and what these return, travel between the two.
+"""
+
+import functools
+import importlib
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, is_dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from helpers.measure.traffic import collectives, recorded
+
+_COURSE = __name__.partition(".")[0] + "."
+
+
+class Run(NamedTuple):
+    """One call of the learner's function on one rank: its point-to-point messages, and its collectives by name.
+
+    The messages are those of `traffic.recorded`, the collectives those of `traffic.collectives`.
+    """
+
+    messages: list
+    collectives: Counter
+
+
+class Asked(NamedTuple):
+    """What a function of the course returned beside the learner's code, the calls that it made of it, and its error."""
+
+    result: object
+    runs: list[Run]
+    error: str
+
+
+class Outcome(NamedTuple):
+    """What came of an exercise on one rank.
+
+    `runs` are the calls of the learner's function; `error` is what it raised, in words. `fault` is the first
+    requirement that failed: how many came before it, and its sentence. `returned` is what the exercise returned.
+    """
+
+    runs: list[Run]
+    error: str
+    fault: tuple[int, str] | None
+    returned: object
+
+
+class AnswerError(Exception):
+    """The learner's code has raised an error; its text is the error's type and text."""
+
+
+class Wrong(Exception):
+    """What is wrong with an answer, in a sentence."""
+
+
+@dataclass(frozen=True)
+class Foreign:
+    """What stands for an object that is not plain data; it shows as its type."""
+
+    type_name: str
+
+    def __repr__(self):
+        return f"a {self.type_name}"
+
+
+class Exam:
+    """One rank's part in an exercise: `rank`, `n` ranks, and the ways to the learner's function."""
+
+    def __init__(self, name: str, rank: int, n: int, ask: Callable):
+        self.rank = rank
+        self.n = n
+        self.runs: list[Run] = []
+        self.fault: tuple[int, str] | None = None
+        self._name = name
+        self._ask = ask
+        self._required = 0
+
+    def call(self, *arguments, watch: torch.Tensor | None = None, then: str = "") -> object:
+        """Call the learner's function on this rank, and return its result as plain data.
+
+        What is not plain becomes a `Foreign`. The function may change tensors and modules among the arguments. Each
+        message keeps what the tensor `watch`, if there is one, held when it was posted. `then` names a function of the
+        lesson that is called afterwards if the rank has it, such as one that waits for all messages.
+        """
+        return self.on_rank(answer, self._name, arguments, watch, then)
+
+    def on_rank(self, function: Callable, *arguments) -> object:
+        """Run a function of the course in the process of the learner's code, and return its result as plain data.
+
+        It is for what plain data cannot show: it calls the learner's function by `answer`, and it is found by its
+        module and name. The answers that grading judges could deceive it.
+        """
+        asked = self._ask(function, arguments)
+        self.runs += asked.runs
+        if asked.error:
+            raise AnswerError(asked.error)
+        return asked.result
+
+    def require(self, holds: object, sentence: str) -> bool:
+        """Note the sentence if `holds` is false and no requirement before has failed; return whether it holds."""
+        if not holds and self.fault is None:
+            self.fault = self._required, sentence
+        self._required += 1
+        return bool(holds)
+
+    def refuse(self, sentence: str) -> None:
+        """Note the sentence as that of a requirement that failed."""
+        self.require(False, sentence)
+
+    @property
+    def messages(self) -> list:
+        """The messages of the last call."""
+        return self.runs[-1].messages
+
+    @property
+    def collectives(self) -> Counter:
+        """The collectives of the last call, by name."""
+        return self.runs[-1].collectives
+
+
+class Exercise:
+    """An exercise of a lesson. Call it with a world to have the learner's function judged."""
+
+    def __init__(self, function, *, together=None, ranks=None, before=None, own_group=False):
+        functools.update_wrapper(self, function)
+        self.function = function
+        self.name = function.__name__
+        self.module = function.__module__
+        self.together = together
+        self.ranks = ranks
+        self.before = before
+        self.own_group = own_group
+
+    def __call__(self, world):
+        """Judge the learner's function on the ranks of a world, and return the verdict."""
+        from helpers.checks.judging import verdict
+
+        return verdict(world, self)
+
+    def sit(self, rank: int, n: int, ask: Callable) -> Outcome:
+        """Go through the exercise as one rank; `ask(function, arguments)` runs a function beside the learner's code."""
+        exam = Exam(self.name, rank, n, ask)
+        error, returned = "", None
+        try:
+            returned = self.function(exam)
+        except AnswerError as raised:
+            error = str(raised)
+        except Exception:
+            if exam.fault is None:  # otherwise a result that was found wrong has led to it
+                raise
+        return Outcome(exam.runs, error, exam.fault, returned)
+
+
+def exercise(function=None, **options):
+    """Make an `Exercise` of a function that takes an `Exam` and returns the sentence of a solved exercise.
+
+    Options: `together`, a function that judges what the exercise returned on all ranks, as a list by rank, returns the
+    sentence, or raises `Wrong`; `ranks`, those that take part if not all do; `before`, a function that is called with
+    the world first; `own_group`, whether the learner's function makes its own group, so that a broken one is no matter.
+    """
+    if function is None:
+        return functools.partial(Exercise, **options)
+    return Exercise(function, **options)
+
+
+def sit_here(module: str, name: str) -> Outcome:
+    """Go through an exercise on this rank, in the process of the learner's code."""
+    found = getattr(importlib.import_module(module), name)
+    return found.sit(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), ask_here)
+
+
+_runs: list[Run] = []  # of the function that is being asked
+
+
+def ask_here(function: Callable, arguments: Sequence) -> Asked:
+    """Run a function of the course in this process."""
+    _runs.clear()
+    try:
+        return Asked(plain(function(*arguments)), list(_runs), "")
+    except AnswerError as error:
+        return Asked(None, list(_runs), str(error))
+
+
+def answer(name: str, arguments: Sequence, watch: torch.Tensor | None = None, then: str = "") -> object:
+    """Call the learner's function of that name in this process. Raises `AnswerError` when it raises or is missing."""
+    import __main__
+
+    with recorded(watch) as messages, collectives() as calls:
+        _runs.append(Run(messages, calls))
+        if name not in vars(__main__):
+            raise AnswerError(missing(name))
+        with errors_of_answer():
+            result = vars(__main__)[name](*arguments)
+            if then in vars(__main__):
+                vars(__main__)[then]()
+            return result
+
+
+@contextmanager
+def errors_of_answer() -> Iterator[None]:
+    """Turn an error inside the block, which runs what the learner's function has returned, into an `AnswerError`."""
+    try:
+        yield
+    except AnswerError:
+        raise
+    except Exception as error:
+        raise AnswerError(f"{type(error).__name__}: {error}") from error
+
+
+def missing(name: str) -> str:
+    """Return the error of a rank that has no function of this name.
+
+    It does not begin with the name of a class, so an error that the learner's function raises is another one.
+    """
+    return f"there is no function `{name}`"
+
+
+def plain(value: object) -> object:
+    """Return numbers, text, tensors, arrays and collections of these as they are, and a `Foreign` for anything else.
+
+    Records of the course, such as a message, are plain, too.
+    """
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, tuple):
+        kind = type(value)._make if _is_record(value) else tuple
+        return kind(map(plain, value))
+    if isinstance(value, list | set | range):
+        return (set if isinstance(value, set) else list)(map(plain, value))
+    if isinstance(value, dict):
+        return {plain(key): plain(part) for key, part in value.items()}
+    if value is None or isinstance(value, bool | int | float | str | torch.Tensor | np.ndarray) or _is_record(value):
+        return value
+    return Foreign(type(value).__name__)
+
+
+def _is_record(value):
+    kind = type(value)
+    return kind.__module__.startswith(_COURSE) and (hasattr(kind, "_fields") or is_dataclass(kind))
+
+
+def number(value: object) -> int | float | None:
+    """Return a number, or the one element of a tensor or array; None for anything else, and for a bool."""
+    if isinstance(value, torch.Tensor | np.ndarray) and len(value.reshape(-1)) == 1:
+        value = value.item()
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def near(value: object, expected: float, within: float = 1e-4) -> bool:
+    """Return whether a value is a number, or a tensor of one, that differs from `expected` by less than `within`."""
+    found = number(value)
+    return found is not None and abs(found - expected) < within
+
+
+def show(value: object) -> str:
+    """Return what an answer has returned, in few words."""
+    one = number(value)
+    if one is not None:
+        return str(round(one, 4))
+    if isinstance(value, list):
+        return f"a list of {len(value)}"
+    return f"a tensor of shape {list(value.shape)}" if hasattr(value, "shape") else str(value)
+
+
+def called(counts: Counter) -> str:
+    """Return collectives, by name, in words."""
+    return ", ".join(f"{count} {name}" for name, count in sorted(counts.items())) or "no collective"

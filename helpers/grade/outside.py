@@ -1,0 +1,133 @@
+"""Go through exercises in the process that judges: an answer cannot touch what it cannot reach.
+
+Each rank's part of an exercise is a thread here. Only one of them runs at a time, and goes on until it asks its rank
+for something; then the next one runs. To the rank goes a pickle; back comes plain data (see `plain`).
+"""
+
+import pickle
+import threading
+import time
+from collections.abc import Callable, Sequence
+from queue import Empty, SimpleQueue
+
+import torch
+from torch import nn
+
+from helpers.checks.exam import Asked, Exercise, Outcome, ask_here
+from helpers.checks.judging import SECONDS_TO_ANSWER, stuck_ranks_named
+
+_SECONDS_BETWEEN_LOOKS = 0.002
+
+
+def examine(world, exercise: Exercise) -> list[Outcome]:
+    """Go through an exercise for each rank that takes part. Raises `Wrong` when a rank is stuck or has died."""
+    turn, asked = threading.Lock(), SimpleQueue()
+    ranks = range(world.size) if exercise.ranks is None else exercise.ranks
+    seats = [_Seat(exercise, rank, world.size, turn, asked) for rank in ranks]
+    views = dict(zip(seats, map(world.view.client.__getitem__, world.view.targets), strict=True))
+    for seat in seats:
+        seat.start()
+    deadline = time.monotonic() + SECONDS_TO_ANSWER
+    pending = {}
+    try:
+        with stuck_ranks_named(world, exercise.name):
+            while any(seat.is_alive() for seat in seats):
+                if time.monotonic() > deadline:
+                    raise TimeoutError
+                while seat := _next(asked):
+                    pending[seat] = views[seat].apply_async(serve, seat.order)
+                for seat in [seat for seat, result in pending.items() if result.ready()]:
+                    seat.answer(*pending.pop(seat).get())
+                time.sleep(_SECONDS_BETWEEN_LOOKS)
+    finally:
+        for seat in seats:
+            seat.end()
+    return [seat.outcome() for seat in seats]
+
+
+def _next(asked):
+    try:
+        return asked.get_nowait()
+    except Empty:
+        return None
+
+
+class _End(BaseException):
+    """Ends a thread whose rank will not answer."""
+
+
+class _Seat(threading.Thread):
+    """One rank's part of an exercise."""
+
+    def __init__(self, exercise, rank, n, turn, asked):
+        super().__init__(daemon=True)
+        self.order = b""
+        self._exercise, self._rank, self._n = exercise, rank, n
+        self._turn, self._asked = turn, asked
+        self._answered = threading.Event()
+        self._answer = None
+        self._outcome = self._error = None
+
+    def run(self):
+        with self._turn:
+            try:
+                self._outcome = self._exercise.sit(self._rank, self._n, self._ask)
+            except _End:
+                pass
+            except Exception as error:
+                self._error = error
+
+    def outcome(self) -> Outcome:
+        if self._error:
+            raise self._error
+        return self._outcome
+
+    def answer(self, asked: Asked, tensors: list) -> None:
+        self._answer = asked, tensors
+        self._answered.set()
+
+    def end(self):
+        self._answered.set()
+
+    def _ask(self, function: Callable, arguments: Sequence) -> Asked:
+        self.order = pickle.dumps((function, arguments))
+        random = torch.get_rng_state()  # the other threads seed the same generator
+        self._answer = None
+        self._answered.clear()
+        self._asked.put(self)
+        self._turn.release()
+        try:
+            self._answered.wait()
+        finally:
+            self._turn.acquire()
+        torch.set_rng_state(random)
+        if self._answer is None:
+            raise _End
+        asked, changed = self._answer
+        for mine, (data, grad) in zip(_tensors_in(arguments), changed, strict=True):
+            mine.data, mine.grad = data, grad
+        return asked
+
+
+def serve(order: bytes) -> tuple[Asked, list]:
+    """On a rank: run a function, and return what came of it, and the tensors among its arguments with their gradients.
+
+    The order comes from the process that judges, which this one trusts.
+    """
+    function, arguments = pickle.loads(order)
+    tensors = _tensors_in(arguments)
+    asked = ask_here(function, arguments)
+    return asked, [(tensor.detach(), tensor.grad) for tensor in tensors]
+
+
+def _tensors_in(value):
+    """Return the tensors in arguments, those of modules included, in an order that a copy has as well."""
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, nn.Module):
+        return [*value.parameters(), *value.buffers()]
+    if isinstance(value, list | tuple):
+        return [tensor for part in value for tensor in _tensors_in(part)]
+    if isinstance(value, dict):
+        return _tensors_in(list(value.values()))
+    return []
