@@ -60,7 +60,7 @@ def sections(path: Path) -> list[Section]:
                 continue
             section.lines += sum(bool(line.strip()) for line in source.splitlines())
             section.predictions += bool(_PREDICTION.search(source))
-            section.answers += len(re.findall(r"^checks\.(?!predicted\()\w+\(", source, re.M))
+            section.answers += len(re.findall(r"^checks\.\w+\.\w+\(", source, re.M))
             continue
         for line in source.splitlines():
             if line.startswith("## "):

@@ -22,9 +22,6 @@ ALL = bool(os.environ.get("ALL"))
 # `make test NOTEBOOKS=notebooks/04*` runs what belongs to one lesson, whose topic is the name without the number.
 CHOSEN = [Path(name).stem.partition("_")[2] for name in os.environ.get("LESSONS", "").split()]
 
-# What a lesson calls through `checks` without having an exercise.
-NO_EXERCISES = {"accepted", "predicted"}
-
 # The tag of a cell that looks at what an earlier cell started on the ranks: a reader takes time between the two.
 PAUSE = "reader-pauses"
 SECONDS_OF_A_PAUSE = 15
@@ -55,21 +52,21 @@ def topic_of(notebook: Path) -> str:
 
 @cache
 def checks_called(notebook: Path) -> set[str]:
-    """Return the names of the checks that the code of a notebook calls, each as `checks.NAME(...)`."""
+    """Return the checks that the code of a notebook calls as `checks.TOPIC.NAME(...)`, each as "TOPIC.NAME"."""
     code = [cell.source for cell in nbformat.read(notebook, as_version=4).cells if cell.cell_type == "code"]
-    return set(re.findall(r"\bchecks\.(\w+)\(", "\n".join(code))) - NO_EXERCISES
+    return set(re.findall(r"\bchecks\.(\w+\.\w+)\(", "\n".join(code)))
 
 
 @cache
 def checks_tested(module: Path) -> set[str]:
-    """Return the names that a test module uses as `checks.NAME`, or imports from a module of `helpers.checks`."""
+    """Return what a test module uses as `checks.TOPIC.NAME`, or imports from `helpers.checks.TOPIC`: "TOPIC.NAME"."""
     names = set()
     for node in ast.walk(ast.parse(module.read_text())):
-        if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "checks":
-            names.add(node.attr)
-        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("helpers.checks"):
-            names.update(alias.name for alias in node.names)
-    return names - NO_EXERCISES
+        if isinstance(node, ast.Attribute) and ast.unparse(node.value).startswith("checks."):
+            names.add(f"{node.value.attr}.{node.attr}")
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("helpers.checks."):
+            names.update(f"{node.module.rpartition('.')[2]}.{alias.name}" for alias in node.names)
+    return names
 
 
 def run(notebook, path: Path, request, until_refused: bool = False) -> None:

@@ -36,7 +36,7 @@ def my_exchange(world) -> Verdict:
     return judge(world, "my_exchange", check, _run_exchange, uuid.uuid4().hex)
 
 
-def sharding(world) -> Verdict:
+def Sharding(world) -> Verdict:
     """Check the class `Sharding`: its `reduce_scatter` is right and sends n - 1 parts, and a sharded optimizer runs."""
 
     def check(runs):
@@ -53,7 +53,7 @@ def sharding(world) -> Verdict:
     return judge(world, "Sharding", check, _run_sharding, uuid.uuid4().hex)
 
 
-def compressing(world) -> Verdict:
+def Compressing(world) -> Verdict:
     """Check the class `Compressing`: its `allreduce` sends half of the bytes, and all ranks hold the same sum."""
 
     def check(runs):

@@ -25,7 +25,7 @@ class Agent:
         return observations[:, 0].long()
 
 
-def collected(world) -> Verdict:
+def my_answer(world) -> Verdict:
     """Check `my_answer(agent)`: one pass for all requests if as many wait as observers play, and nothing otherwise."""
 
     def check(runs):

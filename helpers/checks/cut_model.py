@@ -1,8 +1,7 @@
 """Checks of 20_distributed_rnn and 21_faster_distributed_rnn: a model on two ranks is the model of one process."""
 
-from helpers.checks.distributed_rnn import NO_RPC
 from helpers.checks.judging import Run, Verdict, Wrong, call_answer, judge, missing
-from helpers.checks.rpc_judging import call_with_rpc, in_one_line, rpc_runs
+from helpers.checks.rpc_judging import NO_RPC, call_with_rpc, in_one_line, rpc_runs
 
 _ROWS, _COLUMNS, _WINDOWS = 5, 4, 2
 _DIFFERENT = 8  # words in a window
@@ -13,7 +12,7 @@ _IN_VAIN = "Backward waited in vain for a gradient, expected one for each messag
 _NO_GRAPH = "have no graph, expected one: nothing can be learnt from them."
 
 
-def cut_model(world) -> Verdict:
+def MyModel(world) -> Verdict:
     """Check `MyModel`: logits, hidden states and gradients of one process, by two calls of the server."""
 
     def check(runs):
@@ -24,7 +23,7 @@ def cut_model(world) -> Verdict:
     return judge(world, "MyModel", check, _run_cut_model)
 
 
-def moved_cut(world) -> Verdict:
+def MyStep(world) -> Verdict:
     """Check `MyStep`: losses and gradients of one process, with as few bytes in a forward as they take."""
     needed = (8 + 4 * _WIDTH) * (_DIFFERENT + _ROWS * _COLUMNS) + 4
 

@@ -8,7 +8,7 @@ from helpers.checks.judging import CUT_OFF, Run, Verdict, Wrong, call_answer, ju
 _FEATURES, _CLASSES = 4, 2
 
 
-def same_everywhere(world) -> Verdict:
+def my_same(world) -> Verdict:
     """Check `my_same(tensor)`: on every rank whether the tensor is the same on all ranks, by a few numbers."""
     cases = {
         "all ranks hold the same": True,
@@ -31,7 +31,7 @@ def same_everywhere(world) -> Verdict:
     return judge(world, "my_same", check, _run_same_everywhere)
 
 
-def gated(world) -> Verdict:
+def forward(world) -> Verdict:
     """Check `forward(self, x)` of a model with a branch: same outputs and gradients, under DDP with no option."""
 
     def check(runs):

@@ -41,7 +41,7 @@ def accumulate(world) -> Verdict:
     return judge(world, "accumulate", check, _run_accumulate)
 
 
-def remote_step(world) -> Verdict:
+def my_step(world) -> Verdict:
     """Check `my_step(net, optimizer, inputs, labels)`: a step of a model on worker1, which returns the loss."""
 
     def check(runs):
@@ -61,7 +61,7 @@ def remote_step(world) -> Verdict:
     return judge(world, "my_step", check, _run_remote_step)
 
 
-def frozen(world) -> Verdict:
+def train_frozen(world) -> Verdict:
     """Check `train_frozen(first, second, inputs, labels)`: a step of the first part, and of the second one none."""
 
     def check(runs):

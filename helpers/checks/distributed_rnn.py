@@ -1,9 +1,9 @@
 """Checks of the exercises of 20_distributed_rnn."""
 
+from helpers.checks.cut_model import MyModel as MyModel
 from helpers.checks.judging import Run, Verdict, Wrong, call_answer, judge, missing
-from helpers.checks.rpc_judging import in_one_line, rpc_runs
+from helpers.checks.rpc_judging import NO_RPC, in_one_line, rpc_runs
 
-NO_RPC = "RuntimeError: RPC has not been initialized: run the setup cell."
 _WORDS, _WIDTH, _COLUMNS, _ROWS = 7, 4, 3, 5
 
 
@@ -28,7 +28,7 @@ def clip(world) -> Verdict:
     return judge(world, "clip", check, _run_clip)
 
 
-def two_layers(world) -> Verdict:
+def TwoLayers(world) -> Verdict:
     """Check `TwoLayers(width, owner)`: an LSTM of two layers, of which the second one is on another rank."""
 
     def check(runs):

@@ -11,7 +11,7 @@ _TASKS = (
 )
 
 
-def weights(world) -> Verdict:
+def my_weights(world) -> Verdict:
     """Check `my_weights(episodes)`: the discounted return of each step of each episode, minus the mean of them all."""
 
     def check(runs):

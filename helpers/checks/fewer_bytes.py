@@ -11,7 +11,7 @@ _FACTORS = (1e-7, 1.0, 1e7, 0.0)  # of the loss, and so of the gradients
 _NEGATIVE, _UNLIKE = "one gradient that is not 0, and negative", "a loss multiplied by 1e+06 on the last rank alone"
 
 
-def one_round(world) -> Verdict:
+def my_round(world) -> Verdict:
     """Check `my_round(matrix, right)`: one round of power iteration, which gives back a matrix of that rank."""
 
     def check(runs):

@@ -25,7 +25,7 @@ def diagnosis(world, case, ranks, line, cause) -> Verdict:
     return Verdict(not wrong, " ".join(wrong) or _thread_of(case))
 
 
-def diagnoses(world) -> Verdict:
+def my_diagnoses(world) -> Verdict:
     """Check `my_diagnoses`: for the number of each case a tuple of the ranks at fault, a line and a cause's name."""
     return _check_each(world, "my_diagnoses", _wrong_with, _thread_of)
 
@@ -90,7 +90,7 @@ def repair(world, case, *changes) -> Verdict:
     return Verdict(not wrong, " ".join(wrong) or _proof_of(case))
 
 
-def repairs(world) -> Verdict:
+def my_repairs(world) -> Verdict:
     """Check `my_repairs`: for the number of each case a pair of an old text and a new one, or a list of such pairs.
 
     Each repaired script runs on fresh ranks, and has to come to the numbers of one process.

@@ -5,7 +5,7 @@ from helpers.checks.judging import Run, Verdict, Wrong, call_answer, judge
 _ROWS = (8, 7, 10, 3, 1, 401)
 
 
-def slices(world) -> Verdict:
+def my_slice(world) -> Verdict:
     """Check `my_slice(rows, n, rank)`: the rows of a parameter that `fully_shard` leaves on a rank."""
 
     def check(runs):
@@ -21,7 +21,7 @@ def slices(world) -> Verdict:
     return judge(world, "my_slice", check, _run_slices)
 
 
-def clipped(world) -> Verdict:
+def my_clip(world) -> Verdict:
     """Check `my_clip(parameters, most)`: gradients in shards, clipped by the norm over all shards."""
 
     def check(runs):

@@ -9,7 +9,7 @@ _RUNNING = 123.0
 _BEFORE, _AFTER = range(3), range(3, 5)  # the updates before the stop, and after it
 
 
-def went_on(world) -> Verdict:
+def snapshot(world) -> Verdict:
     """Check `snapshot(agent, running)` and `go_on(agent, saved)`: weights, optimizer and running reward come back."""
 
     def check(runs):

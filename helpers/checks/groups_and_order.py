@@ -8,7 +8,7 @@ from helpers.checks.judging import Run, Verdict, Wrong, call_answer, judge
 from helpers.measure.patching import replaced
 
 
-def host_groups(world) -> Verdict:
+def my_host_group(world) -> Verdict:
     """Check `my_host_group(hosts)`, which makes a group for each host, and returns that of this rank's host.
 
     It is called in a rehearsal, in which `new_group` only writes down what it is asked for: groups that do not fit
@@ -88,7 +88,7 @@ def stop_together(world) -> Verdict:
     return judge(world, "stop_together", check, _run_stop_together)
 
 
-def across_hosts(world) -> Verdict:
+def hierarchical_sum(world) -> Verdict:
     """Check `hierarchical_sum(chunks, mesh)`: an all_reduce that sends only one chunk of each rank across hosts."""
     size = world.size
     hosts = 2 if size % 2 == 0 else 1

@@ -1,8 +1,7 @@
 """Checks of the exercises of 25_hybrid_costs: an optimizer for each part, and a table on two owners."""
 
-from helpers.checks.distributed_rnn import NO_RPC
 from helpers.checks.judging import Run, Verdict, Wrong, judge
-from helpers.checks.rpc_judging import call_with_rpc, in_one_line, rpc_runs
+from helpers.checks.rpc_judging import NO_RPC, call_with_rpc, in_one_line, rpc_runs
 
 _COLUMNS = 16
 # Words per bag, of batches that tell the mistakes apart: one of them has an empty bag.
@@ -30,7 +29,7 @@ def two_optimizers(world) -> Verdict:
     return judge(world, "two_optimizers", check, _run_two_optimizers)
 
 
-def split_table(world) -> Verdict:
+def SplitTable(world) -> Verdict:
     """Check `SplitTable(rows, owners)`: a table by rows on two owners, with the sums and gradients of a single one."""
 
     def check(runs):

@@ -277,3 +277,7 @@ def _watch(reference):
 
 def _gradients_of(reference):
     return reference.local_value().gradients
+
+
+from helpers.checks.hybrid_parts import my_forward as my_forward  # noqa: E402
+from helpers.checks.hybrid_parts import my_references as my_references  # noqa: E402

@@ -5,9 +5,8 @@ import threading
 import time
 import uuid
 
-from helpers.checks.distributed_rnn import NO_RPC
 from helpers.checks.judging import Run, Verdict, Wrong, call_answer, judge, missing
-from helpers.checks.rpc_judging import in_one_line, rpc_runs
+from helpers.checks.rpc_judging import NO_RPC, in_one_line, rpc_runs
 
 _SECONDS = 0.2  # that the function of a request takes, so that the same request comes while it is under way
 

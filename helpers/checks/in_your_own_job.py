@@ -16,7 +16,7 @@ _SECONDS_OF_A_GROUP = 1
 # ---------------------------------------------------------------- records compared
 
 
-def difference(world) -> Verdict:
+def my_difference(world) -> Verdict:
     """Check `my_difference(calls)`: where the calls of all ranks differ first, and which rank made which of them."""
 
     def check(runs):
@@ -100,7 +100,7 @@ def _recorded(group):
 # ---------------------------------------------------------------- an alarm
 
 
-def alarm(world) -> Verdict:
+def my_alarm(world) -> Verdict:
     """Check `my_alarm(seconds, path)`: a block that takes longer has its record written meanwhile, and no other one."""
     late = world.size - 1
 
@@ -194,7 +194,7 @@ def _shapes(path):
 # ---------------------------------------------------------------- the cause among the echoes
 
 
-def suspects(world) -> Verdict:
+def my_suspects(world) -> Verdict:
     """Check `my_suspects(errors)`: ranks with an error of their own; if all are echoes, those without a file."""
 
     def check(runs):

@@ -10,7 +10,7 @@ _ENVIRONMENTS = 3
 _MANY_STEPS = 30  # for whoever does not see an end; the first episodes have 4 at most
 
 
-def first_episodes(world) -> Verdict:
+def play_all(world) -> Verdict:
     """Check `play_all(agent, environments)`: the rewards of the first episode of each environment, a call a step."""
 
     def check(runs):

@@ -8,7 +8,7 @@ from datetime import timedelta
 from helpers.checks.judging import Verdict, Wrong, call_answer, judge
 
 
-def shares(world) -> Verdict:
+def my_share(world) -> Verdict:
     """Check `my_share(cards)`: each card goes to one rank, and no rank gets two more than another."""
     cards = list(range(3 * world.size + 1))
 
@@ -32,7 +32,7 @@ def shares(world) -> Verdict:
     return judge(world, "my_share", check, _share, cards)
 
 
-def numbers_collected(world) -> Verdict:
+def collect(world) -> Verdict:
     """Check `collect(number)`: by one all_reduce every rank gets the numbers of all ranks, in their order."""
     # Fractions and both signs, so that integers, a maximum and numbers packed into one get some of them wrong.
     numbers = [(rank + 2) ** 2 * (-1.0) ** rank - 0.5 * (rank % 2) for rank in range(world.size)]
@@ -49,7 +49,7 @@ def numbers_collected(world) -> Verdict:
     return judge(world, "collect", check, _collect, numbers)
 
 
-def world_turned_round(world) -> Verdict:
+def turn_round(world) -> Verdict:
     """Check `turn_round(name)`: it makes a new group with the ranks in reverse, which meet in the store under `name`.
 
     Afterwards the ranks are put into a group in their old order.

@@ -5,7 +5,7 @@ from helpers.checks.judging import Run, Verdict, Wrong, call_answer, judge
 _WIDTH, _SAMPLES = 4, 6
 
 
-def backward_of_a_stage(world) -> Verdict:
+def my_backward(world) -> Verdict:
     """Check `my_backward(x, output, targets)`: the gradients of every stage are those of one process."""
 
     def check(runs):
@@ -20,7 +20,7 @@ def backward_of_a_stage(world) -> Verdict:
     return judge(world, "my_backward", check, _run_backward)
 
 
-def one_forward_one_backward(world) -> Verdict:
+def my_order(world) -> Verdict:
     """Check `my_order(stage, stages, m)`: as short as a schedule can be, and at most `stages - stage` kept."""
 
     def check(runs):
@@ -34,7 +34,7 @@ def one_forward_one_backward(world) -> Verdict:
     return judge(world, "my_order", check, _run_orders, "my_order", [(4, 8), (2, 3), (3, 3), (4, 2), (1, 2)])
 
 
-def split_backward(world) -> Verdict:
+def split_order(world) -> Verdict:
     """Check `split_order(stage, stages, m)`: with B and W apart, a bubble of (p - 1)/(3m + p - 1)."""
 
     def check(runs):

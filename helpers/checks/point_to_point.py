@@ -21,7 +21,7 @@ def ring_shift(world) -> Verdict:
     return judge(world, "ring_shift", check, _run_with_tensor, "ring_shift")
 
 
-def swapped(world) -> Verdict:
+def my_swap(world) -> Verdict:
     """Check `my_swap(mine, received)`: ranks 0 and 1 exchange tensors, by one message from each."""
 
     def check(runs):
@@ -33,7 +33,7 @@ def swapped(world) -> Verdict:
     return judge(world, "my_swap", check, _run_swap)
 
 
-def gather_by_hand(world) -> Verdict:
+def gather(world) -> Verdict:
     """Check `gather(tensor)`, which returns on rank 0 the tensors of all ranks in their order, elsewhere None."""
 
     def check(runs):

@@ -11,7 +11,7 @@ _SECONDS_TO_MEET = 30
 _NUMBERS = 256  # in the state of a training
 
 
-def quorum(world) -> Verdict:
+def my_quorum(world) -> Verdict:
     """Check `my_quorum(store, name, grace)`: all get one list, of those who have signed within the grace."""
     last = world.size - 1
 
@@ -39,7 +39,7 @@ def quorum(world) -> Verdict:
     return judge(world, "my_quorum", check, _run_quorum, uuid.uuid4().hex, group_of_its_own=True)
 
 
-def weighed(world) -> Verdict:
+def my_loss(world) -> Verdict:
     """Check `my_loss(losses, batch, n)`: under DDP, its gradient is that of the mean over the batch."""
 
     def check(runs):
@@ -56,7 +56,7 @@ def weighed(world) -> Verdict:
     return judge(world, "my_loss", check, _run_weighed)
 
 
-def caught_up(world) -> Verdict:
+def catch_up(world) -> Verdict:
     """Check `catch_up(step, state)`: all return the state of the furthest; when all are level, none is sent."""
     cases = [
         "rank 1 is new",

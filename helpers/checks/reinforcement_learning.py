@@ -5,6 +5,7 @@ import random
 import time
 from typing import NamedTuple
 
+from helpers.checks.episode_weights import my_weights as my_weights
 from helpers.checks.judging import Run, Verdict, Wrong, call_answer, judge, missing
 from helpers.checks.rpc_judging import Made, call_with_rpc, in_one_line, rpc_runs
 
@@ -34,7 +35,7 @@ def returns_of(world) -> Verdict:
     return judge(world, "returns_of", check, _run_returns_of)
 
 
-def one_rpc(world) -> Verdict:
+def run_episode(world) -> Verdict:
     """Check `Scores` and `run_episode(agent, environment, name)`: each reward is on the agent before the next step."""
 
     def check(runs):
@@ -49,7 +50,7 @@ def one_rpc(world) -> Verdict:
     return judge(world, "run_episode", check, _run_one_rpc)
 
 
-def observer_round(world) -> Verdict:
+def my_episode(world) -> Verdict:
     """Check `my_episode(agent, environment, name)`: an episode with two calls a step, and how it has ended."""
 
     def check(runs):

@@ -9,7 +9,7 @@ _QUERIES, _KEYS, _BLOCKS, _WIDTH = 3, 4, 4, 2  # _KEYS in a block
 _HEADS, _POSITIONS, _HEAD_WIDTH = 2, 6, 4  # _POSITIONS of each rank
 
 
-def online_softmax(world) -> Verdict:
+def my_update(world) -> Verdict:
     """Check `my_update(state, scores, values)`: after all blocks, output over total is attention over all keys."""
 
     def check(runs):
@@ -29,7 +29,7 @@ def online_softmax(world) -> Verdict:
     return judge(world, "my_update", check, _run_updates)
 
 
-def balanced(world) -> Verdict:
+def my_chunks(world) -> Verdict:
     """Check `my_chunks(rank, n)`: each of 2n chunks has one rank, and all ranks meet as many chunks before theirs."""
 
     def check(runs):

@@ -19,6 +19,7 @@ from helpers.measure.patching import replaced
 from helpers.measure.torch_parts import RRef
 
 SECONDS_AT_MOST, _TIMES_AT_MOST = 0.5, 6  # that a function which does not wait lasts, and is seen under way
+NO_RPC = "RuntimeError: RPC has not been initialized: run the setup cell."
 # How torch tells of an error on another worker: its text and its stack come after this line.
 _REMOTE = re.compile(r"On WorkerInfo\(id=\d+, name=(\S+)\):(?:\\n|\s)*(.+?)(?:\\nTraceback|$)", re.MULTILINE)
 

@@ -25,7 +25,7 @@ class Desk:
 _desks = [Desk()]
 
 
-def locked(world) -> Verdict:
+def my_record(world) -> Verdict:
     """Check `my_record(work, read, write)`: on worker1, requests at the same time work together and count right."""
 
     def check(runs):

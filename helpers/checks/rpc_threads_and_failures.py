@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from helpers.checks.judging import RESTART, Run, Verdict, Wrong, judge, killed, missing
 from helpers.checks.rpc_judging import SECONDS_AT_MOST, call_with_rpc, in_one_line, waits_inside
+from helpers.checks.rpc_locking import my_record as my_record
 
 _SECONDS_FOR_A_SHARE = 0.9
 _BATCH = 3
@@ -40,7 +41,7 @@ def my_ask(world) -> Verdict:
     return judge(world, "my_ask", check, _run_my_ask)
 
 
-def batches(world) -> Verdict:
+def Batcher(world) -> Verdict:
     """Check `Batcher(size, run)`: on worker1, `ask(x)` answers `size` callers together, with one call of run."""
 
     def check(runs):
@@ -63,7 +64,7 @@ def batches(world) -> Verdict:
     return judge(world, "Batcher", check, _run_batches)
 
 
-def next_replica(world) -> Verdict:
+def ask_any(world) -> Verdict:
     """Check `ask_any(workers, function, args)` on rank 0: the first answer of workers of which some are dead.
 
     The check kills the last rank.

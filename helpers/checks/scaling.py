@@ -7,7 +7,7 @@ _LINKS = [(3e-5, 1.25e9, 4e6), (1e-3, 6e7, 4e6), (1e-6, 1e10, 1e8)]
 _INFINITE = float("inf")
 
 
-def communicating(world) -> Verdict:
+def my_communicating(world) -> Verdict:
     """Check `my_communicating(k, alpha, beta, payload)`, the time of a ring all-reduce of k ranks."""
     cases = [
         ("no latency, 4 ranks and 100 bytes at 1 byte per second", (4, 0.0, 1.0, 100)),
@@ -29,7 +29,7 @@ def communicating(world) -> Verdict:
     return judge(world, "my_communicating", check, _run, "my_communicating", [arguments for _, arguments in cases])
 
 
-def warm_up(world) -> Verdict:
+def my_rate(world) -> Verdict:
     """Check `my_rate(number, warm_up, base, k)`, which rises from base to k * base in the first `warm_up` steps."""
     cases = [(number, 10, 0.1, 8) for number in (0, 1, 5, 9, 10, 11, 1000)] + [(3, 4, 0.02, 32), (7, 20, 0.5, 1)]
 

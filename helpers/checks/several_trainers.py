@@ -5,9 +5,8 @@ import threading
 import time
 
 from helpers.checks.judging import RESTART, Run, Verdict, Wrong, call_answer, judge, missing
-from helpers.checks.rpc_judging import in_one_line, rpc_runs
+from helpers.checks.rpc_judging import NO_RPC, in_one_line, rpc_runs
 
-_NO_RPC = "RuntimeError: RPC has not been initialized: run the setup cell."
 _SECONDS = 0.2  # that a slow step takes, so that two at once meet for certain
 _PATIENCE = 5  # seconds for something that takes less than one
 
@@ -23,7 +22,7 @@ def my_step_in_turn(world) -> Verdict:
     return judge(world, "my_step_in_turn", check, _run_my_step_in_turn)
 
 
-def shared_optimizer(world) -> Verdict:
+def SharedOptimizer(world) -> Verdict:
     """Check `SharedOptimizer(parameters, optimizer)`: a step takes the gradients of its own context alone."""
 
     def check(runs):
@@ -45,7 +44,7 @@ def shared_optimizer(world) -> Verdict:
     return judge(world, "SharedOptimizer", check, _run_shared_optimizer)
 
 
-def bounded(world) -> Verdict:
+def Bounded(world) -> Verdict:
     """Check `Bounded(values, limit)`: it refuses gradients that are too old, also when two come at the same time."""
 
     def check(runs):
@@ -156,7 +155,7 @@ def _run_my_step_in_turn():
     import __main__
 
     if not rpc_runs():
-        return Run(None, [], _NO_RPC)
+        return Run(None, [], NO_RPC)
     if "my_step_in_turn" not in vars(__main__):
         return Run(None, [], missing("my_step_in_turn"))
     if os.environ["RANK"] != "0":
@@ -176,7 +175,7 @@ def _run_shared_optimizer():
     import __main__
 
     if not rpc_runs():
-        return Run(None, [], _NO_RPC)
+        return Run(None, [], NO_RPC)
     if os.environ["RANK"] != "0":
         return Run(None, [], "" if hasattr(__main__, "SharedOptimizer") else missing("SharedOptimizer"))
     owner = rpc.remote("server", new_owner)
@@ -298,7 +297,7 @@ def _run_bounded():
     import __main__
 
     if not rpc_runs():
-        return Run(None, [], _NO_RPC)
+        return Run(None, [], NO_RPC)
     if rpc.get_worker_info().name != "server":
         return Run(None, [], "" if hasattr(__main__, "Bounded") else missing("Bounded"))
     run = _error("Bounded", [_slow_zeros(), 1])

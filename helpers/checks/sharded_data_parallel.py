@@ -31,7 +31,7 @@ class _Training(NamedTuple):
     steps: list
 
 
-def sharded_optimizer(world) -> Verdict:
+def my_zero1(world) -> Verdict:
     """Check `my_zero1(units)`: each rank's optimizer has its shards only, and all ranks get all new parameters."""
 
     def check(runs):
@@ -49,12 +49,12 @@ def sharded_optimizer(world) -> Verdict:
     return judge(world, "my_zero1", check, _run_version, "my_zero1")
 
 
-def sharded_layers(world) -> Verdict:
+def my_zero3(world) -> Verdict:
     """Check `my_zero3(units)`: a rank keeps shards only, and has a layer whole while it computes it."""
     return _check_sharded(world, "my_zero3")
 
 
-def frees(world) -> Verdict:
+def thrifty(world) -> Verdict:
     """Check `thrifty(units)`, a version of ZeRO-3 that forgets to free, until the learner has mended it."""
     return _check_sharded(world, "thrifty")
 

@@ -13,7 +13,7 @@ _HEAD_WIDTH, _HEADS = 2, 2  # heads for each rank
 _TOKENS, _WORDS = 6, 7  # words for each rank
 
 
-def cut_layers(world) -> Verdict:
+def my_columns(world) -> Verdict:
     """Check `my_columns(layer)` and `my_rows(layer)`: the shares that two layers cut so make add up to their output."""
 
     def check(runs):
@@ -34,7 +34,7 @@ def cut_layers(world) -> Verdict:
     return _accepting(world, judge(world, "my_columns", check, _run_cuts), "my_rows")
 
 
-def f_and_g(world) -> Verdict:
+def MyF(world) -> Verdict:
     """Check `my_mlp(x, up, down)`: its output and all gradients are those of one process."""
 
     def check(runs):

@@ -24,7 +24,7 @@ _TRAININGS = (
 )
 
 
-def members_along_an_axis(world) -> Verdict:
+def my_members(world) -> Verdict:
     """Check `my_members(rank, layout, axis)`: the ranks that differ from this one along that axis only."""
     cases = [(rank, layout, axis) for layout in _layouts(world.size) for axis in _AXES for rank in range(world.size)]
 
@@ -42,7 +42,7 @@ def members_along_an_axis(world) -> Verdict:
     return judge(world, "my_members", check, _run_members, cases)
 
 
-def step_in_three_dimensions(world) -> Verdict:
+def my_step(world) -> Verdict:
     """Check `my_step(blocks, layout)`: it leaves the gradients of one process, in one layout after another."""
     tried = [((axis, world.size),) for axis in ("data", "tensor", "pipeline")]
     in_order = [layout for layout in _layouts(world.size) if _in_order(layout)]
@@ -72,7 +72,7 @@ def whole_norm(world) -> Verdict:
     return judge(world, "whole_norm", check, _run_norm, layouts)
 
 
-def cut_between_stages(world) -> Verdict:
+def send_cut(world) -> Verdict:
     """Check `send_cut` and `receive_cut`: each tensor rank sends its part to the next stage, and all get the whole."""
     ranks = world.size // 2
 

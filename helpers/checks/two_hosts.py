@@ -21,7 +21,7 @@ _CLUSTERS = (
 )
 
 
-def two_levels_of_all_reduce(world) -> Verdict:
+def my_two_level_all_reduce(world) -> Verdict:
     """Check `my_two_level_all_reduce(tensor)`: the sum in place, with as few bytes out of each host as there can be.
 
     What leaves a host is counted at its cable, so any way will do. Hosts without cables have only the sum checked.

@@ -6,7 +6,7 @@ from itertools import zip_longest
 from helpers.checks.judging import Run, Verdict, Wrong, call_answer, judge
 
 
-def mean_of_present(world) -> Verdict:
+def my_mean(world) -> Verdict:
     """Check `my_mean(gradient, has_data)`: on every rank the mean over the ranks that have data."""
     n = world.size
     cases = {

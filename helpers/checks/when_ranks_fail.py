@@ -12,7 +12,7 @@ _NUMBER = re.compile(r"\d+")
 _LIST = re.compile(r"\d+(?:(?:\s|,|;|and|or|ranks?)+\d+)*", re.IGNORECASE)  # "1, 3", "1 and 3", "rank 1, rank 3"
 
 
-def uneven_shares(world) -> Verdict:
+def total(world) -> Verdict:
     """Check `total()`: every rank gets the sum of 0 to 3n, of which rank r of n holds every n-th number, from r on."""
     target = float(sum(range(3 * world.size + 1)))
 
@@ -27,7 +27,7 @@ def uneven_shares(world) -> Verdict:
     return judge(world, "total", check, _run_total, group_of_its_own=True)
 
 
-def absent_ranks_named(world) -> Verdict:
+def roll_call(world) -> Verdict:
     """Check `roll_call(group)`: within 3 s it raises on rank 0 an error that names every rank that has not called it.
 
     When every rank has called it, it raises nothing.

@@ -16,7 +16,7 @@ import nbformat
 
 from helpers.grade.submissions import code_cells
 
-CHECK = re.compile(r"^(?:assert )?checks\.(\w+)\(world\)", re.MULTILINE)
+CHECK = re.compile(r"^(?:assert )?checks\.\w+\.(\w+)\(world\)", re.MULTILINE)
 
 
 class Exercise(NamedTuple):

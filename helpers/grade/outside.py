@@ -90,7 +90,9 @@ class _Seat(threading.Thread):
         self._answered.set()
 
     def _ask(self, function: Callable, arguments: Sequence) -> Asked:
-        self.order = pickle.dumps((function, arguments))
+        tensors = _tensors_in(arguments)
+        # A pickle of a module holds no gradients.
+        self.order = pickle.dumps((function, arguments, [tensor.grad for tensor in tensors]))
         random = torch.get_rng_state()  # the other threads seed the same generator
         self._answer = None
         self._answered.clear()
@@ -104,7 +106,7 @@ class _Seat(threading.Thread):
         if self._answer is None:
             raise _End
         asked, changed = self._answer
-        for mine, (data, grad) in zip(_tensors_in(arguments), changed, strict=True):
+        for mine, (data, grad) in zip(tensors, changed, strict=True):
             mine.data, mine.grad = data, grad
         return asked
 
@@ -114,8 +116,10 @@ def serve(order: bytes) -> tuple[Asked, list]:
 
     The order comes from the process that judges, which this one trusts.
     """
-    function, arguments = pickle.loads(order)
+    function, arguments, grads = pickle.loads(order)
     tensors = _tensors_in(arguments)
+    for tensor, grad in zip(tensors, grads, strict=True):
+        tensor.grad = grad
     asked = ask_here(function, arguments)
     return asked, [(tensor.detach(), tensor.grad) for tensor in tensors]
 

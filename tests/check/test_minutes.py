@@ -43,7 +43,7 @@ def test_the_rule(tmp_path):
         new_code_cell("my_number = ...  # your prediction"),
         new_code_cell("def my_bytes(n):\n    return ...  # for n ranks"),
         new_code_cell('checks.predicted("my_number", 3)'),
-        new_code_cell("checks.something(world)"),
+        new_code_cell("checks.topic.something(world)"),
         new_code_cell("assert 1 + 1 == 2", metadata={"jupyter": {"source_hidden": True}}),
         new_markdown_cell("## Two\n\n#### Case 1"),
     ]

@@ -75,7 +75,7 @@ def test_exercises_have_checks_and_solutions(path, notebook):
     assert 1 <= len(exercises) <= 4
     (start,) = [number for number, cell in enumerate(notebook.cells) if re.search(r"^## Exercises$", cell.source, re.M)]
     source = "\n".join(cell.source for cell in notebook.cells[start:] if cell.cell_type == "code")
-    checks = re.findall(r"checks\.(\w+)\(", source)
+    checks = re.findall(r"checks\.(\w+\.\w+)\(", source)
     assert len(set(checks)) == len(exercises)
     solution = "\n".join(cell.source for cell in cells(read(path.parent / "solutions" / path.name), "code"))
     for check in checks:

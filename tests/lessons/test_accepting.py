@@ -9,7 +9,7 @@ START = "from helpers import World, checks\nworld = World(2)"
 SETUP = "%%px\n" + cell(SOLUTIONS, "init_process_group(")
 ANSWER = "%%px\n" + cell(SOLUTIONS, "def reduce_scatter(")
 SKELETON = "%%px\n" + cell(LESSON, "def reduce_scatter(")
-CHECK = "checks.reduce_scatter(world)"
+CHECK = "checks.ring_all_reduce.reduce_scatter(world)"
 CHOICE = """%%px
 from helpers.checks import accepted
 def its_own(tensor): ...

@@ -84,7 +84,7 @@ def my_exchange(right, left, outgoing, incoming):
 
 @pytest.mark.parametrize("answer", [OF_THE_LESSON, IN_PIECES, WITH_A_THREAD, WITHOUT_WAITING])
 def test_exchanges_that_are_right(world, answer):
-    assert says(checks.my_exchange, world, answer) == (
+    assert says(checks.a_backend_of_your_own.my_exchange, world, answer) == (
         "Solved. 4 bytes and 32 MiB went round the ring, and nothing at all, and the end of a connection was noticed."
     )
 
@@ -139,7 +139,7 @@ RETURNS_AT_THE_END = OF_THE_LESSON.replace(
     ids=["skeleton", "receives first", "sends once", "receives once", "both", "spins", "returns", "error"],
 )
 def test_exchanges_that_are_wrong(world, answer, start, end):
-    said = says(checks.my_exchange, world, answer)
+    said = says(checks.a_backend_of_your_own.my_exchange, world, answer)
     assert said.startswith(f"Not yet. {start}") and said.endswith(end), said
 
 
@@ -175,7 +175,7 @@ class Sharding(Ring):
 
 @pytest.mark.parametrize("answer", [solution("Sharding"), BY_HOPS, TO_THE_LEFT])
 def test_reduce_scatters_that_are_right(world, answer):
-    assert says(checks.sharding, world, answer) == (
+    assert says(checks.a_backend_of_your_own.Sharding, world, answer) == (
         "Solved. Every rank sent 48 bytes, and sharded momentum trains as one process does."
     )
 
@@ -205,7 +205,7 @@ class Sharding(Ring):
     ids=["skeleton", "whole", "changed", "mean", "a step less", "another's", "error", "none"],
 )
 def test_reduce_scatters_that_are_wrong(world, answer, message):
-    said = says(checks.sharding, world, answer)
+    said = says(checks.a_backend_of_your_own.Sharding, world, answer)
     assert said.startswith(f"Not yet. {message}"), said
 
 
@@ -244,7 +244,7 @@ class Compressing(Ring):
 
 @pytest.mark.parametrize("answer", [solution("Compressing"), ADDS_IN_FLOAT32, IN_ANOTHER_STYLE])
 def test_compressions_that_are_right(world, answer):
-    assert says(checks.compressing, world, answer) == (
+    assert says(checks.a_backend_of_your_own.Compressing, world, answer) == (
         "Solved. All ranks hold the same sum, and each sent 48 bytes, half of the ring's."
     )
 
@@ -272,5 +272,5 @@ class Compressing(Ring):
     ids=["skeleton", "unrounded", "mean", "float16", "a chunk dropped", "not copied back", "bfloat16"],
 )
 def test_compressions_that_are_wrong(world, answer, message):
-    said = says(checks.compressing, world, answer)
+    said = says(checks.a_backend_of_your_own.Compressing, world, answer)
     assert said.startswith(f"Not yet. {message}"), said

@@ -4,7 +4,6 @@ import pytest
 from answers import cell, says
 
 from helpers import checks
-from helpers.checks.collecting import collected
 
 SETUP = """
 import os, warnings
@@ -41,7 +40,7 @@ FIRST = "With episodes = 7 and k = 3, observer1"
 
 def verdict(world, before="", fetch=EVERY_KTH, step="", choose="argmax", after=KEEP, result="lengths"):
     world.view.execute(PLAY.format(before, fetch, step, choose, after, result), silent=True)
-    found = checks.parameter_server(world)
+    found = checks.cartpole_solved.play(world)
     assert bool(found) == repr(found).startswith("Solved. ")
     return repr(found)
 
@@ -104,27 +103,27 @@ def test_an_episode_too_few_or_cut_short(world):
     said = "took 1 step in episode 0, which has 2."
     one_step = PLAY.replace("length += 1", "length += 1; ends = [True]")
     world.view.execute(one_step.format("", EVERY_KTH, "", "argmax", KEEP, "lengths"), silent=True)
-    assert repr(checks.parameter_server(world)) == f"Not yet. {FIRST} {said}"
+    assert repr(checks.cartpole_solved.play(world)) == f"Not yet. {FIRST} {said}"
 
 
 def test_an_error_on_an_observer(world):
     said = f"Not yet. {FIRST} raised RuntimeError: the environment was asked for a step after its episode had ended"
     only_falls = PLAY.replace("any(ends)", "(ends and ends[0])")
     world.view.execute(only_falls.format("", EVERY_KTH, "", "argmax", KEEP, "lengths"), silent=True)
-    assert repr(checks.parameter_server(world)) == said
+    assert repr(checks.cartpole_solved.play(world)) == said
 
 
 def test_an_observer_without_the_function(world):
     verdict(world)
     world.view.client[world.view.targets[-1]].execute("del play", silent=True, block=True)
     said = "Not yet. With episodes = 7 and k = 3, observer3 has no function `play`: run its cell on all ranks."
-    assert repr(checks.parameter_server(world)) == said
+    assert repr(checks.cartpole_solved.play(world)) == said
 
 
 def test_without_rpc(broken_world):
     broken_world.restart()
     said = "Not yet. RPC is not running: run the setup cell and the cell of your answer, then this check."
-    assert repr(checks.parameter_server(broken_world)) == said
+    assert repr(checks.cartpole_solved.play(broken_world)) == said
 
 
 def skeleton(contains):
@@ -146,10 +145,10 @@ ANSWERED = "Solved. All requests were answered by one pass, each with its own ac
 
 
 def test_collected_skeleton_and_solution(world):
-    assert says(collected, world, skeleton("def my_answer(")) == (
+    assert says(checks.cartpole_solved.my_answer, world, skeleton("def my_answer(")) == (
         "Not yet. With 1 of 3 requests there, my_answer asked the network, and the target is to wait."
     )
-    assert says(collected, world, solution("def my_answer(")) == ANSWERED
+    assert says(checks.cartpole_solved.my_answer, world, solution("def my_answer(")) == ANSWERED
 
 
 @pytest.mark.parametrize(
@@ -186,7 +185,7 @@ def test_collected_skeleton_and_solution(world):
     ],
 )
 def test_collected_in_other_styles(world, answer):
-    assert says(collected, world, answer) == ANSWERED
+    assert says(checks.cartpole_solved.my_answer, world, answer) == ANSWERED
 
 
 @pytest.mark.parametrize(
@@ -206,7 +205,7 @@ def test_collected_in_other_styles(world, answer):
     ],
 )
 def test_wrong_collected(world, change, why):
-    said = says(collected, world, solution("def my_answer(", change))
+    said = says(checks.cartpole_solved.my_answer, world, solution("def my_answer(", change))
     assert said.startswith("Not yet. ") and why in said, said
 
 
@@ -218,7 +217,9 @@ def test_one_pass_for_each_request(world):
                     future.set_result(agent.select_action(seen))
                 agent.waiting = []
     """
-    assert "the network got [2, 3, 1] observations, one number for each pass" in says(collected, world, answer)
+    assert "the network got [2, 3, 1] observations, one number for each pass" in says(
+        checks.cartpole_solved.my_answer, world, answer
+    )
 
 
 # ---------------------------------------------------------------- first_episodes
@@ -227,10 +228,10 @@ BROUGHT = "Solved. Each observer brought 3 episodes, by one call a step, without
 
 
 def test_first_episodes_skeleton_and_solution(world):
-    said = says(checks.first_episodes, world, skeleton("def play_all("))
+    said = says(checks.cartpole_solved.play_all, world, skeleton("def play_all("))
     assert said.startswith("Not yet. Of environment 0 observer1 returned [10.0, 11.0, 12.0, 0.0, 10.0, 11.0, 12.0, 0.0")
     assert said.endswith("and its first episode has [10.0, 11.0, 12.0].")
-    assert says(checks.first_episodes, world, solution("def play_all(")) == BROUGHT
+    assert says(checks.cartpole_solved.play_all, world, solution("def play_all(")) == BROUGHT
 
 
 @pytest.mark.parametrize(
@@ -242,7 +243,7 @@ def test_first_episodes_skeleton_and_solution(world):
     ],
 )
 def test_first_episodes_in_other_styles(world, changes):
-    assert says(checks.first_episodes, world, solution("def play_all(", *changes)) == BROUGHT
+    assert says(checks.cartpole_solved.play_all, world, solution("def play_all(", *changes)) == BROUGHT
 
 
 @pytest.mark.parametrize(
@@ -264,12 +265,12 @@ def test_first_episodes_in_other_styles(world, changes):
     ],
 )
 def test_wrong_first_episodes(world, changes, why):
-    said = says(checks.first_episodes, world, solution("def play_all(", *changes))
+    said = says(checks.cartpole_solved.play_all, world, solution("def play_all(", *changes))
     assert said.startswith("Not yet. ") and why in said, said
 
 
 def test_first_episodes_that_are_not_there(world):
-    assert says(checks.first_episodes, world, "globals().pop('play_all', None)") == (
+    assert says(checks.cartpole_solved.play_all, world, "globals().pop('play_all', None)") == (
         "Not yet. Rank 1 has no function `play_all`: run the cell that defines it, then this check."
     )
 
@@ -280,8 +281,10 @@ WENT_ON = "Solved. The new agent went on as the old one did, weight for weight."
 
 
 def test_went_on_skeleton_and_solution(world):
-    assert "weights that the old one had only later" in says(checks.went_on, world, skeleton("def snapshot("))
-    assert says(checks.went_on, world, solution("def snapshot(")) == WENT_ON
+    assert "weights that the old one had only later" in says(
+        checks.cartpole_solved.snapshot, world, skeleton("def snapshot(")
+    )
+    assert says(checks.cartpole_solved.snapshot, world, solution("def snapshot(")) == WENT_ON
 
 
 @pytest.mark.parametrize(
@@ -323,7 +326,7 @@ def test_went_on_skeleton_and_solution(world):
     ],
 )
 def test_went_on_in_other_styles(world, answer):
-    assert says(checks.went_on, world, answer) == WENT_ON
+    assert says(checks.cartpole_solved.snapshot, world, answer) == WENT_ON
 
 
 @pytest.mark.parametrize(
@@ -338,13 +341,15 @@ def test_went_on_in_other_styles(world, answer):
     ],
 )
 def test_did_not_go_on(world, change, why):
-    said = says(checks.went_on, world, solution("def snapshot(", change))
+    said = says(checks.cartpole_solved.snapshot, world, solution("def snapshot(", change))
     assert said.startswith("Not yet. ") and why in said, said
 
 
 def test_went_on_without_a_function(world):
-    says(checks.went_on, world, solution("def snapshot("))
-    assert "there is no function `go_on`" in says(checks.went_on, world, "globals().pop('go_on', None)")
-    assert says(checks.went_on, world, "globals().pop('snapshot', None)") == (
+    says(checks.cartpole_solved.snapshot, world, solution("def snapshot("))
+    assert "there is no function `go_on`" in says(
+        checks.cartpole_solved.snapshot, world, "globals().pop('go_on', None)"
+    )
+    assert says(checks.cartpole_solved.snapshot, world, "globals().pop('snapshot', None)") == (
         "Not yet. Rank 0 has no function `snapshot`: run the cell that defines it, then this check."
     )

@@ -6,7 +6,6 @@ import pytest
 from answers import cell, says
 
 from helpers import World, checks
-from helpers.checks.collectives import my_all_reduce
 from helpers.checks.judging import RESTART
 
 
@@ -26,13 +25,13 @@ SETUP = cell("03_collectives.ipynb", "init_process_group(").replace("timedelta(s
 
 
 def test_mean_solution(world):
-    assert says(checks.mean_of_all, world, solution("mean")) == (
+    assert says(checks.collectives.mean, world, solution("mean")) == (
         "Solved. Every rank returned 3.0, after one all_reduce."
     )
 
 
 def test_mean_skeleton(world):
-    assert says(checks.mean_of_all, world, skeleton("mean")) == "Not yet. Rank 0 returned 1.0, expected 3.0."
+    assert says(checks.collectives.mean, world, skeleton("mean")) == "Not yet. Rank 0 returned 1.0, expected 3.0."
 
 
 def test_mean_as_a_number_of_numpy(world):
@@ -42,7 +41,7 @@ def test_mean_as_a_number_of_numpy(world):
             dist.all_reduce(parts)
             return parts[0].numpy() / parts[1].numpy()
     """
-    assert says(checks.mean_of_all, world, answer) == "Solved. Every rank returned 3.0, after one all_reduce."
+    assert says(checks.collectives.mean, world, answer) == "Solved. Every rank returned 3.0, after one all_reduce."
 
 
 @pytest.mark.parametrize(
@@ -65,7 +64,7 @@ def test_mean_as_a_number_of_numpy(world):
     ],
 )
 def test_mean_in_other_styles(world, answer):
-    assert says(checks.mean_of_all, world, answer).startswith("Solved. ")
+    assert says(checks.collectives.mean, world, answer).startswith("Solved. ")
 
 
 def test_mean_of_the_means(world):
@@ -75,7 +74,7 @@ def test_mean_of_the_means(world):
             dist.all_reduce(result, op=dist.ReduceOp.AVG)
             return result
     """
-    assert says(checks.mean_of_all, world, answer) == "Not yet. Rank 0 returned 2.5, expected 3.0."
+    assert says(checks.collectives.mean, world, answer) == "Not yet. Rank 0 returned 2.5, expected 3.0."
 
 
 def test_mean_in_two_calls(world):
@@ -86,7 +85,9 @@ def test_mean_in_two_calls(world):
             dist.all_reduce(count)
             return (total / count).item()
     """
-    assert says(checks.mean_of_all, world, answer) == ("Not yet. Rank 0 called 2 all_reduce, expected 1 all_reduce.")
+    assert says(checks.collectives.mean, world, answer) == (
+        "Not yet. Rank 0 called 2 all_reduce, expected 1 all_reduce."
+    )
 
 
 def test_mean_by_gathering(world):
@@ -97,7 +98,9 @@ def test_mean_by_gathering(world):
             total, count = sum(sums)
             return (total / count).item()
     """
-    assert says(checks.mean_of_all, world, answer) == ("Not yet. Rank 0 called 1 all_gather, expected 1 all_reduce.")
+    assert says(checks.collectives.mean, world, answer) == (
+        "Not yet. Rank 0 called 1 all_gather, expected 1 all_reduce."
+    )
 
 
 def test_mean_weighted_by_the_count_where_there_are_no_numbers(world):
@@ -107,7 +110,7 @@ def test_mean_weighted_by_the_count_where_there_are_no_numbers(world):
             dist.all_reduce(parts)
             return (parts[0] / parts[1]).item()
     """
-    assert says(checks.mean_of_all, world, answer) == (
+    assert says(checks.collectives.mean, world, answer) == (
         "Not yet. When rank 0 holds no numbers, rank 0 returned nan, expected 3.3333."
     )
 
@@ -121,13 +124,13 @@ def test_mean_without_the_ranks_that_have_no_numbers(broken_world):
             dist.all_reduce(parts)
             return (parts[0] / parts[1]).item()
     """
-    assert says(checks.mean_of_all, broken_world, answer) == (
+    assert says(checks.collectives.mean, broken_world, answer) == (
         f"Not yet. Deadlock: the group's timeout ended the wait on these ranks: 1, 2, 3. {RESTART}"
     )
 
 
 def test_mean_that_returns_nothing(world):
-    assert says(checks.mean_of_all, world, "def mean(numbers):\n    pass") == (
+    assert says(checks.collectives.mean, world, "def mean(numbers):\n    pass") == (
         "Not yet. Rank 0 returned None, expected 3.0."
     )
 
@@ -137,20 +140,20 @@ def test_an_answer_that_raises(world):
         def mean(numbers):
             return 1 / (len(numbers) - 1)
     """
-    assert says(checks.mean_of_all, world, answer) == "Not yet. Rank 0 raised ZeroDivisionError: division by zero"
+    assert says(checks.collectives.mean, world, answer) == "Not yet. Rank 0 raised ZeroDivisionError: division by zero"
 
 
 # ---------------------------------------------------------------- transposed
 
 
 def test_transpose_solution(world):
-    assert says(checks.transposed, world, solution("transpose")) == (
+    assert says(checks.collectives.transpose, world, solution("transpose")) == (
         "Solved. Every rank holds its rows of the transposed matrix, after one all_to_all."
     )
 
 
 def test_transpose_skeleton(world):
-    assert says(checks.transposed, world, skeleton("transpose")) == (
+    assert says(checks.collectives.transpose, world, skeleton("transpose")) == (
         "Not yet. Rank 0 holds 1.0 in row 0, column 1, expected 100.0."
     )
 
@@ -180,7 +183,7 @@ def test_transpose_skeleton(world):
     ],
 )
 def test_transpose_in_other_styles(world, answer):
-    assert says(checks.transposed, world, answer).startswith("Solved. ")
+    assert says(checks.collectives.transpose, world, answer).startswith("Solved. ")
 
 
 def test_transpose_within_the_blocks_only(world):
@@ -188,7 +191,9 @@ def test_transpose_within_the_blocks_only(world):
         def transpose(rows):
             return rows.view(2, n, 2).permute(2, 1, 0).reshape(2, 2 * n)
     """
-    assert says(checks.transposed, world, answer) == ("Not yet. Rank 0 holds 2.0 in row 0, column 2, expected 200.0.")
+    assert says(checks.collectives.transpose, world, answer) == (
+        "Not yet. Rank 0 holds 2.0 in row 0, column 2, expected 200.0."
+    )
 
 
 def test_transpose_of_the_blocks_but_not_within_them(world):
@@ -199,11 +204,13 @@ def test_transpose_of_the_blocks_but_not_within_them(world):
             dist.all_to_all_single(received, blocks)
             return received.permute(1, 0, 2).reshape(2, 2 * n)
     """
-    assert says(checks.transposed, world, answer) == ("Not yet. Rank 0 holds 1.0 in row 0, column 1, expected 100.0.")
+    assert says(checks.collectives.transpose, world, answer) == (
+        "Not yet. Rank 0 holds 1.0 in row 0, column 1, expected 100.0."
+    )
 
 
 def test_transpose_of_the_wrong_shape(world):
-    assert says(checks.transposed, world, "def transpose(rows):\n    return rows.T") == (
+    assert says(checks.collectives.transpose, world, "def transpose(rows):\n    return rows.T") == (
         "Not yet. Rank 0 returned a tensor of shape [8, 2], expected a tensor of shape [2, 8]."
     )
 
@@ -215,14 +222,16 @@ def test_transpose_of_the_whole_matrix_on_every_rank(world):
             dist.all_gather(matrix, rows)
             return torch.cat(matrix).T[2 * rank:2 * rank + 2]
     """
-    assert says(checks.transposed, world, answer) == ("Not yet. Rank 0 called 1 all_gather, expected 1 all_to_all.")
+    assert says(checks.collectives.transpose, world, answer) == (
+        "Not yet. Rank 0 called 1 all_gather, expected 1 all_to_all."
+    )
 
 
 # ---------------------------------------------------------------- sharded_step
 
 
 def test_sharded_step_solution(world):
-    assert says(checks.sharded, world, solution("sharded_step")) == (
+    assert says(checks.collectives.sharded_step, world, solution("sharded_step")) == (
         "Solved. Every rank holds the new weights, of which it has updated its own share."
     )
 
@@ -237,7 +246,7 @@ def test_sharded_step_with_the_mean_by_the_operator(world):
             dist.all_gather_into_tensor(weights, weights[2 * rank : 2 * rank + 2].clone())
             return weights
     """
-    assert says(checks.sharded, world, answer).startswith("Solved. ")
+    assert says(checks.collectives.sharded_step, world, answer).startswith("Solved. ")
 
 
 def test_sharded_step_with_one_tensor(world):
@@ -251,7 +260,7 @@ def test_sharded_step_with_one_tensor(world):
             dist.all_gather_into_tensor(result, share)
             return result
     """
-    assert says(checks.sharded, world, answer).startswith("Solved. ")
+    assert says(checks.collectives.sharded_step, world, answer).startswith("Solved. ")
 
 
 def test_sharded_step_in_place(world):
@@ -263,18 +272,20 @@ def test_sharded_step_in_place(world):
             dist.all_gather(parts, parts[rank].sub_(rate * share).clone())
             return weights
     """
-    assert says(checks.sharded, world, answer).startswith("Solved. ")
+    assert says(checks.collectives.sharded_step, world, answer).startswith("Solved. ")
 
 
 def test_sharded_step_skeleton(world):
-    assert says(checks.sharded, world, skeleton("sharded_step")) == (
+    assert says(checks.collectives.sharded_step, world, skeleton("sharded_step")) == (
         "Not yet. On rank 0 weight 0 is -0.5, expected -1.25."
     )
 
 
 def test_sharded_step_with_the_sum_of_the_gradients(world):
     answer = solution("sharded_step").replace(" / n", "")
-    assert says(checks.sharded, world, answer) == "Not yet. On rank 0 weight 0 is -5.0, expected -1.25."
+    assert (
+        says(checks.collectives.sharded_step, world, answer) == "Not yet. On rank 0 weight 0 is -5.0, expected -1.25."
+    )
 
 
 def test_sharded_step_that_sends_the_gradients_to_all(world):
@@ -283,7 +294,7 @@ def test_sharded_step_that_sends_the_gradients_to_all(world):
             dist.all_reduce(gradient, dist.ReduceOp.AVG)
             return weights - rate * gradient
     """
-    assert says(checks.sharded, world, answer) == (
+    assert says(checks.collectives.sharded_step, world, answer) == (
         "Not yet. The weights are right. Rank 0 called 1 all_reduce, expected "
         "1 reduce_scatter of the gradients and 1 all_gather of the weights."
     )
@@ -296,17 +307,17 @@ def test_sharded_step_that_returns_its_share_only(world):
             dist.reduce_scatter(share, list(gradient.chunk(n)), dist.ReduceOp.AVG)
             return weights.chunk(n)[rank] - rate * share
     """
-    assert says(checks.sharded, world, answer) == (
+    assert says(checks.collectives.sharded_step, world, answer) == (
         "Not yet. Rank 0 returned a tensor of shape [2], expected 8 weights."
     )
 
 
-# ---------------------------------------------------------------- my_all_reduce
+# ---------------------------------------------------------------- checks.collectives.my_all_reduce
 
 
 def test_the_lessons_own_two_halves(world):
     answer = cell("03_collectives.ipynb", "def two_halves(").partition("\n\n")[0]
-    assert says(my_all_reduce, world, answer.replace("two_halves", "my_all_reduce")) == (
+    assert says(checks.collectives.my_all_reduce, world, answer.replace("two_halves", "my_all_reduce")) == (
         "Solved. Every rank holds all sums: one collective has made them, the other has brought them to all."
     )
 
@@ -320,7 +331,7 @@ def test_two_halves_of_one_tensor(world):
             dist.all_gather_into_tensor(result, mine)
             return result
     """
-    assert says(my_all_reduce, world, answer).startswith("Solved. ")
+    assert says(checks.collectives.my_all_reduce, world, answer).startswith("Solved. ")
 
 
 @pytest.mark.parametrize(
@@ -335,11 +346,11 @@ def test_two_halves_of_one_tensor(world):
 )
 def test_two_halves_in_other_styles(world, body):
     answer = "def my_all_reduce(chunks):\n" + textwrap.indent(body, "    ")
-    assert says(my_all_reduce, world, answer).startswith("Solved. ")
+    assert says(checks.collectives.my_all_reduce, world, answer).startswith("Solved. ")
 
 
 def test_two_halves_skeleton(world):
-    assert says(my_all_reduce, world, skeleton("my_all_reduce")) == (
+    assert says(checks.collectives.my_all_reduce, world, skeleton("my_all_reduce")) == (
         "Not yet. Rank 0 returned [0, 0, 0, 0], expected [1111, 2222, 3333, 4444]."
     )
 
@@ -351,7 +362,7 @@ def test_one_half_only(world):
             dist.reduce_scatter(result[here], list(chunks.chunk(n)))
             return result
     """
-    assert says(my_all_reduce, world, answer) == (
+    assert says(checks.collectives.my_all_reduce, world, answer) == (
         "Not yet. Rank 0 returned [1111, 0, 0, 0], expected [1111, 2222, 3333, 4444]."
     )
 
@@ -362,7 +373,7 @@ def test_the_halves_that_are_the_whole(world):
             dist.all_reduce(chunks)
             return chunks
     """
-    assert says(my_all_reduce, world, answer) == (
+    assert says(checks.collectives.my_all_reduce, world, answer) == (
         "Not yet. The sums are right. Rank 0 called 1 all_reduce, expected 1 reduce_scatter and 1 all_gather."
     )
 
@@ -374,7 +385,7 @@ def test_the_second_half_without_the_first(world):
             dist.all_gather(parts, chunks)
             return sum(parts)
     """
-    assert says(my_all_reduce, world, answer) == (
+    assert says(checks.collectives.my_all_reduce, world, answer) == (
         "Not yet. The sums are right. Rank 0 called 1 all_gather, expected 1 reduce_scatter and 1 all_gather."
     )
 
@@ -389,9 +400,9 @@ def test_the_solutions_in_other_worlds(size):
     try:
         world.view.execute(SETUP)
         for function, check in [
-            ("mean", checks.mean_of_all),
-            ("transpose", checks.transposed),
-            ("sharded_step", checks.sharded),
+            ("mean", checks.collectives.mean),
+            ("transpose", checks.collectives.transpose),
+            ("sharded_step", checks.collectives.sharded_step),
         ]:
             assert says(check, world, solution(function)).startswith("Solved. ")
             assert says(check, world, skeleton(function)).startswith("Not yet. ")

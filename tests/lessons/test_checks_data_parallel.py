@@ -4,7 +4,6 @@ import pytest
 from answers import cell, says
 
 from helpers import World, checks
-from helpers.checks.data_parallel import my_synchronise
 from helpers.checks.judging import RESTART
 
 NAME = "08_data_parallel.ipynb"
@@ -38,25 +37,25 @@ AVERAGE = """
 
 
 def test_average_solution(world):
-    assert says(checks.average_gradients, world, solution("average_gradients")) == (
+    assert says(checks.data_parallel.average_gradients, world, solution("average_gradients")) == (
         "Solved. On every rank the gradients are those of one process, with equal shares and with unequal ones."
     )
 
 
 def test_average_skeleton(world):
-    assert says(checks.average_gradients, world, skeleton("average_gradients")) == (
+    assert says(checks.data_parallel.average_gradients, world, skeleton("average_gradients")) == (
         "Not yet. On rank 0 the gradients are 4.00 times those of one process on all images."
     )
 
 
 def test_average_over_the_ranks_of_sums(world):
-    assert says(checks.average_gradients, world, AVERAGE.format("n")) == (
+    assert says(checks.data_parallel.average_gradients, world, AVERAGE.format("n")) == (
         "Not yet. On rank 0 the gradients are 3.00 times those of one process on all images."
     )
 
 
 def test_average_of_equal_shares(world):
-    assert says(checks.average_gradients, world, AVERAGE.format("n * len(images)")) == (
+    assert says(checks.data_parallel.average_gradients, world, AVERAGE.format("n * len(images)")) == (
         "Not yet. With as many images on every rank it is right. With r + 1 images on rank r, on rank 0 the gradients "
         "are 2.50 times those of one process on all images."
     )
@@ -68,14 +67,14 @@ def test_average_that_forgets_the_other_ranks(world):
             for parameter in model.parameters():
                 parameter.grad /= len(images)
     """
-    assert says(checks.average_gradients, world, answer) == (
+    assert says(checks.data_parallel.average_gradients, world, answer) == (
         "Not yet. On rank 0 the gradient of 0.weight differs from those of one process on all images."
     )
 
 
 def test_average_that_forgets_a_parameter(world):
     answer = AVERAGE.format("n * len(images)").replace("model.parameters()", "list(model.parameters())[1:]")
-    assert says(checks.average_gradients, world, answer) == (
+    assert says(checks.data_parallel.average_gradients, world, answer) == (
         "Not yet. On rank 0 the gradient of 0.weight differs from those of one process on all images."
     )
 
@@ -85,17 +84,17 @@ def test_average_that_loses_the_gradients(world):
         def average_gradients(model, images):
             model.zero_grad()
     """
-    assert says(checks.average_gradients, world, answer) == (
+    assert says(checks.data_parallel.average_gradients, world, answer) == (
         "Not yet. On rank 0 the gradient of 0.weight is None, unlike those of one process on all images."
     )
 
 
 def test_average_on_one_rank_only(broken_world):
     answer = AVERAGE.format("n").replace("model.parameters()", "list(model.parameters())[: 6 * (rank == 0)]")
-    assert says(checks.average_gradients, broken_world, answer) == (
+    assert says(checks.data_parallel.average_gradients, broken_world, answer) == (
         f"Not yet. Deadlock: the group's timeout ended the wait on these ranks: 0. {RESTART}"
     )
-    assert says(checks.average_what_is_there, broken_world, solution("average_what_is_there")) == (
+    assert says(checks.data_parallel.average_what_is_there, broken_world, solution("average_what_is_there")) == (
         f"Not yet. An earlier attempt has broken the process group. {RESTART}"
     )
 
@@ -123,13 +122,13 @@ BY_GATHERING = """
 
 
 def test_mean_solution(world):
-    assert says(my_synchronise, world, solution("my_synchronise")) == (
+    assert says(checks.data_parallel.my_synchronise, world, solution("my_synchronise")) == (
         "Solved. Every rank holds the mean gradients of all ranks, which are those of one process."
     )
 
 
 def test_mean_skeleton(world):
-    assert says(my_synchronise, world, skeleton("my_synchronise")) == (
+    assert says(checks.data_parallel.my_synchronise, world, skeleton("my_synchronise")) == (
         "Not yet. Rank 0 still has the gradients of its own share."
     )
 
@@ -145,7 +144,7 @@ def test_mean_skeleton(world):
     ],
 )
 def test_mean(world, answer):
-    assert says(my_synchronise, world, answer) == (
+    assert says(checks.data_parallel.my_synchronise, world, answer) == (
         "Solved. Every rank holds the mean gradients of all ranks, which are those of one process."
     )
 
@@ -171,12 +170,14 @@ def test_mean(world, answer):
     ],
 )
 def test_no_mean(world, lines, message):
-    assert says(my_synchronise, world, SYNCHRONISE.format(lines)).startswith(f"Not yet. {message}")
+    assert says(checks.data_parallel.my_synchronise, world, SYNCHRONISE.format(lines)).startswith(f"Not yet. {message}")
 
 
 def test_mean_on_rank_0_only(broken_world):
     answer = SYNCHRONISE.format("dist.all_reduce(parameter.grad) if rank == 0 else None")
-    assert says(my_synchronise, broken_world, answer).startswith("Not yet. Deadlock: the group's timeout ended")
+    assert says(checks.data_parallel.my_synchronise, broken_world, answer).startswith(
+        "Not yet. Deadlock: the group's timeout ended"
+    )
 
 
 # ---------------------------------------------------------------- average_what_is_there
@@ -210,13 +211,13 @@ BY_COUNTING = """
 
 
 def test_what_is_there_solution(world):
-    assert says(checks.average_what_is_there, world, solution("average_what_is_there")) == (
+    assert says(checks.data_parallel.average_what_is_there, world, solution("average_what_is_there")) == (
         "Solved. Every rank has the gradients of one process, and the frozen parameters have none."
     )
 
 
 def test_what_is_there_skeleton(world):
-    verdict = says(checks.average_what_is_there, world, skeleton("average_what_is_there"))
+    verdict = says(checks.data_parallel.average_what_is_there, world, skeleton("average_what_is_there"))
     assert verdict.startswith("Not yet. Rank 0 raised TypeError: Invalid function argument.")
 
 
@@ -229,7 +230,7 @@ def test_what_is_there_skeleton(world):
     ],
 )
 def test_what_is_there(world, answer):
-    assert says(checks.average_what_is_there, world, answer).startswith("Solved. ")
+    assert says(checks.data_parallel.average_what_is_there, world, answer).startswith("Solved. ")
 
 
 @pytest.mark.parametrize(
@@ -251,13 +252,13 @@ def test_what_is_there(world, answer):
     ],
 )
 def test_not_what_is_there(world, answer, message):
-    verdict = says(checks.average_what_is_there, world, answer)
+    verdict = says(checks.data_parallel.average_what_is_there, world, answer)
     assert verdict.startswith(f"Not yet. {message}"), verdict
 
 
 def test_what_is_there_is_skipped_where_it_is_not(broken_world):
     answer = WHAT_IS_THERE.format("if parameter.grad is None: continue")
-    assert says(checks.average_what_is_there, broken_world, answer) == (
+    assert says(checks.data_parallel.average_what_is_there, broken_world, answer) == (
         f"Not yet. Deadlock: the group's timeout ended the wait on these ranks: 0. {RESTART}"
     )
 
@@ -271,7 +272,7 @@ def test_the_solutions_in_other_worlds(size):
     world = World(size)
     try:
         world.view.execute(SETUP)
-        for check in (checks.average_gradients, checks.average_what_is_there):
+        for check in (checks.data_parallel.average_gradients, checks.data_parallel.average_what_is_there):
             assert says(check, world, solution(check.__name__)).startswith("Solved. ")
             assert says(check, world, skeleton(check.__name__)).startswith("Not yet. ")
     finally:

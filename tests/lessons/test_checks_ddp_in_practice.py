@@ -5,7 +5,6 @@ import pytest
 from answers import cell, says
 
 from helpers import World, checks
-from helpers.checks.ddp_in_practice import same_everywhere
 
 NAME = "13_ddp_in_practice.ipynb"
 
@@ -38,7 +37,7 @@ SAME = """
 
 
 def test_same_skeleton(world):
-    verdict = says(same_everywhere, world, skeleton("my_same"))
+    verdict = says(checks.ddp_in_practice.my_same, world, skeleton("my_same"))
     assert verdict.startswith("Not yet. When all ranks hold the same, rank 0 returned ")
     assert verdict.endswith(", and the target is True.")
 
@@ -56,7 +55,7 @@ def test_same_skeleton(world):
     ],
 )
 def test_same(world, lines):
-    assert says(same_everywhere, world, SAME.format(lines)).startswith("Solved. ")
+    assert says(checks.ddp_in_practice.my_same, world, SAME.format(lines)).startswith("Solved. ")
 
 
 @pytest.mark.parametrize(
@@ -82,20 +81,20 @@ def test_same(world, lines):
     ],
 )
 def test_not_the_same(world, lines, message):
-    assert says(same_everywhere, world, SAME.format(lines)).startswith(f"Not yet. {message}")
+    assert says(checks.ddp_in_practice.my_same, world, SAME.format(lines)).startswith(f"Not yet. {message}")
 
 
 # ---------------------------------------------------------------- gated
 
 
 def test_gated_solution(world):
-    assert says(checks.gated, world, solution("forward")) == (
+    assert says(checks.ddp_in_practice.forward, world, solution("forward")) == (
         "Solved. Outputs and gradients are the same, and every parameter takes part on every rank."
     )
 
 
 def test_gated_skeleton(world):
-    assert says(checks.gated, world, skeleton("forward")) == (
+    assert says(checks.ddp_in_practice.forward, world, skeleton("forward")) == (
         "Not yet. With a dark batch on rank 0 and bright ones elsewhere, on rank 0 a parameter had no part in the loss."
     )
 
@@ -122,19 +121,19 @@ FORWARD = """
     ],
 )
 def test_gated(world, answer, message):
-    assert says(checks.gated, world, FORWARD.format(answer)).startswith(message)
+    assert says(checks.ddp_in_practice.forward, world, FORWARD.format(answer)).startswith(message)
 
 
 def test_gated_by_the_row(world):
     answer = FORWARD.format("return torch.where(x.mean(dim=1, keepdim=True) > 0.5, self.extra(hidden), hidden)")
-    assert says(checks.gated, world, answer) == (
+    assert says(checks.ddp_in_practice.forward, world, answer) == (
         "Not yet. On rank 0 the output for dark and bright images in one batch is not that of the exercise."
     )
 
 
 def test_gated_without_the_gradient(world):
     answer = FORWARD.format("return self.extra(hidden) if x.mean() > 0.5 else hidden + 0 * self.extra(hidden).detach()")
-    assert says(checks.gated, world, answer) == (
+    assert says(checks.ddp_in_practice.forward, world, answer) == (
         "Not yet. With a dark batch on rank 0 and bright ones elsewhere, on rank 0 a parameter had no part in the loss."
     )
 
@@ -148,7 +147,7 @@ def test_gated_without_the_gradient(world):
 )
 def test_gated_with_other_gradients_for_dark_batches(world, answer, wrong):
     answer = FORWARD.format(f"if x.mean() > 0.5:\n            return self.extra(hidden)\n        {answer}")
-    assert says(checks.gated, world, answer) == (
+    assert says(checks.ddp_in_practice.forward, world, answer) == (
         "Not yet. With a dark batch on rank 0 and bright ones elsewhere, on rank 0 the gradient of "
         f"{wrong} is not the mean of what the ranks' batches give."
     )
@@ -158,13 +157,13 @@ def test_gated_with_other_gradients_for_dark_batches(world, answer, wrong):
 
 
 def test_accuracy_solution(world):
-    assert says(checks.accuracy, world, solution("accuracy")) == (
+    assert says(checks.ddp_in_practice.accuracy, world, solution("accuracy")) == (
         "Solved. Every rank returned the exact share, and evaluated no more than its own images."
     )
 
 
 def test_accuracy_skeleton(world):
-    assert says(checks.accuracy, world, skeleton("accuracy")) == (
+    assert says(checks.ddp_in_practice.accuracy, world, skeleton("accuracy")) == (
         "Not yet. With an uneven number of images, 17, rank 0 returned 0.4000, and the target is 0.4706."
     )
 
@@ -212,20 +211,20 @@ UNEVEN = "Not yet. With an uneven number of images, 17, rank 0 returned "
 )
 def test_accuracy(world, mine, reduce, result, message):
     answer = ACCURACY.format(mine=mine, reduce=reduce, result=result)
-    assert says(checks.accuracy, world, answer).startswith(message)
+    assert says(checks.ddp_in_practice.accuracy, world, answer).startswith(message)
 
 
 # ---------------------------------------------------------------- out_of_step
 
 
 def test_out_of_step_solution(world):
-    assert says(checks.out_of_step, world, solution("out_of_step")) == (
+    assert says(checks.ddp_in_practice.out_of_step, world, solution("out_of_step")) == (
         "Solved. Every rank names the ranks that have drifted, and no weights were sent."
     )
 
 
 def test_out_of_step_skeleton(world):
-    assert says(checks.out_of_step, world, skeleton("out_of_step")) == (
+    assert says(checks.ddp_in_practice.out_of_step, world, skeleton("out_of_step")) == (
         "Not yet. When one bit has changed on the last rank, rank 0 returned [], and the target is [3]."
     )
 
@@ -266,7 +265,7 @@ VECTOR = "vector(model.parameters()).detach()"
     ],
 )
 def test_out_of_step(world, mine, against, message):
-    assert says(checks.out_of_step, world, GATHERED.format(mine=mine, against=against)) == message
+    assert says(checks.ddp_in_practice.out_of_step, world, GATHERED.format(mine=mine, against=against)) == message
 
 
 OUT_OF_STEP_IN_ANOTHER_WAY = {
@@ -301,12 +300,12 @@ OUT_OF_STEP_IN_ANOTHER_WAY = {
 
 @pytest.mark.parametrize("answer", OUT_OF_STEP_IN_ANOTHER_WAY.values(), ids=OUT_OF_STEP_IN_ANOTHER_WAY)
 def test_out_of_step_in_another_way(world, answer):
-    assert says(checks.out_of_step, world, answer).startswith("Solved. ")
+    assert says(checks.ddp_in_practice.out_of_step, world, answer).startswith("Solved. ")
 
 
 def test_out_of_step_by_the_hash_of_bytes(world):
     mine = f"torch.tensor([hash({VECTOR}.numpy().tobytes())])"
-    assert says(checks.out_of_step, world, GATHERED.format(mine=mine, against=0)) == (
+    assert says(checks.ddp_in_practice.out_of_step, world, GATHERED.format(mine=mine, against=0)) == (
         "Not yet. When no rank has changed, rank 0 returned [1, 2, 3], and the target is []. "
         "(`hash` of text and bytes is another number in each process that starts by itself.)"
     )
@@ -331,14 +330,16 @@ SENT_AROUND = """
 )
 def test_out_of_step_that_sends_the_weights(world, how, size):
     verdict = says(
-        checks.out_of_step, world, SENT_AROUND.format(how).replace("        return [", "        return []  # [")
+        checks.ddp_in_practice.out_of_step,
+        world,
+        SENT_AROUND.format(how).replace("        return [", "        return []  # ["),
     )
     assert verdict == f"Not yet. Rank 0 handed over {size} bytes to be sent: those are its weights."
 
 
 def test_out_of_step_by_the_first_parameter_only(world):
     mine = "torch.tensor([zlib.crc32(next(model.parameters()).detach().numpy().tobytes())])"
-    assert says(checks.out_of_step, world, GATHERED.format(mine=mine, against=0)) == (
+    assert says(checks.ddp_in_practice.out_of_step, world, GATHERED.format(mine=mine, against=0)) == (
         "Not yet. When the last bit of all has changed on the last rank, rank 0 returned [], and the target is [3]."
     )
 
@@ -350,7 +351,9 @@ def test_out_of_step_on_one_rank_only(broken_world):
                 dist.all_reduce(torch.ones(1))
             return []
     """
-    assert says(checks.out_of_step, broken_world, answer).startswith("Not yet. Deadlock: the group's timeout ended")
+    assert says(checks.ddp_in_practice.out_of_step, broken_world, answer).startswith(
+        "Not yet. Deadlock: the group's timeout ended"
+    )
 
 
 # ---------------------------------------------------------------- the lesson's own asserts
@@ -393,9 +396,9 @@ def test_the_solutions_in_other_worlds(size):
     try:
         world.view.execute(SETUP)
         for check, function in (
-            (checks.gated, "forward"),
-            (checks.accuracy, "accuracy"),
-            (checks.out_of_step, "out_of_step"),
+            (checks.ddp_in_practice.forward, "forward"),
+            (checks.ddp_in_practice.accuracy, "accuracy"),
+            (checks.ddp_in_practice.out_of_step, "out_of_step"),
         ):
             assert says(check, world, solution(function)).startswith("Solved. ")
     finally:

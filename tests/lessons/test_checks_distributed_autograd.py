@@ -6,7 +6,6 @@ import pytest
 from answers import cell, says
 
 from helpers import checks
-from helpers.checks.distributed_autograd import remote_step
 
 
 def skeleton(function):
@@ -28,13 +27,13 @@ IN_VAIN = (
 
 
 def test_backward_by_hand_solution(world):
-    assert says(checks.backward_by_hand, world, solution("backward_by_hand")) == (
+    assert says(checks.distributed_autograd.backward_by_hand, world, solution("backward_by_hand")) == (
         "Solved. Both workers hold the gradients of one process, and no context was opened."
     )
 
 
 def test_backward_by_hand_skeleton(world):
-    assert says(checks.backward_by_hand, world, skeleton("backward_by_hand")) == (
+    assert says(checks.distributed_autograd.backward_by_hand, world, skeleton("backward_by_hand")) == (
         "Not yet. On worker0 the gradient of 0.weight is None, unlike those of one process."
     )
 
@@ -71,7 +70,7 @@ LOSS_ON_WORKER_1 = """
 
 @pytest.mark.parametrize("answer", [CUT_BY_DETACH, LOSS_ON_WORKER_1], ids=["cut by detach", "loss on worker 1"])
 def test_backward_by_hand_in_other_styles(world, answer):
-    assert says(checks.backward_by_hand, world, answer).startswith("Solved. ")
+    assert says(checks.distributed_autograd.backward_by_hand, world, answer).startswith("Solved. ")
 
 
 @pytest.mark.parametrize(
@@ -101,7 +100,7 @@ def test_wrong_backward_by_hand(world, old, new, message):
     answer = solution("backward_by_hand")
     assert old in answer
     message = message or "On worker0 the gradients are 12.00 times those of one process."
-    assert says(checks.backward_by_hand, world, answer.replace(old, new)) == f"Not yet. {message}"
+    assert says(checks.distributed_autograd.backward_by_hand, world, answer.replace(old, new)) == f"Not yet. {message}"
 
 
 def test_backward_by_hand_with_a_context(world):
@@ -109,7 +108,7 @@ def test_backward_by_hand_with_a_context(world):
         def backward_by_hand(first, second, inputs, labels):
             accumulate(first, second, [(inputs, labels)])
     """)
-    assert says(checks.backward_by_hand, world, answer) == (
+    assert says(checks.distributed_autograd.backward_by_hand, world, answer) == (
         "Not yet. You opened 1 context, and the target is plain RPC without one."
     )
 
@@ -118,13 +117,13 @@ def test_backward_by_hand_with_a_context(world):
 
 
 def test_accumulate_solution(world):
-    assert says(checks.accumulate, world, solution("accumulate")) == (
+    assert says(checks.distributed_autograd.accumulate, world, solution("accumulate")) == (
         "Solved. Both workers hold the gradients of all samples, from 3 contexts."
     )
 
 
 def test_accumulate_skeleton(world):
-    assert says(checks.accumulate, world, skeleton("accumulate")) == (
+    assert says(checks.distributed_autograd.accumulate, world, skeleton("accumulate")) == (
         "Not yet. On worker0 the gradient of 0.weight is None, unlike those of one process."
     )
 
@@ -145,7 +144,7 @@ def test_accumulate_skeleton(world):
 def test_accumulate_in_other_styles(world, old, new):
     answer = solution("accumulate")
     assert old in answer
-    assert says(checks.accumulate, world, answer.replace(old, new)).startswith("Solved. ")
+    assert says(checks.distributed_autograd.accumulate, world, answer.replace(old, new)).startswith("Solved. ")
 
 
 @pytest.mark.parametrize(
@@ -187,7 +186,7 @@ def test_accumulate_in_other_styles(world, old, new):
 def test_wrong_accumulate(world, old, new, message):
     answer = solution("accumulate")
     assert old in answer
-    assert says(checks.accumulate, world, answer.replace(old, new)) == f"Not yet. {message}"
+    assert says(checks.distributed_autograd.accumulate, world, answer.replace(old, new)) == f"Not yet. {message}"
 
 
 def test_accumulate_that_asks_for_parameters_in_the_context(world):
@@ -199,23 +198,25 @@ def test_accumulate_that_asks_for_parameters_in_the_context(world):
     log = '        rpc.rpc_sync("worker1", weight, args=(second,))\n'
     assert begin in answer
     world.view.execute("rpc._set_rpc_timeout(3)")
-    verdict = says(checks.accumulate, world, answer.replace(begin, f"    {log}{begin}"))
+    verdict = says(checks.distributed_autograd.accumulate, world, answer.replace(begin, f"    {log}{begin}"))
     world.view.execute("rpc._set_rpc_timeout(10)")
     assert verdict == IN_VAIN
-    assert says(checks.accumulate, world, solution("accumulate")).startswith("Solved.")
+    assert says(checks.distributed_autograd.accumulate, world, solution("accumulate")).startswith("Solved.")
 
 
 # ---------------------------------------------------------------- frozen
 
 
 def test_frozen_solution(world):
-    assert says(checks.frozen, world, solution("train_frozen")) == (
+    assert says(checks.distributed_autograd.train_frozen, world, solution("train_frozen")) == (
         "Solved. `first` made its step, and worker1 computed no gradient for the weights of `second`."
     )
 
 
 def test_frozen_skeleton(world):
-    assert says(checks.frozen, world, skeleton("train_frozen")) == ("Not yet. The weights of `first` have not changed.")
+    assert says(checks.distributed_autograd.train_frozen, world, skeleton("train_frozen")) == (
+        "Not yet. The weights of `first` have not changed."
+    )
 
 
 @pytest.mark.parametrize(
@@ -233,7 +234,7 @@ def test_frozen_skeleton(world):
 def test_frozen_in_other_styles(world, old, new):
     answer = solution("train_frozen")
     assert old in answer
-    assert says(checks.frozen, world, answer.replace(old, new)).startswith("Solved. ")
+    assert says(checks.distributed_autograd.train_frozen, world, answer.replace(old, new)).startswith("Solved. ")
 
 
 @pytest.mark.parametrize(
@@ -259,7 +260,7 @@ def test_frozen_in_other_styles(world, old, new):
 def test_wrong_frozen(world, old, new, message):
     answer = solution("train_frozen")
     assert old in answer
-    assert says(checks.frozen, world, answer.replace(old, new)) == f"Not yet. {message}"
+    assert says(checks.distributed_autograd.train_frozen, world, answer.replace(old, new)) == f"Not yet. {message}"
 
 
 def test_frozen_that_trains_second(world):
@@ -276,7 +277,10 @@ def test_frozen_that_trains_second(world):
                 dist_autograd.backward(context_id, [torch.nn.functional.cross_entropy(scores, labels)])
                 optimizer.step(context_id)
     """
-    assert says(checks.frozen, world, answer) == "Not yet. The weights of `second` have changed."
+    assert (
+        says(checks.distributed_autograd.train_frozen, world, answer)
+        == "Not yet. The weights of `second` have changed."
+    )
 
 
 # ---------------------------------------------------------------- all
@@ -287,14 +291,14 @@ def test_answer_that_leaves_a_context_open(broken_world):
         def accumulate(first, second, batches):
             dist_autograd._new_context()
     """
-    assert says(checks.accumulate, broken_world, answer) == (
+    assert says(checks.distributed_autograd.accumulate, broken_world, answer) == (
         "Not yet. Rank 0 raised RuntimeError: Already have an autograd context id for this thread."
     )
 
 
 def test_nobody_has_started_rpc(broken_world):
     broken_world.restart()
-    assert repr(checks.frozen(broken_world)) == (
+    assert repr(checks.distributed_autograd.train_frozen(broken_world)) == (
         "Not yet. Rank 0 raised RuntimeError: RPC has not been initialized. Call torch.distributed.rpc.init_rpc first."
     )
 
@@ -320,8 +324,8 @@ STEP = "optimizer.step(context_id)"
 
 
 def test_remote_step_skeleton_and_solution(world):
-    assert says(remote_step, world, skeleton("my_step")) == UNCHANGED
-    assert says(remote_step, world, solution("my_step")) == SOLVED
+    assert says(checks.distributed_autograd.my_step, world, skeleton("my_step")) == UNCHANGED
+    assert says(checks.distributed_autograd.my_step, world, solution("my_step")) == SOLVED
 
 
 @pytest.mark.parametrize(
@@ -333,7 +337,7 @@ def test_remote_step_skeleton_and_solution(world):
     ],
 )
 def test_remote_step_in_other_styles(world, lines):
-    assert says(remote_step, world, my_step(*lines)) == SOLVED
+    assert says(checks.distributed_autograd.my_step, world, my_step(*lines)) == SOLVED
 
 
 @pytest.mark.parametrize(
@@ -359,9 +363,9 @@ def test_remote_step_in_other_styles(world, lines):
     ],
 )
 def test_wrong_remote_step(world, lines, message):
-    assert says(remote_step, world, my_step(*lines)).startswith(message)
+    assert says(checks.distributed_autograd.my_step, world, my_step(*lines)).startswith(message)
 
 
 def test_remote_step_after_the_context(world):
     answer = my_step(SCORES, LOSS, BACKWARD) + "\n    optimizer.step(context_id)\n    return loss.item()"
-    assert says(remote_step, world, answer).startswith("Not yet. Rank 0 raised RuntimeError: ")
+    assert says(checks.distributed_autograd.my_step, world, answer).startswith("Not yet. Rank 0 raised RuntimeError: ")

@@ -39,7 +39,7 @@ def said_of(world, forward):
     for contains in ("text = datasets.help_texts()", "class Part:", "class Cut:"):
         world.view.execute(cell(NAME, contains), silent=True)
     answer = "class MyModel(Cut):\n    def forward(self, words, hidden=None):\n"
-    return says(checks.cut_model, world, answer + textwrap.indent(textwrap.dedent(forward), " " * 8))
+    return says(checks.distributed_rnn.MyModel, world, answer + textwrap.indent(textwrap.dedent(forward), " " * 8))
 
 
 FORWARD = """
@@ -62,8 +62,13 @@ def test_my_forward_by_remote_calls(world):
 def test_my_forward_solution_and_the_lesson_s_own(world):
     for contains in ("text = datasets.help_texts()", "class Part:", "class Cut:"):
         world.view.execute(cell(NAME, contains), silent=True)
-    assert says(checks.cut_model, world, solution("class MyModel(")) == CUT
-    assert says(checks.cut_model, world, cell(NAME, "class ThroughRRefs(").replace("ThroughRRefs", "MyModel")) == CUT
+    assert says(checks.distributed_rnn.MyModel, world, solution("class MyModel(")) == CUT
+    assert (
+        says(
+            checks.distributed_rnn.MyModel, world, cell(NAME, "class ThroughRRefs(").replace("ThroughRRefs", "MyModel")
+        )
+        == CUT
+    )
 
 
 def test_my_forward_skeleton(world):
@@ -112,7 +117,7 @@ def test_my_forward_that_detaches(world, change):
 
 def test_my_forward_on_fewer_ranks_than_all(world):
     world.view.execute("del MyModel", silent=True)
-    assert repr(checks.cut_model(world)) == (
+    assert repr(checks.distributed_rnn.MyModel(world)) == (
         "Not yet. Rank 0 has no function `MyModel`: run the cell that defines it, then this check."
     )
 
@@ -121,13 +126,13 @@ def test_my_forward_on_fewer_ranks_than_all(world):
 
 
 def test_clip_solution(world):
-    assert says(checks.clip, world, solution("def clip")) == (
+    assert says(checks.distributed_rnn.clip, world, solution("def clip")) == (
         "Solved. The gradients of both ranks are those of one process, above the limit and below it."
     )
 
 
 def test_clip_skeleton(world):
-    assert says(checks.clip, world, skeleton("def clip")) == (
+    assert says(checks.distributed_rnn.clip, world, skeleton("def clip")) == (
         "Not yet. `clip` returned 0.0000, and the norm of all gradients was 0.7308."
     )
 
@@ -172,7 +177,7 @@ CLIP_BY_EACH_PARAMETER = """
     ],
 )
 def test_clip_in_other_styles(world, answer):
-    assert says(checks.clip, world, "import math\n" + textwrap.dedent(answer)).startswith("Solved. ")
+    assert says(checks.distributed_rnn.clip, world, "import math\n" + textwrap.dedent(answer)).startswith("Solved. ")
 
 
 @pytest.mark.parametrize(
@@ -197,7 +202,7 @@ def test_clip_in_other_styles(world, answer):
 def test_clip_that_is_wrong(world, change, message):
     answer = solution("def clip").replace(*change)
     assert answer != solution("def clip")
-    assert says(checks.clip, world, answer).startswith(f"Not yet. {message}")
+    assert says(checks.distributed_rnn.clip, world, answer).startswith(f"Not yet. {message}")
 
 
 def test_clip_by_the_norm_of_each_rank(world):
@@ -213,7 +218,7 @@ def test_clip_by_the_norm_of_each_rank(world):
             owners = {reference.owner_name() for reference in references}
             return sum(rpc.rpc_sync(owner, clip_here, (context, limit)) ** 2 for owner in owners) ** 0.5
     """
-    assert says(checks.clip, world, answer).startswith(
+    assert says(checks.distributed_rnn.clip, world, answer).startswith(
         "Not yet. With a norm of 0.7308 and a limit of 0.3654, the gradients on server have norm 0.2213 "
     )
 
@@ -224,7 +229,7 @@ def test_clip_that_looks_for_all_gradients_on_the_trainer(world):
             gradients = dist_autograd.get_gradients(context)
             return sum((gradients[reference.to_here()] ** 2).sum() for reference in references) ** 0.5
     """
-    assert says(checks.clip, world, answer) == (
+    assert says(checks.distributed_rnn.clip, world, answer) == (
         "Not yet. Rank 0 raised KeyError: this rank has no gradient of that parameter; its owner has."
     )
 
@@ -233,13 +238,13 @@ def test_clip_that_looks_for_all_gradients_on_the_trainer(world):
 
 
 def test_two_layers_solution(world):
-    assert says(checks.two_layers, world, solution("class TwoLayers")) == (
+    assert says(checks.distributed_rnn.TwoLayers, world, solution("class TwoLayers")) == (
         "Solved. Both layers compute and learn as nn.LSTM does, the second one on server."
     )
 
 
 def test_two_layers_skeleton(world):
-    assert says(checks.two_layers, world, skeleton("class TwoLayers")) == (
+    assert says(checks.distributed_rnn.TwoLayers, world, skeleton("class TwoLayers")) == (
         "Not yet. Parameter 4 of 8 is owned by trainer, and the target is server."
     )
 
@@ -283,7 +288,7 @@ TWO_LAYERS_BY_AN_RREF = """
     ids=["an RRef", "a future", "both by RPC"],
 )
 def test_two_layers_in_other_styles(world, answer):
-    assert says(checks.two_layers, world, answer).startswith("Solved. ")
+    assert says(checks.distributed_rnn.TwoLayers, world, answer).startswith("Solved. ")
 
 
 @pytest.mark.parametrize(
@@ -335,12 +340,12 @@ def test_two_layers_in_other_styles(world, answer):
 def test_two_layers_that_are_wrong(world, change, message):
     answer = solution("class TwoLayers").replace(*change)
     assert answer != solution("class TwoLayers")
-    assert says(checks.two_layers, world, answer) == f"Not yet. {message}"
+    assert says(checks.distributed_rnn.TwoLayers, world, answer) == f"Not yet. {message}"
 
 
 def test_an_answer_that_is_not_there(world):
     world.view.execute("globals().pop('clip', None)")
-    assert repr(checks.clip(world)) == (
+    assert repr(checks.distributed_rnn.clip(world)) == (
         "Not yet. Rank 0 has no function `clip`: run the cell that defines it, then this check."
     )
 
@@ -352,9 +357,9 @@ def test_the_solutions_with_a_third_rank():
     world = World(3)
     try:
         world.view.execute(SETUP)
-        assert says(checks.clip, world, solution("def clip")).startswith("Solved. ")
-        assert says(checks.two_layers, world, solution("class TwoLayers")).endswith(" on spare2.")
-        assert says(checks.two_layers, world, skeleton("class TwoLayers")).startswith("Not yet. ")
+        assert says(checks.distributed_rnn.clip, world, solution("def clip")).startswith("Solved. ")
+        assert says(checks.distributed_rnn.TwoLayers, world, solution("class TwoLayers")).endswith(" on spare2.")
+        assert says(checks.distributed_rnn.TwoLayers, world, skeleton("class TwoLayers")).startswith("Not yet. ")
     finally:
         world.stop()
 

@@ -35,7 +35,7 @@ def world(worlds):
 def said_of(world, answer):
     """Return what the check says of this answer, the two classes of the skeleton."""
     world.view.execute(cell(NAME, "class First:"), silent=True)
-    return says(checks.moved_cut, world, answer)
+    return says(checks.faster_distributed_rnn.MyStep, world, answer)
 
 
 STEP = cell(f"solutions/{NAME}", "class MyStep(")
@@ -99,13 +99,13 @@ def test_my_step_that_is_wrong(world, old, new, message):
 
 
 def test_loss_there_solution(world):
-    assert says(checks.loss_there, world, solution("loss_there")) == (
+    assert says(checks.faster_distributed_rnn.loss_there, world, solution("loss_there")) == (
         "Solved. The loss and all gradients are right, and the trainer received 4 bytes instead of 80000."
     )
 
 
 def test_loss_there_skeleton(world):
-    assert says(checks.loss_there, world, skeleton("loss_there")) == (
+    assert says(checks.faster_distributed_rnn.loss_there, world, skeleton("loss_there")) == (
         "Not yet. The trainer received 80000 bytes, of which the logits are 80000, and the target is 64 at most."
     )
 
@@ -131,7 +131,7 @@ def test_loss_there_skeleton(world):
 def test_loss_there_in_other_styles(world, change):
     answer = solution("loss_there").replace(*change)
     assert answer != solution("loss_there")
-    assert says(checks.loss_there, world, answer).startswith("Solved. ")
+    assert says(checks.faster_distributed_rnn.loss_there, world, answer).startswith("Solved. ")
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def test_loss_there_in_other_styles(world, change):
 def test_loss_there_that_is_wrong(world, change, message):
     answer = solution("loss_there").replace(*change)
     assert answer != solution("loss_there")
-    assert says(checks.loss_there, world, answer).startswith(f"Not yet. {message}")
+    assert says(checks.faster_distributed_rnn.loss_there, world, answer).startswith(f"Not yet. {message}")
 
 
 def test_loss_there_with_a_copy_of_the_decoder_here(world):
@@ -163,7 +163,7 @@ def test_loss_there_with_a_copy_of_the_decoder_here(world):
             weight, bias = [reference.to_here() for reference in decoder.remote_parameters()]
             return cross_entropy((output @ weight.T + bias).flatten(0, 1), targets.flatten())
     """
-    assert says(checks.loss_there, world, answer) == (
+    assert says(checks.faster_distributed_rnn.loss_there, world, answer) == (
         "Not yet. The trainer received 68000 bytes, and the target is 64 at most."
     )
 
@@ -172,13 +172,13 @@ def test_loss_there_with_a_copy_of_the_decoder_here(world):
 
 
 def test_looked_up_solution(world):
-    assert says(checks.looked_up, world, solution("looked_up")) == (
+    assert says(checks.faster_distributed_rnn.looked_up, world, solution("looked_up")) == (
         "Solved. The vectors and the gradient are right up to rounding, and the trainer received 256 bytes."
     )
 
 
 def test_looked_up_skeleton(world):
-    assert says(checks.looked_up, world, skeleton("looked_up")) == (
+    assert says(checks.faster_distributed_rnn.looked_up, world, skeleton("looked_up")) == (
         "Not yet. The trainer received 1280 bytes for 20 words, 8 of them different, and the target is 256."
     )
 
@@ -199,7 +199,7 @@ def test_looked_up_skeleton(world):
 def test_looked_up_in_other_styles(world, change):
     answer = solution("looked_up").replace(*change)
     assert answer != solution("looked_up")
-    assert says(checks.looked_up, world, f"import torch\n{answer}").startswith("Solved. ")
+    assert says(checks.faster_distributed_rnn.looked_up, world, f"import torch\n{answer}").startswith("Solved. ")
 
 
 @pytest.mark.parametrize(
@@ -225,12 +225,12 @@ def test_looked_up_in_other_styles(world, change):
 def test_looked_up_that_is_wrong(world, change, message):
     answer = solution("looked_up").replace(*change)
     assert answer != solution("looked_up")
-    assert says(checks.looked_up, world, answer).startswith(f"Not yet. {message}")
+    assert says(checks.faster_distributed_rnn.looked_up, world, answer).startswith(f"Not yet. {message}")
 
 
 def test_looked_up_with_every_copy_of_a_row(world):
     answer = solution("looked_up").replace("words.unique(return_inverse=True)", "words, ...")
-    assert says(checks.looked_up, world, answer) == (
+    assert says(checks.faster_distributed_rnn.looked_up, world, answer) == (
         "Not yet. The trainer received 640 bytes for 20 words, 8 of them different, and the target is 256."
     )
 
@@ -238,10 +238,15 @@ def test_looked_up_with_every_copy_of_a_row(world):
 def test_before_rpc_has_been_started():
     world = World(3)
     try:
-        for check in (checks.loss_there, checks.looked_up, checks.clip, checks.two_layers):
+        for check in (
+            checks.faster_distributed_rnn.loss_there,
+            checks.faster_distributed_rnn.looked_up,
+            checks.distributed_rnn.clip,
+            checks.distributed_rnn.TwoLayers,
+        ):
             assert "RPC has not been initialized" in repr(check(world))
         world.view.execute(SETUP)
-        for check in (checks.loss_there, checks.looked_up):
+        for check in (checks.faster_distributed_rnn.loss_there, checks.faster_distributed_rnn.looked_up):
             assert says(check, world, solution(check.__name__)).startswith("Solved. ")
     finally:
         world.stop()

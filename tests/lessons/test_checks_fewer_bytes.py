@@ -4,7 +4,6 @@ import pytest
 from answers import cell, says
 
 from helpers import World, checks
-from helpers.checks.fewer_bytes import one_round
 
 NAME = "11_fewer_bytes.ipynb"
 
@@ -30,7 +29,7 @@ ROUND = """
 
 
 def test_round_skeleton(world):
-    assert says(one_round, world, skeleton("my_round")) == (
+    assert says(checks.fewer_bytes.my_round, world, skeleton("my_round")) == (
         "Not yet. On rank 0 P and Q have the shapes ('NoneType', (9, 2)), and the target is ((12, 2), (9, 2))."
     )
 
@@ -44,7 +43,7 @@ def test_round_skeleton(world):
     ],
 )
 def test_round(world, lines):
-    assert says(one_round, world, ROUND.format(lines)).startswith("Solved. ")
+    assert says(checks.fewer_bytes.my_round, world, ROUND.format(lines)).startswith("Solved. ")
 
 
 @pytest.mark.parametrize(
@@ -66,7 +65,7 @@ def test_round(world, lines):
     ],
 )
 def test_no_round(world, lines, message):
-    assert says(one_round, world, ROUND.format(lines)).startswith(f"Not yet. {message}")
+    assert says(checks.fewer_bytes.my_round, world, ROUND.format(lines)).startswith(f"Not yet. {message}")
 
 
 # ---------------------------------------------------------------- scaled
@@ -82,19 +81,19 @@ AGREE = "dist.all_reduce(largest, op=dist.ReduceOp.MAX)"
 
 
 def test_scaled_solution(world):
-    assert says(checks.scaled, world, solution("scaled")) == (
+    assert says(checks.fewer_bytes.scaled, world, solution("scaled")) == (
         "Solved. The gradients are right at every magnitude, and 124 numbers took 260 bytes."
     )
 
 
 def test_scaled_skeleton(world):
-    assert says(checks.scaled, world, skeleton("scaled")) == (
+    assert says(checks.fewer_bytes.scaled, world, skeleton("scaled")) == (
         "Not yet. With a loss multiplied by 1e-07, on rank 0 the gradients are 0.00 times those of one process."
     )
 
 
 def test_scaled_by_the_largest_number_of_each_rank(world):
-    verdict = says(checks.scaled, world, SCALED.format("largest.clamp_(min=1e-30)", "half()"))
+    verdict = says(checks.fewer_bytes.scaled, world, SCALED.format("largest.clamp_(min=1e-30)", "half()"))
     assert verdict.startswith("Not yet. With a loss multiplied by 1e-07, on rank 0 the gradient")
 
 
@@ -130,31 +129,33 @@ SCALED_IN_ANOTHER_WAY = {
 
 @pytest.mark.parametrize("answer", SCALED_IN_ANOTHER_WAY.values(), ids=SCALED_IN_ANOTHER_WAY)
 def test_scaled_in_another_way(world, answer):
-    assert says(checks.scaled, world, answer).startswith("Solved. ")
+    assert says(checks.fewer_bytes.scaled, world, answer).startswith("Solved. ")
 
 
 def test_scaled_by_the_largest_that_is_not_negative(world):
     answer = solution("scaled")
     assert answer.count(".abs()") == 1
-    verdict = says(checks.scaled, world, answer.replace(".abs()", ""))
+    verdict = says(checks.fewer_bytes.scaled, world, answer.replace(".abs()", ""))
     assert verdict.startswith("Not yet. With one gradient that is not 0, and negative, on rank 0 the gradient")
 
 
 def test_scaled_by_the_largest_number_of_rank_0(world):
     answer = SCALED.format("dist.broadcast(largest, src=0); largest.clamp_(min=1e-30)", "half()")
-    verdict = says(checks.scaled, world, answer)
+    verdict = says(checks.fewer_bytes.scaled, world, answer)
     assert verdict.startswith("Not yet. With a loss multiplied by 1e+06 on the last rank alone, on rank 0 the gradient")
 
 
 def test_scaled_by_zero(world):
-    assert says(checks.scaled, world, SCALED.format(AGREE, "half()")) == (
+    assert says(checks.fewer_bytes.scaled, world, SCALED.format(AGREE, "half()")) == (
         "Not yet. With a loss multiplied by 0, on rank 0 the gradient of 0.weight differs from those of one process."
     )
 
 
 def test_scaled_without_rounding(world):
     assert says(
-        checks.scaled, world, SCALED.format(f"{AGREE}.clamp_(min=1e-30)".replace(").", "); largest."), "float()")
+        checks.fewer_bytes.scaled,
+        world,
+        SCALED.format(f"{AGREE}.clamp_(min=1e-30)".replace(").", "); largest."), "float()"),
     ) == ("Not yet. Rank 0 gave 508 bytes to all-reduce for 124 numbers in 3 buckets, and the target is at most 260.")
 
 
@@ -164,7 +165,7 @@ def test_scaled_for_small_gradients_only(world):
             work = dist.all_reduce((bucket.buffer() / n * 2**20).half(), async_op=True)
             return work.get_future().then(lambda done: done.value()[0].float() / 2**20)
     """
-    assert says(checks.scaled, world, answer).startswith("Not yet. With a loss multiplied by ")
+    assert says(checks.fewer_bytes.scaled, world, answer).startswith("Not yet. With a loss multiplied by ")
 
 
 def test_scaled_in_bf16(world):
@@ -173,7 +174,7 @@ def test_scaled_in_bf16(world):
             work = dist.all_reduce((bucket.buffer() / n).bfloat16(), async_op=True)
             return work.get_future().then(lambda done: done.value()[0].float())
     """
-    assert says(checks.scaled, world, answer) == (
+    assert says(checks.fewer_bytes.scaled, world, answer) == (
         "Not yet. Rank 0 sent numbers of torch.bfloat16, and the target is torch.float16."
     )
 
@@ -190,7 +191,7 @@ COARSE = """
 
 
 def test_coarse_solution(world):
-    assert says(checks.coarse, world, solution("coarse")) == (
+    assert says(checks.fewer_bytes.coarse, world, solution("coarse")) == (
         "Solved. Every number was rounded, and after 50 steps the sums are off by at most 0.06."
     )
 
@@ -204,17 +205,20 @@ def test_coarse_on_a_finer_grid(world):
             future.set_result(sent / 4096 / n)
             return future
     """
-    assert says(checks.coarse, world, answer) == (
+    assert says(checks.fewer_bytes.coarse, world, answer) == (
         "Not yet. After one step rank 0 has finer gradients than rounding them to 1/64 can give."
     )
 
 
 def test_coarse_skeleton(world):
-    assert says(checks.coarse, world, skeleton("coarse")) == "Not yet. Rank 0 sent numbers that have not been rounded."
+    assert (
+        says(checks.fewer_bytes.coarse, world, skeleton("coarse"))
+        == "Not yet. Rank 0 sent numbers that have not been rounded."
+    )
 
 
 def test_coarse_without_feedback(world):
-    verdict = says(checks.coarse, world, COARSE.format("pass"))
+    verdict = says(checks.fewer_bytes.coarse, world, COARSE.format("pass"))
     assert verdict.startswith("Not yet. What arrived on rank 0 in 50 steps for ")
     assert verdict.endswith(", and the target is at most 0.06.")
 
@@ -223,7 +227,7 @@ def test_coarse_that_keeps_only_the_last_step(world):
     answer = COARSE.format(
         "missed[parameter], gradient = gradient - round_to(gradient), gradient + missed.get(parameter, 0)"
     )
-    assert says(checks.coarse, world, answer).startswith("Not yet. ")
+    assert says(checks.fewer_bytes.coarse, world, answer).startswith("Not yet. ")
 
 
 def test_coarse_by_bucket(world):
@@ -236,11 +240,13 @@ def test_coarse_by_bucket(world):
             gradient.copy_(round_to(gradient))
             return default_hooks.allreduce_hook(None, bucket)
     """
-    assert says(checks.coarse, world, answer).startswith("Not yet. Rank 0 raised RuntimeError: The size of tensor")
+    assert says(checks.fewer_bytes.coarse, world, answer).startswith(
+        "Not yet. Rank 0 raised RuntimeError: The size of tensor"
+    )
 
 
 def test_coarse_that_returns_a_tensor(world):
-    assert says(checks.coarse, world, "def coarse(missed, bucket):\n    return bucket.buffer()") == (
+    assert says(checks.fewer_bytes.coarse, world, "def coarse(missed, bucket):\n    return bucket.buffer()") == (
         "Not yet. Rank 0 raised TypeError: a hook returns a future, and this one a Tensor"
     )
 
@@ -254,7 +260,7 @@ def test_the_solutions_in_other_worlds(size):
     world = World(size)
     try:
         world.view.execute(SETUP)
-        for function, check in [("scaled", checks.scaled), ("coarse", checks.coarse)]:
+        for function, check in [("scaled", checks.fewer_bytes.scaled), ("coarse", checks.fewer_bytes.coarse)]:
             assert says(check, world, solution(function)).startswith("Solved. ")
             assert says(check, world, skeleton(function)).startswith("Not yet. ")
     finally:

@@ -49,14 +49,14 @@ def dealt(worlds):
 def test_the_fault_is_there_and_an_unrepaired_script_is_refused(dealt, name):
     world, cases = dealt
     expected = UNREPAIRED[name].replace("CHOSEN", str(cases[name].chosen))
-    said = repr(checks.repair(world, cases[name]))
+    said = repr(checks.find_the_fault.repair(world, cases[name]))
     assert re.match(f"Not yet. {expected}", said), said
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_repair_comes_to_what_one_process_comes_to(dealt, name):
     world, cases = dealt
-    assert repr(checks.repair(world, cases[name], FAULTS[name].change)).startswith("Solved. ")
+    assert repr(checks.find_the_fault.repair(world, cases[name], FAULTS[name].change)).startswith("Solved. ")
 
 
 REPAIRS_OF_ANOTHER_STYLE = {
@@ -81,7 +81,7 @@ REPAIRS_OF_ANOTHER_STYLE["accumulated"] = (
 @pytest.mark.parametrize("name", REPAIRS_OF_ANOTHER_STYLE)
 def test_a_repair_of_another_style(dealt, name):
     world, cases = dealt
-    assert repr(checks.repair(world, cases[name], REPAIRS_OF_ANOTHER_STYLE[name])).startswith("Solved. ")
+    assert repr(checks.find_the_fault.repair(world, cases[name], REPAIRS_OF_ANOTHER_STYLE[name])).startswith("Solved. ")
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_a_repair_of_another_style(dealt, name):
 )
 def test_a_wrong_repair(dealt, name, changes, reason):
     world, cases = dealt
-    said = repr(checks.repair(world, cases[name], *changes))
+    said = repr(checks.find_the_fault.repair(world, cases[name], *changes))
     assert said.startswith("Not yet. ") and reason in said, said
 
 
@@ -136,7 +136,7 @@ def test_the_diagnosis_is_accepted_at_each_of_its_lines(dealt, name):
     world, cases = dealt
     ranks, _, cause = reference(cases[name], 4)
     for text in FAULTS[name].lines:
-        verdict = checks.diagnosis(world, cases[name], ranks, cases[name].line(text), cause)
+        verdict = checks.find_the_fault.diagnosis(world, cases[name], ranks, cases[name].line(text), cause)
         assert verdict and FAULTS[name].thread in repr(verdict)
 
 
@@ -158,14 +158,14 @@ def test_a_wrong_rank_line_or_cause_is_refused(dealt, name):
         other_ranks, reason = [(ranks[0] + 1) % 4], f"Rank {(ranks[0] + 1) % 4} does what it should."
     else:
         other_ranks, reason = ranks[-1:], f"Ranks {ranks[-1:]} do it, and they are not the only ones."
-    assert repr(checks.diagnosis(world, case, other_ranks, line, cause)) == f"Not yet. {reason}"
+    assert repr(checks.find_the_fault.diagnosis(world, case, other_ranks, line, cause)) == f"Not yet. {reason}"
 
     start = case.line("dist.init_process_group(" if "init_process_group" in case.script else "rpc.init_rpc(")
-    said = repr(checks.diagnosis(world, case, ranks, start, cause))
+    said = repr(checks.find_the_fault.diagnosis(world, case, ranks, start, cause))
     assert said.startswith(f"Not yet. Line {start}, `") and said.endswith("and nothing is missing there.")
 
     for other in CAUSES.keys() - {cause}:
-        said = repr(checks.diagnosis(world, case, ranks, line, other))
+        said = repr(checks.find_the_fault.diagnosis(world, case, ranks, line, other))
         assert said == f"Not yet. The cause is another one than {other!r}: if it were that, {CAUSES[other][1]}."
         assert FAULTS[name].thread not in said and CAUSES[cause][1] not in said
 
@@ -183,25 +183,25 @@ def test_a_wrong_rank_line_or_cause_is_refused(dealt, name):
 )
 def test_what_is_no_diagnosis(dealt, answer, reason):
     world, cases = dealt
-    assert reason in repr(checks.diagnosis(world, cases["recall"], *answer))
+    assert reason in repr(checks.find_the_fault.diagnosis(world, cases["recall"], *answer))
 
 
 def test_all_diagnoses_at_once(dealt):
     world, cases = dealt
-    assert "The ranks have no `my_diagnoses`" in repr(checks.diagnoses(world))
+    assert "The ranks have no `my_diagnoses`" in repr(checks.find_the_fault.my_diagnoses(world))
     answers = {case.number: reference(case, 4) for case in cases.values() if case.name != EXAMPLE}
     world.view.push({"my_diagnoses": answers})
-    said = repr(checks.diagnoses(world))
+    said = repr(checks.find_the_fault.my_diagnoses(world))
     assert said.startswith("Solved. 12 of 12 are right.")
     assert all(fault.thread in said for name, fault in FAULTS.items() if name != EXAMPLE)
     world.view.push({"my_diagnoses": answers | {5: None, 7: ([], 1, answers[7][2])}})
-    said = repr(checks.diagnoses(world))
+    said = repr(checks.find_the_fault.my_diagnoses(world))
     assert said.startswith("Not yet. 10 of 12 are right.") and "Case 7: It names no rank. Line 1, " in said
     assert said.endswith("Still open: 5.")
     world.view.push({"my_diagnoses": answers | {13: None}})
-    assert "There is no case 13: they are 1 to 12." in repr(checks.diagnoses(world))
+    assert "There is no case 13: they are 1 to 12." in repr(checks.find_the_fault.my_diagnoses(world))
     world.view.push({"my_diagnoses": [1, 2]})
-    assert "is no dictionary" in repr(checks.diagnoses(world))
+    assert "is no dictionary" in repr(checks.find_the_fault.my_diagnoses(world))
 
 
 def test_all_repairs_at_once(dealt):
@@ -209,12 +209,12 @@ def test_all_repairs_at_once(dealt):
     right = {case.number: FAULTS[case.name].change for case in cases.values() if case.name != EXAMPLE}
     number = cases["weighted_loss"].number
     world.view.push({"my_repairs": {number: [FAULTS["weighted_loss"].change]}})
-    said = repr(checks.repairs(world))
+    said = repr(checks.find_the_fault.my_repairs(world))
     assert said.startswith("Not yet. 1 of 12 are right.") and f"Case {number}: right." in said
     world.view.push({"my_repairs": right | {number: ("errors.mean()", "errors.sum()")}})
-    assert repr(checks.repairs(world)).startswith("Not yet. 11 of 12 are right.")
+    assert repr(checks.find_the_fault.my_repairs(world)).startswith("Not yet. 11 of 12 are right.")
     world.view.push({"my_repairs": right})  # what it has run is gone with its ranks, and the answer is there again
-    assert all(checks.repairs(world) for _ in range(2))
+    assert all(checks.find_the_fault.my_repairs(world) for _ in range(2))
 
 
 def test_the_tools_name_rank_and_line_while_it_hangs(dealt, capsys):

@@ -8,9 +8,9 @@ from helpers import checks
 NAME = "32_fully_shard.ipynb"
 SETUP = "import torch\n" + cell(f"solutions/{NAME}", "init_process_group(")
 CHECKS = {
-    "my_slice": (checks.slices, "Every rank knows its rows, and those of all others."),
-    "my_clip": (checks.clipped, "The gradients of all ranks are clipped by one norm, that of all shards."),
-    "grouped": (checks.grouped, "As few units as possible, and none is larger than the limit."),
+    "my_slice": (checks.fully_shard.my_slice, "Every rank knows its rows, and those of all others."),
+    "my_clip": (checks.fully_shard.my_clip, "The gradients of all ranks are clipped by one norm, that of all shards."),
+    "grouped": (checks.fully_shard.grouped, "As few units as possible, and none is larger than the limit."),
 }
 
 
@@ -133,7 +133,7 @@ SLICE = """
     ],
 )
 def test_wrong_slices(world, lines, message):
-    assert says(checks.slices, world, SLICE.format(lines=lines)).startswith(f"Not yet. {message}")
+    assert says(checks.fully_shard.my_slice, world, SLICE.format(lines=lines)).startswith(f"Not yet. {message}")
 
 
 CLIP = """
@@ -158,7 +158,7 @@ NO_ROOT = "norm = sum(g.square().sum() for g in gradients); dist.all_reduce(norm
     ],
 )
 def test_wrong_clip(world, norm, factor, times):
-    said = says(checks.clipped, world, CLIP.format(norm=norm, factor=factor))
+    said = says(checks.fully_shard.my_clip, world, CLIP.format(norm=norm, factor=factor))
     assert said.startswith("Not yet. With a norm of ") and said.endswith(times), said
 
 
@@ -176,5 +176,5 @@ def test_wrong_clip(world, norm, factor, times):
     ],
 )
 def test_wrong_groups(world, result, message):
-    said = says(checks.grouped, world, f"def grouped(sizes, limit):\n    return {result}")
+    said = says(checks.fully_shard.grouped, world, f"def grouped(sizes, limit):\n    return {result}")
     assert said.startswith(f"Not yet. {message}"), said

@@ -5,7 +5,6 @@ from answers import cell, says
 
 from helpers import World, checks
 from helpers.checks import judging
-from helpers.checks.groups_and_order import host_groups
 from helpers.checks.judging import RESTART
 
 
@@ -40,13 +39,13 @@ MAKE = "group = dist.new_group(members, timeout=timedelta(seconds=4))"
 
 
 def test_grid_sums_solution(world):
-    assert says(checks.grid_sums, world, solution("grid_sums")) == (
+    assert says(checks.groups_and_order.grid_sums, world, solution("grid_sums")) == (
         "Solved. Every rank holds the sums of its row and its column, after two all_reduces."
     )
 
 
 def test_grid_sums_skeleton(world):
-    assert says(checks.grid_sums, world, skeleton("grid_sums")) == (
+    assert says(checks.groups_and_order.grid_sums, world, skeleton("grid_sums")) == (
         "Not yet. Rank 0 returned 1 for its row, and the target is 11."
     )
 
@@ -75,17 +74,17 @@ BY_A_MESH = """
 
 @pytest.mark.parametrize("answer", [BY_ENUMERATION, BY_A_MESH, GRID_SUMS.format(groups="rows + columns", make=MAKE)])
 def test_grid_sums_in_other_styles(world, answer):
-    assert says(checks.grid_sums, world, answer).startswith("Solved. ")
+    assert says(checks.groups_and_order.grid_sums, world, answer).startswith("Solved. ")
 
 
 def test_grid_sums_in_the_wrong_order(world):
-    assert says(checks.grid_sums, world, GRID_SUMS.format(groups="columns + rows", make=MAKE)) == (
+    assert says(checks.groups_and_order.grid_sums, world, GRID_SUMS.format(groups="columns + rows", make=MAKE)) == (
         "Not yet. Rank 0 returned 101 for its row, and the target is 11."
     )
 
 
 def test_grid_sums_of_the_rows_only(world):
-    assert says(checks.grid_sums, world, GRID_SUMS.format(groups="rows", make=MAKE)) == (
+    assert says(checks.groups_and_order.grid_sums, world, GRID_SUMS.format(groups="rows", make=MAKE)) == (
         "Not yet. Rank 0 returned a list of 1, and the target is two tensors."
     )
 
@@ -98,7 +97,9 @@ def test_grid_sums_in_the_group_of_all(world):
             dist.all_reduce(column)
             return row, column
     """
-    assert says(checks.grid_sums, world, answer) == ("Not yet. Rank 0 returned 1111 for its row, and the target is 11.")
+    assert says(checks.groups_and_order.grid_sums, world, answer) == (
+        "Not yet. Rank 0 returned 1111 for its row, and the target is 11."
+    )
 
 
 def test_grid_sums_by_gathering(world):
@@ -109,7 +110,7 @@ def test_grid_sums_by_gathering(world):
             first = rank - rank % 2
             return sum(numbers[first:first + 2]), sum(numbers[rank % 2::2])
     """
-    assert says(checks.grid_sums, world, answer) == (
+    assert says(checks.groups_and_order.grid_sums, world, answer) == (
         "Not yet. Rank 0 called 1 all_gather, and the target is 2 all_reduce."
     )
 
@@ -117,7 +118,9 @@ def test_grid_sums_by_gathering(world):
 def test_grid_sums_in_groups_that_only_their_members_make(broken_world, monkeypatch):
     monkeypatch.setattr(judging, "_SECONDS_TO_ANSWER", 6)
     make = f"if rank in members: {MAKE}"
-    verdict = says(checks.grid_sums, broken_world, GRID_SUMS.format(groups="rows + columns", make=make))
+    verdict = says(
+        checks.groups_and_order.grid_sums, broken_world, GRID_SUMS.format(groups="rows + columns", make=make)
+    )
     # Two groups meet under one name: who finds whom is a matter of luck.
     assert verdict.startswith("Not yet. ") and (RESTART in verdict or "for its" in verdict)
 
@@ -126,7 +129,7 @@ def test_grid_sums_in_groups_that_only_their_members_make(broken_world, monkeypa
 
 
 def test_stop_together_solution(world):
-    assert says(checks.stop_together, world, solution("stop_together")) == (
+    assert says(checks.groups_and_order.stop_together, world, solution("stop_together")) == (
         "Solved. The ranks stop together, after one collective, which each of them calls every time."
     )
 
@@ -140,18 +143,20 @@ def test_stop_together_solution(world):
     ],
 )
 def test_stop_together_in_other_ways(world, body):
-    assert says(checks.stop_together, world, f"def stop_together(wish):\n    {body}").startswith("Solved. ")
+    assert says(checks.groups_and_order.stop_together, world, f"def stop_together(wish):\n    {body}").startswith(
+        "Solved. "
+    )
 
 
 def test_stop_together_skeleton(world):
-    assert says(checks.stop_together, world, skeleton("stop_together")) == (
+    assert says(checks.groups_and_order.stop_together, world, skeleton("stop_together")) == (
         "Not yet. When only the last rank wishes to stop, rank 0 returned False: it is to be True."
     )
 
 
 def test_stop_when_all_wish_it(world):
     answer = solution("stop_together").replace("ReduceOp.MAX", "ReduceOp.MIN")
-    assert says(checks.stop_together, world, answer) == (
+    assert says(checks.groups_and_order.stop_together, world, answer) == (
         "Not yet. When only the last rank wishes to stop, rank 0 returned False: it is to be True."
     )
 
@@ -163,7 +168,7 @@ def test_stop_as_rank_0_wishes(world):
             dist.broadcast(wish, src=0)
             return bool(wish)
     """
-    assert says(checks.stop_together, world, answer) == (
+    assert says(checks.groups_and_order.stop_together, world, answer) == (
         "Not yet. When only the last rank wishes to stop, rank 0 returned False: it is to be True."
     )
 
@@ -175,7 +180,7 @@ def test_stop_together_by_objects(world):
             dist.all_gather_object(wishes, wish)
             return any(wishes)
     """
-    assert says(checks.stop_together, world, answer) == (
+    assert says(checks.groups_and_order.stop_together, world, answer) == (
         "Not yet. In three calls rank 0 called 6 all_gather; the target is one collective a call."
     )
 
@@ -188,14 +193,14 @@ def test_only_who_wishes_to_stop_calls(broken_world):
                 dist.all_reduce(wishes)
             return bool(wishes)
     """
-    assert says(checks.stop_together, broken_world, answer).startswith("Not yet. ")
+    assert says(checks.groups_and_order.stop_together, broken_world, answer).startswith("Not yet. ")
 
 
 # ---------------------------------------------------------------- across_hosts
 
 
 def test_across_hosts_solution(world):
-    assert says(checks.across_hosts, world, solution("hierarchical_sum")) == (
+    assert says(checks.groups_and_order.hierarchical_sum, world, solution("hierarchical_sum")) == (
         "Solved. Every rank holds the sum, and brought only one chunk to an all_reduce across hosts."
     )
 
@@ -210,7 +215,7 @@ def test_across_hosts_of_one_tensor(world):
             dist.all_gather_into_tensor(chunks, mine, group=local)
             return chunks
     """
-    assert says(checks.across_hosts, world, answer).startswith("Solved. ")
+    assert says(checks.groups_and_order.hierarchical_sum, world, answer).startswith("Solved. ")
 
 
 def test_across_hosts_by_an_all_reduce_within(world):
@@ -224,11 +229,11 @@ def test_across_hosts_by_an_all_reduce_within(world):
             dist.all_gather(list(chunks.chunk(len(chunks))), mine, group=local)
             return chunks
     """
-    assert says(checks.across_hosts, world, answer).startswith("Solved. ")
+    assert says(checks.groups_and_order.hierarchical_sum, world, answer).startswith("Solved. ")
 
 
 def test_across_hosts_skeleton(world):
-    assert says(checks.across_hosts, world, skeleton("hierarchical_sum")) == (
+    assert says(checks.groups_and_order.hierarchical_sum, world, skeleton("hierarchical_sum")) == (
         "Not yet. The sums are right. Rank 0 brought this many numbers to all_reduces across hosts: 2. "
         "The target is once, 1 number."
     )
@@ -240,7 +245,7 @@ def test_across_hosts_in_the_group_of_all(world):
             dist.all_reduce(chunks)
             return chunks
     """
-    assert says(checks.across_hosts, world, answer) == (
+    assert says(checks.groups_and_order.hierarchical_sum, world, answer) == (
         "Not yet. The sums are right. Rank 0 brought this many numbers to all_reduces across hosts: 2. "
         "The target is once, 1 number."
     )
@@ -248,7 +253,7 @@ def test_across_hosts_in_the_group_of_all(world):
 
 def test_across_hosts_with_the_dimensions_exchanged(world):
     answer = solution("hierarchical_sum").replace("local, host = ", "host, local = ")
-    assert says(checks.across_hosts, world, answer) == (
+    assert says(checks.groups_and_order.hierarchical_sum, world, answer) == (
         "Not yet. The sums are right. Rank 0 brought this many numbers to all_reduces across hosts: nothing. "
         "The target is once, 1 number."
     )
@@ -260,12 +265,12 @@ def test_across_hosts_within_the_host_only(world):
             dist.all_reduce(chunks, group=mesh.get_group("local"))
             return chunks
     """
-    assert says(checks.across_hosts, world, answer) == (
+    assert says(checks.groups_and_order.hierarchical_sum, world, answer) == (
         "Not yet. Rank 0 returned [11.0, 22.0], and the target is [1111.0, 2222.0]."
     )
 
 
-# ---------------------------------------------------------------- my_host_group
+# ---------------------------------------------------------------- checks.groups_and_order.my_host_group
 
 HOST_GROUP = """
     def my_host_group(hosts):
@@ -281,7 +286,7 @@ EACH = "group = dist.new_group(members, timeout=timedelta(seconds=10))"
 
 def test_the_lessons_own_host_group(world):
     answer = cell("04_groups_and_order.ipynb", "def host_group(").partition("\n\n")[0]
-    assert says(host_groups, world, answer.replace("host_group(", "my_host_group(")) == (
+    assert says(checks.groups_and_order.my_host_group, world, answer.replace("host_group(", "my_host_group(")) == (
         "Solved. Each rank has the group of its host, and all ranks make all groups in one order."
     )
 
@@ -301,11 +306,11 @@ def test_the_lessons_own_host_group(world):
 )
 def test_host_groups_in_other_ways(world, body):
     answer = f"ten = timedelta(seconds=10)\ndef my_host_group(hosts):\n    {body}"
-    assert says(host_groups, world, answer).startswith("Solved. ")
+    assert says(checks.groups_and_order.my_host_group, world, answer).startswith("Solved. ")
 
 
 def test_host_group_skeleton(world):
-    assert says(host_groups, world, skeleton("my_host_group")) == (
+    assert says(checks.groups_and_order.my_host_group, world, skeleton("my_host_group")) == (
         "Not yet. Rank 0 returned no group, and the target is the group of ranks [0, 2]."
     )
 
@@ -317,7 +322,7 @@ def test_host_groups_that_only_their_members_make(world):
             {EACH}
             return group
     """
-    assert says(host_groups, world, answer) == (
+    assert says(checks.groups_and_order.my_host_group, world, answer) == (
         "Not yet. Rank 0 made the groups [[0, 2]], and rank 1 made [[1, 3]]. "
         "All ranks make all groups, also those that they are not in."
     )
@@ -325,21 +330,21 @@ def test_host_groups_that_only_their_members_make(world):
 
 def test_host_groups_in_an_order_of_each_ranks_own(world):
     answer = HOST_GROUP.format(hosts="sorted(set(hosts), reverse=rank % 2)", make=EACH)
-    assert says(host_groups, world, answer) == (
+    assert says(checks.groups_and_order.my_host_group, world, answer) == (
         "Not yet. Rank 0 made the groups in the order [[0, 2], [1, 3]], and rank 1 in [[1, 3], [0, 2]]."
     )
 
 
 def test_host_groups_without_a_timeout(world):
     answer = HOST_GROUP.format(hosts="sorted(set(hosts))", make="group = dist.new_group(members)")
-    assert says(host_groups, world, answer) == (
+    assert says(checks.groups_and_order.my_host_group, world, answer) == (
         "Not yet. The group of ranks [0, 2] waits 30 minutes for a rank that does not come. Give it a timeout of 10 s."
     )
 
 
 def test_the_group_that_was_made_last(world):
     answer = HOST_GROUP.format(hosts="sorted(set(hosts))", make=EACH).replace("if rank in members", "if True")
-    assert says(host_groups, world, answer) == (
+    assert says(checks.groups_and_order.my_host_group, world, answer) == (
         "Not yet. Rank 0 returned no group, and the target is the group of ranks [0, 2]."
     )
 
@@ -354,10 +359,10 @@ def test_the_solutions_in_other_worlds(size):
     try:
         world.view.execute(SETUP)
         for function, check in [
-            ("grid_sums", checks.grid_sums),
-            ("stop_together", checks.stop_together),
-            ("hierarchical_sum", checks.across_hosts),
-            ("global_mean", checks.global_mean),
+            ("grid_sums", checks.groups_and_order.grid_sums),
+            ("stop_together", checks.groups_and_order.stop_together),
+            ("hierarchical_sum", checks.groups_and_order.hierarchical_sum),
+            ("global_mean", checks.groups_and_order.global_mean),
         ]:
             assert says(check, world, solution(function)).startswith("Solved. ")
             if size > 2 or check is not checks.across_hosts:
@@ -392,7 +397,7 @@ SUMMED = "total = gradient.clone(); dist.all_reduce(total); return total"
 
 
 def test_global_mean_solution(world):
-    assert says(checks.global_mean, world, solution("global_mean")) == (
+    assert says(checks.groups_and_order.global_mean, world, solution("global_mean")) == (
         "Solved. Every rank holds the mean over all ranks, and the gradients are those of one process."
     )
 
@@ -422,11 +427,11 @@ def test_global_mean_solution(world):
     ],
 )
 def test_global_mean_in_other_ways(world, answer):
-    assert says(checks.global_mean, world, answer).startswith("Solved. ")
+    assert says(checks.groups_and_order.global_mean, world, answer).startswith("Solved. ")
 
 
 def test_global_mean_skeleton(world):
-    verdict = says(checks.global_mean, world, skeleton("global_mean"))
+    verdict = says(checks.groups_and_order.global_mean, world, skeleton("global_mean"))
     assert verdict.startswith("Not yet. Rank 0 returned [") and "and the mean over all ranks is [" in verdict
 
 
@@ -460,10 +465,10 @@ def test_global_mean_skeleton(world):
     ],
 )
 def test_global_mean_with_another_gradient(world, answer, verdict):
-    said = says(checks.global_mean, world, answer)
+    said = says(checks.groups_and_order.global_mean, world, answer)
     assert said.startswith("Not yet. The means are right") and said.endswith(verdict)
 
 
 def test_a_sum_for_a_global_mean(world):
-    verdict = says(checks.global_mean, world, ALL_REDUCE.format(backward=SUMMED, divisor="1"))
+    verdict = says(checks.groups_and_order.global_mean, world, ALL_REDUCE.format(backward=SUMMED, divisor="1"))
     assert verdict.startswith("Not yet. Rank 0 returned [") and "and the mean over all ranks is [" in verdict

@@ -173,7 +173,7 @@ def test_split_table_that_is_wrong(world, change, message):
 def test_before_rpc_has_been_started():
     world = World(4)
     try:
-        for check in (checks.two_optimizers, checks.split_table):
+        for check in (checks.hybrid_costs.two_optimizers, checks.hybrid_costs.SplitTable):
             assert "RPC has not been initialized" in repr(check(world))
     finally:
         world.stop()

@@ -80,14 +80,16 @@ def says(check, world, answer):
 
 def test_frozen_step_solution(world):
     answer = cell("solutions/23_hybrid_ddp_rpc.ipynb", "def frozen_step(")
-    assert says(checks.frozen_step, world, answer) == (
+    assert says(checks.hybrid_ddp_rpc.frozen_step, world, answer) == (
         "Solved. The dense layer learns, the table keeps every bit, and no gradient travels to the server."
     )
 
 
 def test_frozen_step_skeleton(world):
     answer = cell("23_hybrid_ddp_rpc.ipynb", "def frozen_step(")
-    assert says(checks.frozen_step, world, answer).startswith("Not yet. After a step of trainer 0 the table is not")
+    assert says(checks.hybrid_ddp_rpc.frozen_step, world, answer).startswith(
+        "Not yet. After a step of trainer 0 the table is not"
+    )
 
 
 @pytest.mark.parametrize(
@@ -103,15 +105,15 @@ def test_frozen_step_skeleton(world):
     ],
 )
 def test_frozen_step_otherwise(world, detach, last, message):
-    assert says(checks.frozen_step, world, STEP.format(detach, last)).startswith(message)
+    assert says(checks.hybrid_ddp_rpc.frozen_step, world, STEP.format(detach, last)).startswith(message)
 
 
 @pytest.mark.parametrize("change", [("model.dense(", "model.dense.module("), ("loss = cross", "loss = -cross")])
 def test_frozen_step_that_learns_something_else(world, change):
     answer = STEP.format(".detach()", "optimizer.step(context)")
-    assert says(checks.frozen_step, world, answer).startswith("Solved.")
+    assert says(checks.hybrid_ddp_rpc.frozen_step, world, answer).startswith("Solved.")
     assert answer != (wrong := answer.replace(*change))
-    said = says(checks.frozen_step, world, wrong)
+    said = says(checks.hybrid_ddp_rpc.frozen_step, world, wrong)
     assert said == "Not yet. The dense layer of trainer 0 has moved, but not as in one process."
 
 
@@ -124,7 +126,7 @@ def test_frozen_step_without_a_context_for_the_lookup(world):
             dist_autograd.backward(context, [cross_entropy(model.dense(vectors), label)])
             optimizer.step(context)
     """
-    assert says(checks.frozen_step, world, answer).startswith("Solved.")
+    assert says(checks.hybrid_ddp_rpc.frozen_step, world, answer).startswith("Solved.")
 
 
 IN_PARTS = "Solved. Both parts of the model are where one step with the whole batch brings them."
@@ -132,7 +134,7 @@ IN_PARTS = "Solved. Both parts of the model are where one step with the whole ba
 
 def test_step_in_parts_solution(world):
     answer = cell("solutions/23_hybrid_ddp_rpc.ipynb", "def step_in_parts(")
-    assert says(checks.step_in_parts, world, answer) == IN_PARTS
+    assert says(checks.hybrid_ddp_rpc.step_in_parts, world, answer) == IN_PARTS
 
 
 @pytest.mark.parametrize(
@@ -149,7 +151,7 @@ def test_step_in_parts_solution(world):
     ],
 )
 def test_step_in_parts_that_is_written_otherwise(world, answer):
-    assert says(checks.step_in_parts, world, answer) == IN_PARTS
+    assert says(checks.hybrid_ddp_rpc.step_in_parts, world, answer) == IN_PARTS
 
 
 @pytest.mark.parametrize(
@@ -167,17 +169,17 @@ def test_step_in_parts_that_is_written_otherwise(world, answer):
     ids=["skeleton", "mean of means", "sum", "nothing", "a step for each part"],
 )
 def test_step_in_parts_that_is_wrong(world, answer, message):
-    assert says(checks.step_in_parts, world, answer).startswith(f"Not yet. {message}")
+    assert says(checks.hybrid_ddp_rpc.step_in_parts, world, answer).startswith(f"Not yet. {message}")
 
 
 def test_one_rate_solution(world):
     answer = cell("solutions/24_hybrid_proof.ipynb", "def one_rate(")
-    assert says(checks.one_rate, world, answer) == "Solved. Both parts move as in one process."
+    assert says(checks.hybrid_proof.one_rate, world, answer) == "Solved. Both parts move as in one process."
 
 
 def test_one_rate_skeleton(world):
     answer = cell("24_hybrid_proof.ipynb", "def one_rate(")
-    assert says(checks.one_rate, world, answer) == (
+    assert says(checks.hybrid_proof.one_rate, world, answer) == (
         "Not yet. On trainer 0 the table moves 2.00 times as far as in one process."
     )
 
@@ -192,17 +194,17 @@ def test_one_rate_skeleton(world):
     ],
 )
 def test_one_rate_with_other_rates(world, table, dense, message):
-    assert says(checks.one_rate, world, RATES.format(table, dense)) == message
+    assert says(checks.hybrid_proof.one_rate, world, RATES.format(table, dense)) == message
 
 
 @pytest.mark.parametrize("returned", ["None", "[new_optimizer(references(model))]"])
 def test_one_rate_that_returns_no_optimizer(world, returned):
     answer = f"def one_rate(model, rate): return {returned}"
-    assert says(checks.one_rate, world, answer).startswith("Not yet. Rank 0 raised AttributeError")
+    assert says(checks.hybrid_proof.one_rate, world, answer).startswith("Not yet. Rank 0 raised AttributeError")
 
 
 def test_before_rpc_has_been_started(world):
     world.restart()
-    for check in (checks.frozen_step, checks.step_in_parts, checks.one_rate):
+    for check in (checks.hybrid_ddp_rpc.frozen_step, checks.hybrid_ddp_rpc.step_in_parts, checks.hybrid_proof.one_rate):
         assert repr(check(world)).startswith("Not yet. The model is not there: run all cells from `World` on")
     world.stop()

@@ -15,7 +15,7 @@ RIGHT = "Solved. A request is executed once, also when it comes again at once, a
 
 def says(world, answer):
     world.view.execute(textwrap.dedent(answer))
-    return repr(checks.once(world))
+    return repr(checks.hybrid_failures.once(world))
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def says(world, answer):
 )
 def test_once_that_is_right(world, answer):
     assert says(world, answer) == RIGHT
-    assert repr(checks.once(world)) == RIGHT  # again, with what the answer has kept
+    assert repr(checks.hybrid_failures.once(world)) == RIGHT  # again, with what the answer has kept
 
 
 AGAIN = "For a request that came three times, one after the other, the function ran 3 times, and the target is once."
@@ -88,7 +88,7 @@ ALL_BACK = "Solved. All weights, here and on the server, come back from the file
 
 def checkpoint_says(world, answer):
     world.view.execute(textwrap.dedent(answer))
-    return repr(checks.my_checkpoint(world))
+    return repr(checks.hybrid_failures.my_checkpoint(world))
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_my_checkpoint_that_is_wrong(world, answer, message):
 def test_before_rpc_has_been_started():
     world = World(4)
     try:
-        assert "RPC has not been initialized" in repr(checks.once(world))
-        assert "RPC has not been initialized" in repr(checks.my_checkpoint(world))
+        assert "RPC has not been initialized" in repr(checks.hybrid_failures.once(world))
+        assert "RPC has not been initialized" in repr(checks.hybrid_failures.my_checkpoint(world))
     finally:
         world.stop()

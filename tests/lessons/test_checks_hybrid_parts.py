@@ -49,7 +49,7 @@ FORWARD = "Solved. The numbers are those of one process."
     ids=["solution", "asynchronous"],
 )
 def test_my_forward_that_is_right(world, answer):
-    assert says(checks.my_forward, world, answer) == FORWARD
+    assert says(checks.hybrid_ddp_rpc.my_forward, world, answer) == FORWARD
 
 
 @pytest.mark.parametrize(
@@ -70,11 +70,11 @@ def test_my_forward_that_is_right(world, answer):
 )
 def test_my_forward_that_is_wrong(world, line, message):
     answer = f"def my_forward(model, words, offsets):\n    {line}"
-    assert says(checks.my_forward, world, answer).startswith(f"Not yet. {message}")
+    assert says(checks.hybrid_ddp_rpc.my_forward, world, answer).startswith(f"Not yet. {message}")
 
 
 def test_my_references_solution(world):
-    assert says(checks.my_references, world, solution("my_references")) == (
+    assert says(checks.hybrid_ddp_rpc.my_references, world, solution("my_references")) == (
         "Solved. The list has the parameter of the table and both parameters of the dense layer."
     )
 
@@ -98,11 +98,11 @@ def test_my_references_solution(world):
 )
 def test_my_references_that_are_wrong(world, returned, message):
     answer = f"def my_references(model):\n    return {returned}"
-    assert says(checks.my_references, world, answer).startswith(f"Not yet. {message}")
+    assert says(checks.hybrid_ddp_rpc.my_references, world, answer).startswith(f"Not yet. {message}")
 
 
 def test_my_hybrid_step_solution(world):
-    assert says(checks.my_hybrid_step, world, solution("my_hybrid_step")) == (
+    assert says(checks.hybrid_ddp_rpc.my_hybrid_step, world, solution("my_hybrid_step")) == (
         "Solved. Both parts of the model take the step of their gradients, and the loss is returned."
     )
 
@@ -136,7 +136,9 @@ def my_hybrid_step(model, optimizer, data):
     ],
 )
 def test_my_hybrid_step_that_is_wrong(world, step, returned, message):
-    assert says(checks.my_hybrid_step, world, STEP.format(step, returned)).startswith(f"Not yet. {message}")
+    assert says(checks.hybrid_ddp_rpc.my_hybrid_step, world, STEP.format(step, returned)).startswith(
+        f"Not yet. {message}"
+    )
 
 
 TURNS = """
@@ -150,7 +152,7 @@ def my_turns(optimizer, context):
 
 
 def test_my_turns_solution(world):
-    assert says(checks.my_turns, world, solution("my_turns")) == (
+    assert says(checks.hybrid_proof.my_turns, world, solution("my_turns")) == (
         "Solved. The trainers step in the order of their ranks, and none goes on before the last one has stepped."
     )
 
@@ -167,12 +169,17 @@ def test_my_turns_solution(world):
     ids=["skeleton", "no barrier before", "no barrier after", "no step", "an error"],
 )
 def test_my_turns_that_are_wrong(world, answer, message):
-    assert says(checks.my_turns, world, textwrap.dedent(answer)).startswith(f"Not yet. {message}")
+    assert says(checks.hybrid_proof.my_turns, world, textwrap.dedent(answer)).startswith(f"Not yet. {message}")
 
 
 def test_before_rpc_has_been_started(world):
     world.restart()
     world.view.execute("def my_forward(*_): pass\ndef my_references(_): pass\ndef my_turns(*_): pass", silent=True)
-    for check in (checks.my_forward, checks.my_references, checks.my_hybrid_step, checks.my_turns):
+    for check in (
+        checks.hybrid_ddp_rpc.my_forward,
+        checks.hybrid_ddp_rpc.my_references,
+        checks.hybrid_ddp_rpc.my_hybrid_step,
+        checks.hybrid_proof.my_turns,
+    ):
         assert repr(check(world)).startswith("Not yet. The model is not there: run all cells from `World` on")
     world.stop()

@@ -58,7 +58,7 @@ DIFFERENCES = {
 
 @pytest.mark.parametrize("answer", DIFFERENCES)
 def test_difference_is_found(world, answer):
-    assert says(checks.difference, world, DIFFERENCES[answer]).startswith("Solved. ")
+    assert says(checks.in_your_own_job.my_difference, world, DIFFERENCES[answer]).startswith("Solved. ")
 
 
 BY_PLACES = DIFFERENCES["by places"]
@@ -90,7 +90,7 @@ BY_PLACES = DIFFERENCES["by places"]
     ids=["from 0", "the shortest", "two ranks", "the last place", "the others", "whether", "always"],
 )
 def test_wrong_difference(world, answer, reason):
-    said = says(checks.difference, world, answer)
+    said = says(checks.in_your_own_job.my_difference, world, answer)
     assert said.startswith("Not yet. ") and reason in said
 
 
@@ -136,7 +136,7 @@ ALARMS = {
 
 @pytest.mark.parametrize("answer", ALARMS)
 def test_alarm_is_set(world, answer):
-    assert says(checks.alarm, world, ALARMS[answer]).startswith("Solved. ")
+    assert says(checks.in_your_own_job.my_alarm, world, ALARMS[answer]).startswith("Solved. ")
 
 
 TIMER = ALARMS["a timer"]
@@ -176,13 +176,13 @@ AFTERWARDS = """
     ids=["afterwards", "never off", "not off after an error", "off only after one", "no record", "no manager"],
 )
 def test_wrong_alarm(world, answer, reason):
-    said = says(checks.alarm, world, answer)
+    said = says(checks.in_your_own_job.my_alarm, world, answer)
     assert said.startswith("Not yet. ") and reason in said
 
 
 def test_an_alarm_that_swallows_errors_is_refused(world):
     answer = TIMER.replace("finally:", "except ZeroDivisionError:\n                pass\n            finally:")
-    said = says(checks.alarm, world, answer)
+    said = says(checks.in_your_own_job.my_alarm, world, answer)
     assert said == "Not yet. On rank 0 the block raised a ZeroDivisionError, and my_alarm let out nothing."
 
 
@@ -222,7 +222,7 @@ SUSPECTS = {
 
 @pytest.mark.parametrize("answer", SUSPECTS)
 def test_suspects_are_found(world, answer):
-    assert says(checks.suspects, world, SUSPECTS[answer]).startswith("Solved. ")
+    assert says(checks.in_your_own_job.my_suspects, world, SUSPECTS[answer]).startswith("Solved. ")
 
 
 TWO_LISTS = SUSPECTS["two lists"]
@@ -252,7 +252,7 @@ TWO_LISTS = SUSPECTS["two lists"]
     ids=["silence", "any time-out", "own errors only", "the first only", "an index"],
 )
 def test_wrong_suspects(world, answer, reason):
-    said = says(checks.suspects, world, answer)
+    said = says(checks.in_your_own_job.my_suspects, world, answer)
     assert said.startswith("Not yet. ") and reason in said
 
 
@@ -263,9 +263,17 @@ def skeleton(contains):
 @pytest.mark.parametrize(
     ("check", "contains", "reason"),
     [
-        (checks.difference, "def my_difference", "A rank with another shape: on rank 0 my_difference returned None"),
-        (checks.alarm, "def my_alarm", "and no record was written."),
-        (checks.suspects, "def my_suspects", "A rank fails by itself: on rank 0 my_suspects returned [0]"),
+        (
+            checks.in_your_own_job.my_difference,
+            "def my_difference",
+            "A rank with another shape: on rank 0 my_difference returned None",
+        ),
+        (checks.in_your_own_job.my_alarm, "def my_alarm", "and no record was written."),
+        (
+            checks.in_your_own_job.my_suspects,
+            "def my_suspects",
+            "A rank fails by itself: on rank 0 my_suspects returned [0]",
+        ),
     ],
 )
 def test_skeletons_are_refused(world, check, contains, reason):
@@ -276,5 +284,9 @@ def test_skeletons_are_refused(world, check, contains, reason):
 def test_what_nobody_has_defined(broken_world):
     broken_world.restart()
     broken_world.view.execute(SETUP)
-    for check, name in ((checks.difference, "difference"), (checks.alarm, "alarm"), (checks.suspects, "suspects")):
+    for check, name in (
+        (checks.in_your_own_job.my_difference, "difference"),
+        (checks.in_your_own_job.my_alarm, "alarm"),
+        (checks.in_your_own_job.my_suspects, "suspects"),
+    ):
         assert f"Rank 0 has no function `my_{name}`: run the cell that defines it" in repr(check(broken_world))

@@ -4,7 +4,6 @@ import pytest
 from answers import cell, says
 
 from helpers import World, checks
-from helpers.checks.inside_ddp import averaging
 from helpers.checks.judging import RESTART
 
 NAME = "10_inside_ddp.ipynb"
@@ -37,13 +36,13 @@ FUTURE = """
 
 
 def test_average_solution(world):
-    assert says(averaging, world, solution("my_average")) == (
+    assert says(checks.inside_ddp.my_average, world, solution("my_average")) == (
         "Solved. The future holds the mean over all ranks, on every rank."
     )
 
 
 def test_average_skeleton(world):
-    assert says(averaging, world, skeleton("my_average")) == (
+    assert says(checks.inside_ddp.my_average, world, skeleton("my_average")) == (
         "Not yet. On rank 0 the future holds 0.0 for numbers with the mean 3.0."
     )
 
@@ -59,7 +58,7 @@ def test_average_skeleton(world):
     ],
 )
 def test_average(world, lines):
-    assert says(averaging, world, FUTURE.format(lines)).startswith("Solved. ")
+    assert says(checks.inside_ddp.my_average, world, FUTURE.format(lines)).startswith("Solved. ")
 
 
 @pytest.mark.parametrize(
@@ -86,7 +85,7 @@ def test_average(world, lines):
     ],
 )
 def test_no_average(world, lines, message):
-    assert says(averaging, world, FUTURE.format(lines)) == f"Not yet. {message}"
+    assert says(checks.inside_ddp.my_average, world, FUTURE.format(lines)) == f"Not yet. {message}"
 
 
 # ---------------------------------------------------------------- accumulate_all
@@ -103,13 +102,13 @@ OTHER_GRADIENTS = "the gradient of 0.weight differs from those of one process on
 
 
 def test_accumulate_solution(world):
-    assert says(checks.accumulate_all, world, solution("accumulate_all")) == (
+    assert says(checks.inside_ddp.accumulate_all, world, solution("accumulate_all")) == (
         "Solved. With 3 batches and with 1, every rank sent 496 bytes and has the gradients of one process."
     )
 
 
 def test_accumulate_skeleton(world):
-    assert says(checks.accumulate_all, world, skeleton("accumulate_all")) == (
+    assert says(checks.inside_ddp.accumulate_all, world, skeleton("accumulate_all")) == (
         "Not yet. With 3 batches, rank 0 sent 1488 bytes of gradients, and the target is 496."
     )
 
@@ -148,12 +147,12 @@ ACCUMULATED_IN_ANOTHER_WAY = {
 
 @pytest.mark.parametrize("answer", ACCUMULATED_IN_ANOTHER_WAY.values(), ids=ACCUMULATED_IN_ANOTHER_WAY)
 def test_accumulate_in_another_way(world, answer):
-    assert says(checks.accumulate_all, world, answer).startswith("Solved. ")
+    assert says(checks.inside_ddp.accumulate_all, world, answer).startswith("Solved. ")
 
 
 def test_accumulate_a_sum(world):
     answer = ACCUMULATE.format(NOT_LAST, "cross_entropy(model(inputs), labels).backward()")
-    assert says(checks.accumulate_all, world, answer) == (
+    assert says(checks.inside_ddp.accumulate_all, world, answer) == (
         "Not yet. With 3 batches, on rank 0 the gradients are 3.00 times those of one process on all batches."
     )
 
@@ -177,13 +176,13 @@ def test_accumulate_a_sum(world):
     ],
 )
 def test_accumulate_with_all_batches_in_memory(world, answer):
-    assert says(checks.accumulate_all, world, answer) == (
+    assert says(checks.inside_ddp.accumulate_all, world, answer) == (
         "Not yet. With 3 batches, rank 0 did not take one batch after the other, each with its backward."
     )
 
 
 def test_accumulate_in_silence_to_the_end(world):
-    assert says(checks.accumulate_all, world, ACCUMULATE.format("True", MEAN)) == (
+    assert says(checks.inside_ddp.accumulate_all, world, ACCUMULATE.format("True", MEAN)) == (
         "Not yet. With 3 batches, rank 0 sent 0 bytes of gradients, and the target is 496."
     )
 
@@ -196,13 +195,13 @@ def test_accumulate_with_forward_outside(world):
                 with model.no_sync() if number < len(parts) else nullcontext():
                     loss.backward()
     """
-    assert says(checks.accumulate_all, world, answer) == (
+    assert says(checks.inside_ddp.accumulate_all, world, answer) == (
         "Not yet. With 3 batches, rank 0 sent 1488 bytes of gradients, and the target is 496."
     )
 
 
 def test_accumulate_that_sends_the_first_batch(world):
-    assert says(checks.accumulate_all, world, ACCUMULATE.format("number > 1", MEAN)) == (
+    assert says(checks.inside_ddp.accumulate_all, world, ACCUMULATE.format("number > 1", MEAN)) == (
         f"Not yet. With 3 batches, on rank 0 {OTHER_GRADIENTS}"
     )
 
@@ -213,12 +212,14 @@ def test_accumulate_that_leaves_the_last_batch_out(world):
             inputs, labels = (torch.cat(tensors) for tensors in zip(*parts[: max(1, len(parts) - 1)]))
             cross_entropy(model(inputs), labels).backward()
     """
-    assert says(checks.accumulate_all, world, answer) == f"Not yet. With 3 batches, on rank 0 {OTHER_GRADIENTS}"
+    assert (
+        says(checks.inside_ddp.accumulate_all, world, answer) == f"Not yet. With 3 batches, on rank 0 {OTHER_GRADIENTS}"
+    )
 
 
 def test_accumulate_for_three_only(world):
     answer = ACCUMULATE.format(NOT_LAST, "(cross_entropy(model(inputs), labels) / 3).backward()")
-    assert says(checks.accumulate_all, world, answer) == (
+    assert says(checks.inside_ddp.accumulate_all, world, answer) == (
         "Not yet. With 1 batch, on rank 0 the gradients are 0.33 times those of one process on all batches."
     )
 
@@ -229,7 +230,7 @@ def test_accumulate_on_the_bare_model(world):
             for inputs, labels in parts:
                 (cross_entropy(model.module(inputs), labels) / len(parts)).backward()
     """
-    assert says(checks.accumulate_all, world, answer) == (
+    assert says(checks.inside_ddp.accumulate_all, world, answer) == (
         "Not yet. With 3 batches, rank 0 sent 0 bytes of gradients, and the target is 496."
     )
 
@@ -245,20 +246,20 @@ WEIGH = """
 
 
 def test_weigh_solution(world):
-    assert says(checks.weigh, world, solution("weigh")) == (
+    assert says(checks.inside_ddp.weigh, world, solution("weigh")) == (
         "Solved. Every sample has the same weight, whichever rank has it, after one all-reduce for each bucket."
     )
 
 
 def test_weigh_skeleton(world):
-    assert says(checks.weigh, world, skeleton("weigh")) == (
+    assert says(checks.inside_ddp.weigh, world, skeleton("weigh")) == (
         "Not yet. With r + 1 samples on rank r, on rank 0 the gradient of 0.weight differs from those of one process."
     )
 
 
 def test_weigh_with_the_mean_number_of_samples(world):
     answer = WEIGH.format("done.value()[0][:-1] * n / done.value()[0][-1]")
-    assert says(checks.weigh, world, answer) == (
+    assert says(checks.inside_ddp.weigh, world, answer) == (
         "Not yet. With r + 1 samples on rank r, on rank 0 the gradients are 4.00 times those of one process."
     )
 
@@ -285,7 +286,7 @@ WEIGHED_IN_ANOTHER_WAY = {
 
 @pytest.mark.parametrize("answer", WEIGHED_IN_ANOTHER_WAY.values(), ids=WEIGHED_IN_ANOTHER_WAY)
 def test_weigh_in_another_way(world, answer):
-    assert says(checks.weigh, world, answer).startswith("Solved. ")
+    assert says(checks.inside_ddp.weigh, world, answer).startswith("Solved. ")
 
 
 def test_weigh_by_a_constant(world):
@@ -295,7 +296,7 @@ def test_weigh_by_a_constant(world):
             work = dist.all_reduce(bucket.buffer().mul_(samples / (n * (n + 1) / 2)), async_op=True)
             return work.get_future().then(lambda done: done.value()[0])
     """
-    assert says(checks.weigh, world, answer) == (
+    assert says(checks.inside_ddp.weigh, world, answer) == (
         "Not yet. With 3 samples on rank 0 and 1 on each other rank, on rank 0 the gradients are 0.60 times those of "
         "one process."
     )
@@ -309,7 +310,7 @@ def test_weigh_with_two_collectives(world):
             work = dist.all_reduce(bucket.buffer().mul_(samples / count), async_op=True)
             return work.get_future().then(lambda done: done.value()[0])
     """
-    assert says(checks.weigh, world, answer) == (
+    assert says(checks.inside_ddp.weigh, world, answer) == (
         "Not yet. Rank 0 called 2 all_reduce for a bucket, and the target is 1 all_reduce."
     )
 
@@ -321,7 +322,7 @@ def test_weigh_without_the_others(world):
             future.set_result(bucket.buffer())
             return future
     """
-    assert says(checks.weigh, world, answer) == (
+    assert says(checks.inside_ddp.weigh, world, answer) == (
         "Not yet. Rank 0 called no collective for a bucket, and the target is 1 all_reduce."
     )
 
@@ -331,22 +332,26 @@ def test_weigh_with_the_future_of_the_work(world):
         def weigh(samples, bucket):
             return dist.all_reduce(bucket.buffer(), async_op=True).get_future()
     """
-    assert says(checks.weigh, world, answer) == (
+    assert says(checks.inside_ddp.weigh, world, answer) == (
         "Not yet. Rank 0 raised TypeError: the future of your hook holds no tensor, as that of `average` does"
     )
 
 
 def test_weigh_that_returns_a_tensor(world):
     answer = "def weigh(samples, bucket):\n    dist.all_reduce(bucket.buffer())\n    return bucket.buffer()"
-    assert says(checks.weigh, world, answer) == "Not yet. Rank 0 returned a Tensor, and the target is a future."
+    assert (
+        says(checks.inside_ddp.weigh, world, answer) == "Not yet. Rank 0 returned a Tensor, and the target is a future."
+    )
 
 
 def test_weigh_that_raises(world):
-    assert says(checks.weigh, world, "def weigh(samples):\n    pass").startswith("Not yet. Rank 0 raised TypeError: ")
+    assert says(checks.inside_ddp.weigh, world, "def weigh(samples):\n    pass").startswith(
+        "Not yet. Rank 0 raised TypeError: "
+    )
 
 
 def test_weigh_that_is_not_there(world):
-    assert says(checks.weigh, world, "globals().pop('weigh', None)") == (
+    assert says(checks.inside_ddp.weigh, world, "globals().pop('weigh', None)") == (
         "Not yet. Rank 0 has no function `weigh`: run the cell that defines it, then this check."
     )
 
@@ -357,7 +362,7 @@ def test_weigh_on_one_rank_only(broken_world):
             if rank == 0:
                 return average(bucket.buffer())
     """
-    verdict = says(checks.weigh, broken_world, answer)
+    verdict = says(checks.inside_ddp.weigh, broken_world, answer)
     assert verdict.startswith("Not yet. Deadlock: ") and verdict.endswith(RESTART)
 
 
@@ -370,7 +375,10 @@ def test_the_solutions_in_other_worlds(size):
     world = World(size)
     try:
         world.view.execute(SETUP)
-        for function, check in [("accumulate_all", checks.accumulate_all), ("weigh", checks.weigh)]:
+        for function, check in [
+            ("accumulate_all", checks.inside_ddp.accumulate_all),
+            ("weigh", checks.inside_ddp.weigh),
+        ]:
             assert says(check, world, solution(function)).startswith("Solved. ")
             assert says(check, world, skeleton(function)).startswith("Not yet. ")
     finally:

@@ -8,7 +8,6 @@ from live import wait_until
 
 from helpers import checks
 from helpers.checks.judging import RESTART
-from helpers.checks.meet_the_ranks import shares as shares_of
 
 SETUP = """
 import os
@@ -40,17 +39,17 @@ MAKE_AGAIN = 'dist.init_process_group("gloo", store={}, rank={}, world_size=worl
 
 def check_collect(world, lines, skeleton=COLLECT):
     world.view.execute(skeleton.format(lines))
-    return checks.numbers_collected(world)
+    return checks.meet_the_ranks.collect(world)
 
 
 def check_turn_round(world, lines):
     world.view.execute(TURN_ROUND.format(lines))
-    return checks.world_turned_round(world)
+    return checks.meet_the_ranks.turn_round(world)
 
 
 def check_shares(world, line):
     world.view.execute(f"def my_share(cards):\n    {line}")
-    return repr(shares_of(world))
+    return repr(checks.meet_the_ranks.my_share(world))
 
 
 @pytest.mark.parametrize(
@@ -166,7 +165,7 @@ def test_collect_with_an_error_is_refused(world):
 
 def test_collect_that_nobody_has_defined_is_refused(world):
     world.view.execute("globals().pop('collect', None)")
-    verdict = checks.numbers_collected(world)
+    verdict = checks.meet_the_ranks.collect(world)
     assert repr(verdict) == "Not yet. Rank 0 has no function `collect`: run the cell that defines it, then this check."
 
 
@@ -184,7 +183,7 @@ def test_a_group_that_was_broken_before_is_not_blamed_on_the_answer(broken_world
 def test_a_dead_rank_is_named(broken_world):
     os.kill(broken_world.pids[2], signal.SIGKILL)
     assert wait_until(lambda: broken_world.where()[2].state == "dead", 20)
-    assert repr(checks.numbers_collected(broken_world)) == f"Not yet. Rank 2 is dead. {RESTART}"
+    assert repr(checks.meet_the_ranks.collect(broken_world)) == f"Not yet. Rank 2 is dead. {RESTART}"
 
 
 def test_collect_that_ends_its_rank_is_refused(broken_world):

@@ -51,13 +51,13 @@ HOOKS = """
 
 
 def test_hooks_solution(world):
-    assert says(checks.my_hooks, world, solution("my_hooks")) == (
+    assert says(checks.overlap.my_hooks, world, solution("my_hooks")) == (
         "Solved. In each step, every rank launched each bucket once, as soon as all gradients were in the bucket."
     )
 
 
 def test_hooks_skeleton(world):
-    assert says(checks.my_hooks, world, skeleton("my_hooks")) == (
+    assert says(checks.overlap.my_hooks, world, skeleton("my_hooks")) == (
         f"Not yet. In step 1, rank 0 did not launch {LAST}, expected one launch in every step."
     )
 
@@ -104,7 +104,7 @@ def test_hooks_skeleton(world):
     ],
 )
 def test_hooks(world, body, message):
-    assert says(checks.my_hooks, world, HOOKS.format(body)).startswith(message)
+    assert says(checks.overlap.my_hooks, world, HOOKS.format(body)).startswith(message)
 
 
 def test_hooks_of_two_buckets_that_share_what_was_taken(world):
@@ -112,7 +112,7 @@ def test_hooks_of_two_buckets_that_share_what_was_taken(world):
     answer = answer.replace("        taken = []\n", "").replace(
         "my_hooks(bucket, launch)", "my_hooks(bucket, launch, taken=[])"
     )
-    assert says(checks.my_hooks, world, answer) == (
+    assert says(checks.overlap.my_hooks, world, answer) == (
         f"Not yet. In step 1, rank 0 did not launch {FIRST}, expected one launch in every step."
     )
 
@@ -123,7 +123,7 @@ def test_hooks_that_launch_at_the_end_of_backward(world):
         " len(taken) % len(bucket.views) == 0 and"
         " torch.autograd.Variable._execution_engine.queue_callback(lambda: launch(bucket))"
     )
-    assert says(checks.my_hooks, world, answer) == (
+    assert says(checks.overlap.my_hooks, world, answer) == (
         f"Not yet. In step 1, rank 0 launched {LAST} after backward had computed the gradients of the first layer, "
         "expected a launch as soon as the bucket is full."
     )
@@ -133,13 +133,13 @@ def test_hooks_that_launch_at_the_end_of_backward(world):
 
 
 def test_buckets_solution(world):
-    assert says(checks.buckets_by_size, world, solution("buckets_by_size")) == (
+    assert says(checks.overlap.buckets_by_size, world, solution("buckets_by_size")) == (
         "Solved. Every rank has filled its buckets as DDP does, from the last parameter to the first."
     )
 
 
 def test_buckets_skeleton(world):
-    assert says(checks.buckets_by_size, world, skeleton("buckets_by_size")) == (
+    assert says(checks.overlap.buckets_by_size, world, skeleton("buckets_by_size")) == (
         "Not yet. Bucket 0 of rank 0 ends with 16 bytes, before it has reached the limit of 1200."
     )
 
@@ -197,7 +197,7 @@ BUCKETS = """
 )
 def test_buckets(world, order, size, result, message):
     answer = BUCKETS.format(order=order, size=size, result=result)
-    assert says(checks.buckets_by_size, world, answer).startswith(message)
+    assert says(checks.overlap.buckets_by_size, world, answer).startswith(message)
 
 
 RIGHT_BUCKETS = {
@@ -231,7 +231,7 @@ RIGHT_BUCKETS = {
 
 @pytest.mark.parametrize("answer", RIGHT_BUCKETS.values(), ids=RIGHT_BUCKETS)
 def test_buckets_in_another_way(world, answer):
-    assert says(checks.buckets_by_size, world, answer).startswith("Solved. ")
+    assert says(checks.overlap.buckets_by_size, world, answer).startswith("Solved. ")
 
 
 def test_buckets_that_stay_below_the_limit(world):
@@ -244,7 +244,7 @@ def test_buckets_that_stay_below_the_limit(world):
                 buckets[-1].append(parameter)
             return buckets
     """
-    assert says(checks.buckets_by_size, world, answer) == (
+    assert says(checks.overlap.buckets_by_size, world, answer) == (
         "Not yet. Bucket 0 of rank 0 ends with 1184 bytes, before it has reached the limit of 1200."
     )
 
@@ -267,13 +267,13 @@ LAUNCH, FINISH, RESULT = "when_full(bucket, Bucket.launch)", "bucket.finish()", 
 
 
 def test_two_buckets_solution(world):
-    assert says(checks.two_buckets, world, solution("two_buckets")) == (
+    assert says(checks.overlap.two_buckets, world, solution("two_buckets")) == (
         "Solved. Every rank has the weights of one process, and its first bucket travelled while backward still ran."
     )
 
 
 def test_two_buckets_skeleton(world):
-    assert says(checks.two_buckets, world, skeleton("two_buckets")) == (
+    assert says(checks.overlap.two_buckets, world, skeleton("two_buckets")) == (
         "Not yet. Rank 0 called all_reduce once in a step, and the target is twice."
     )
 
@@ -312,7 +312,7 @@ def test_two_buckets_skeleton(world):
 )
 def test_two_buckets(world, hook, finish, result, message):
     answer = TWO.format(hook=hook, finish=finish, result=result)
-    assert says(checks.two_buckets, world, answer).startswith(message)
+    assert says(checks.overlap.two_buckets, world, answer).startswith(message)
 
 
 TWO_OF_DDP = """
@@ -323,12 +323,12 @@ TWO_OF_DDP = """
 
 
 def test_two_buckets_by_ddp(world):
-    assert says(checks.two_buckets, world, TWO_OF_DDP.format(500 / 2**20)).startswith("Solved. ")
+    assert says(checks.overlap.two_buckets, world, TWO_OF_DDP.format(500 / 2**20)).startswith("Solved. ")
 
 
 @pytest.mark.parametrize(("megabytes", "times"), [(25, "once"), (100 / 2**20, "3 times")])
 def test_another_number_of_buckets_by_ddp(world, megabytes, times):
-    assert says(checks.two_buckets, world, TWO_OF_DDP.format(megabytes)) == (
+    assert says(checks.overlap.two_buckets, world, TWO_OF_DDP.format(megabytes)) == (
         f"Not yet. Rank 0 called all_reduce {times} in a step, and the target is twice."
     )
 
@@ -338,21 +338,21 @@ def test_two_buckets_with_one_for_each_layer(world):
         def two_buckets(model, group=None):
             return overlapped(model, group)
     """
-    assert says(checks.two_buckets, world, answer) == (
+    assert says(checks.overlap.two_buckets, world, answer) == (
         "Not yet. Rank 0 called all_reduce 3 times in a step, and the target is twice."
     )
 
 
 def test_two_buckets_that_leave_a_gradient_out(world):
     answer = TWO.format(hook=LAUNCH, finish=FINISH, result=RESULT).replace("parameters[3:]", "parameters[4:]")
-    assert says(checks.two_buckets, world, answer) == (
+    assert says(checks.overlap.two_buckets, world, answer) == (
         "Not yet. The buckets of rank 0 hold 704 bytes, and the gradients 992."
     )
 
 
 def test_two_buckets_that_do_not_count_anew(world):
     answer = solution("two_buckets").replace("missing[:] = ", "_ = ")
-    assert says(checks.two_buckets, world, answer) == (
+    assert says(checks.overlap.two_buckets, world, answer) == (
         "Not yet. Rank 0 did not call all_reduce in a step, and the target is twice."
     )
 
@@ -366,7 +366,7 @@ def test_the_solutions_in_other_worlds(size):
     world = World(size)
     try:
         world.view.execute(SETUP)
-        for check in (checks.my_hooks, checks.buckets_by_size, checks.two_buckets):
+        for check in (checks.overlap.my_hooks, checks.overlap.buckets_by_size, checks.overlap.two_buckets):
             assert says(check, world, solution(check.__name__)).startswith("Solved. ")
             assert says(check, world, skeleton(check.__name__)).startswith("Not yet. ")
     finally:

@@ -45,7 +45,7 @@ SOLVED = "Solved. Every stage has the gradients of one process."
 
 
 def test_backward_skeleton(world):
-    assert says(checks.backward_of_a_stage, world, skeleton("my_backward")) == (
+    assert says(checks.pipelines.my_backward, world, skeleton("my_backward")) == (
         "Not yet. The parameters of stage 0 have no gradient."
     )
 
@@ -63,7 +63,7 @@ def test_backward_skeleton(world):
     ],
 )
 def test_backward_that_is_right(world, old, new):
-    assert says(checks.backward_of_a_stage, world, BACKWARD.replace(old, new)) == SOLVED
+    assert says(checks.pipelines.my_backward, world, BACKWARD.replace(old, new)) == SOLVED
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_backward_that_is_right(world, old, new):
 )
 def test_backward_that_is_wrong(world, old, new, message, request):
     assert old in BACKWARD
-    said = says(checks.backward_of_a_stage, world, BACKWARD.replace(old, new))
+    said = says(checks.pipelines.my_backward, world, BACKWARD.replace(old, new))
     assert said.startswith(f"Not yet. {message}")
     if "restart" in said:
         world.restart()
@@ -100,7 +100,7 @@ ONE_BY_ONE = "Solved. No order ends sooner, and a stage keeps no more micro-batc
 
 
 def test_order_skeleton(world):
-    assert says(checks.one_forward_one_backward, world, skeleton("my_order")) == (
+    assert says(checks.pipelines.my_order, world, skeleton("my_order")) == (
         "Not yet. For stage 0 of 4 and 8 micro-batches the order of rank 0 keeps 8 micro-batches at once, "
         "and the target is 4."
     )
@@ -133,7 +133,7 @@ BY_COUNTING = """
 
 @pytest.mark.parametrize("answer", [ORDER, AS_MEGATRON, BY_COUNTING])
 def test_order_that_is_right(world, answer):
-    assert says(checks.one_forward_one_backward, world, answer).startswith(ONE_BY_ONE)
+    assert says(checks.pipelines.my_order, world, answer).startswith(ONE_BY_ONE)
 
 
 @pytest.mark.parametrize(
@@ -151,13 +151,13 @@ def test_order_that_is_right(world, answer):
 )
 def test_order_that_is_wrong(world, old, new, message):
     assert old in ORDER
-    said = says(checks.one_forward_one_backward, world, ORDER.replace(old, new))
+    said = says(checks.pipelines.my_order, world, ORDER.replace(old, new))
     assert said.startswith(f"Not yet. {message}"), said
 
 
 def test_order_by_the_own_rank(world):
     answer = ORDER.replace("stages - stage", "stages - rank")
-    assert says(checks.one_forward_one_backward, world, answer).startswith("Not yet. ")
+    assert says(checks.pipelines.my_order, world, answer).startswith("Not yet. ")
 
 
 # ---------------------------------------------------------------- split_order
@@ -166,11 +166,11 @@ A_THIRD = "Solved. The bubble is (p - 1) / (3m + p - 1): every stage waits for i
 
 
 def test_split_solution(world):
-    assert says(checks.split_backward, world, solution("split_order")) == A_THIRD
+    assert says(checks.pipelines.split_order, world, solution("split_order")) == A_THIRD
 
 
 def test_split_skeleton(world):
-    assert says(checks.split_backward, world, skeleton("split_order")) == (
+    assert says(checks.pipelines.split_order, world, skeleton("split_order")) == (
         "Not yet. With 4 stages and 8 micro-batches a step takes 30 ticks, and the target is 27."
     )
 
@@ -204,7 +204,7 @@ WITH_A_QUEUE = """
 
 @pytest.mark.parametrize("answer", [BY_ROUNDS, WITH_A_QUEUE])
 def test_split_that_is_right(world, answer):
-    assert says(checks.split_backward, world, answer) == A_THIRD
+    assert says(checks.pipelines.split_order, world, answer) == A_THIRD
 
 
 @pytest.mark.parametrize(
@@ -224,7 +224,7 @@ def test_split_that_is_right(world, answer):
 def test_split_that_is_wrong(world, old, new, message):
     answer = solution("split_order")
     assert old in answer
-    said = says(checks.split_backward, world, answer.replace(old, new))
+    said = says(checks.pipelines.split_order, world, answer.replace(old, new))
     assert said.startswith(f"Not yet. {message}"), said
 
 
@@ -233,14 +233,14 @@ def test_split_with_all_weights_at_the_end(world):
         def split_order(stage, stages, m):
             return one_forward_one_backward(stage, stages, m) + [("W", i) for i in range(m)]
     """
-    assert says(checks.split_backward, world, answer) == (
+    assert says(checks.pipelines.split_order, world, answer) == (
         "Not yet. With 4 stages and 8 micro-batches a step takes 30 ticks, and the target is 27."
     )
 
 
 def test_split_that_runs_further_ahead(world):
     answer = solution("split_order").replace("min(stages - stage, m)", "min(stages - stage + 1, m)")
-    assert says(checks.split_backward, world, answer) == (
+    assert says(checks.pipelines.split_order, world, answer) == (
         "Not yet. For stage 0 of 4 and 8 micro-batches the order of rank 0 keeps 5 micro-batches at once, "
         "and the target is 4."
     )
@@ -252,11 +252,11 @@ FITS = "Solved. As many as fit: with GPipe's order memory sets the number, with 
 
 
 def test_most_solution(world):
-    assert says(checks.most_micro_batches, world, solution("most_micro_batches")) == FITS
+    assert says(checks.pipelines.most_micro_batches, world, solution("most_micro_batches")) == FITS
 
 
 def test_most_skeleton(world):
-    assert says(checks.most_micro_batches, world, skeleton("most_micro_batches")) == (
+    assert says(checks.pipelines.most_micro_batches, world, skeleton("most_micro_batches")) == (
         "Not yet. With 1F1B, 4 stages, 100 bytes for a micro-batch and 650 in all rank 0 returned 6, "
         "and the target is 64."
     )
@@ -293,7 +293,7 @@ WITH_A_SET = """
 
 @pytest.mark.parametrize("answer", [FROM_ABOVE, WITH_A_SET])
 def test_most_that_is_right(world, answer):
-    assert says(checks.most_micro_batches, world, answer) == FITS
+    assert says(checks.pipelines.most_micro_batches, world, answer) == FITS
 
 
 @pytest.mark.parametrize(
@@ -317,5 +317,5 @@ def test_most_that_is_right(world, answer):
 def test_most_that_is_wrong(world, old, new, message):
     answer = solution("most_micro_batches")
     assert old in answer
-    said = says(checks.most_micro_batches, world, answer.replace(old, new))
+    said = says(checks.pipelines.most_micro_batches, world, answer.replace(old, new))
     assert said.startswith(f"Not yet. {message}"), said

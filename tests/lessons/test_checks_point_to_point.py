@@ -9,7 +9,6 @@ from answers import cell
 from helpers import World, checks
 from helpers.checks import judging
 from helpers.checks.judging import CUT_OFF, RESTART
-from helpers.checks.point_to_point import swapped
 
 
 def skeleton(function):
@@ -46,13 +45,13 @@ def says(check, world, answer):
 
 
 def test_ring_shift_solution(world):
-    assert says(checks.ring_shift, world, solution("ring_shift")) == (
+    assert says(checks.point_to_point.ring_shift, world, solution("ring_shift")) == (
         "Solved. Every rank holds its left neighbour's tensor, and sent 64 bytes."
     )
 
 
 def test_ring_shift_skeleton(world):
-    assert says(checks.ring_shift, world, skeleton("ring_shift")) == (
+    assert says(checks.point_to_point.ring_shift, world, skeleton("ring_shift")) == (
         "Not yet. Rank 0 holds 1.0, and the target is 4.0."
     )
 
@@ -65,7 +64,7 @@ def test_ring_shift_that_all_begin_with_send(world):
             dist.recv(received, src=left)
             return received
     """
-    assert says(checks.ring_shift, world, answer) == (
+    assert says(checks.point_to_point.ring_shift, world, answer) == (
         "Not yet. Deadlock: the group's timeout ended the wait on these ranks: 0 (in a send to rank 1), "
         f"1 (in a send to rank 2), 2 (in a send to rank 3), 3 (in a send to rank 0). {RESTART}"
     )
@@ -80,7 +79,7 @@ def test_ring_shift_to_the_wrong_side(world):
             work.wait()
             return received
     """
-    assert says(checks.ring_shift, world, answer) == "Not yet. Rank 0 holds 2.0, and the target is 4.0."
+    assert says(checks.point_to_point.ring_shift, world, answer) == "Not yet. Rank 0 holds 2.0, and the target is 4.0."
 
 
 def test_ring_shift_with_a_message_too_many(world):
@@ -94,7 +93,9 @@ def test_ring_shift_with_a_message_too_many(world):
                 work.wait()
             return received
     """
-    assert says(checks.ring_shift, world, answer) == "Not yet. Rank 0 sent 96 bytes, and the ring sends 64."
+    assert (
+        says(checks.point_to_point.ring_shift, world, answer) == "Not yet. Rank 0 sent 96 bytes, and the ring sends 64."
+    )
 
 
 def test_ring_shift_in_two_halves(world):
@@ -107,7 +108,10 @@ def test_ring_shift_in_two_halves(world):
                 work.wait()
             return received
     """
-    assert says(checks.ring_shift, world, answer) == "Not yet. Rank 0 sent 2 messages, and the ring sends 1."
+    assert (
+        says(checks.point_to_point.ring_shift, world, answer)
+        == "Not yet. Rank 0 sent 2 messages, and the ring sends 1."
+    )
 
 
 def test_ring_shift_by_a_collective(world):
@@ -117,7 +121,9 @@ def test_ring_shift_by_a_collective(world):
             dist.all_gather(tensors, tensor)
             return tensors[left]
     """
-    assert says(checks.ring_shift, world, answer) == "Not yet. Rank 0 sent 0 bytes, and the ring sends 64."
+    assert (
+        says(checks.point_to_point.ring_shift, world, answer) == "Not yet. Rank 0 sent 0 bytes, and the ring sends 64."
+    )
 
 
 def test_an_answer_that_raises(world):
@@ -125,7 +131,7 @@ def test_an_answer_that_raises(world):
         def ring_shift(tensor):
             raise ValueError("no such neighbour") if rank == 2 else KeyError("ring_shift")
     """
-    assert says(checks.ring_shift, world, answer) == "Not yet. Rank 0 raised KeyError: 'ring_shift'"
+    assert says(checks.point_to_point.ring_shift, world, answer) == "Not yet. Rank 0 raised KeyError: 'ring_shift'"
 
 
 def test_an_error_that_mentions_gloo_is_no_deadlock(world):
@@ -134,8 +140,8 @@ def test_an_error_that_mentions_gloo_is_no_deadlock(world):
             raise RuntimeError("gloo cannot do this before the timeout")
     """
     says_so = "Not yet. Rank 0 raised RuntimeError: gloo cannot do this before the timeout"
-    assert says(checks.ring_shift, world, answer) == says_so
-    assert says(checks.ring_shift, world, answer) == says_so  # and the group is still a good one
+    assert says(checks.point_to_point.ring_shift, world, answer) == says_so
+    assert says(checks.point_to_point.ring_shift, world, answer) == says_so  # and the group is still a good one
 
 
 GLOO = "[/__w/pytorch/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:553] "
@@ -165,17 +171,20 @@ def test_an_answer_that_raises_while_the_others_wait(world):
                 raise ValueError("no such neighbour")
             dist.recv(tensor, src=left)
     """
-    assert says(checks.ring_shift, world, answer) == f"Not yet. Rank 2 raised ValueError: no such neighbour\n{RESTART}"
+    assert (
+        says(checks.point_to_point.ring_shift, world, answer)
+        == f"Not yet. Rank 2 raised ValueError: no such neighbour\n{RESTART}"
+    )
 
 
 def test_an_answer_that_is_not_there(world):
-    assert says(checks.ring_shift, world, "globals().pop('ring_shift', None)") == (
+    assert says(checks.point_to_point.ring_shift, world, "globals().pop('ring_shift', None)") == (
         "Not yet. Rank 0 has no function `ring_shift`: run the cell that defines it, then this check."
     )
 
 
 def test_an_answer_that_returns_something_else(world):
-    assert says(checks.ring_shift, world, "def ring_shift(tensor):\n    return dist.group.WORLD") == (
+    assert says(checks.point_to_point.ring_shift, world, "def ring_shift(tensor):\n    return dist.group.WORLD") == (
         "Not yet. Rank 0 holds a ProcessGroup, and the target is 4.0."
     )
 
@@ -187,7 +196,7 @@ def test_an_answer_that_ends_the_process(world):
             dist.recv(torch.empty(1) if rank == 1 else tensor, src=left)
             work.wait()
     """
-    assert says(checks.ring_shift, world, answer) == f"Not yet. Rank 1 is dead. {RESTART}"
+    assert says(checks.point_to_point.ring_shift, world, answer) == f"Not yet. Rank 1 is dead. {RESTART}"
 
 
 def test_a_message_that_nobody_received(world):
@@ -201,7 +210,7 @@ def test_a_message_that_nobody_received(world):
                 dist.isend(tensor, dst=1)
             return received
     """
-    assert says(checks.ring_shift, world, answer) == never_waited(3, "send", "to rank 1")
+    assert says(checks.point_to_point.ring_shift, world, answer) == never_waited(3, "send", "to rank 1")
 
 
 def never_waited(rank, name, peer):
@@ -229,13 +238,13 @@ def test_a_forgotten_wait_is_named_and_spoils_the_group(world, body):
             {body}
             return received
     """
-    said = says(checks.ring_shift, world, answer)
+    said = says(checks.point_to_point.ring_shift, world, answer)
     name = FORGOTTEN[body]
     peer = {"send": "to rank {right}", "receive": "from rank {left}"}[name]
     assert said in [
         never_waited(rank, name, peer.format(left=(rank - 1) % 4, right=(rank + 1) % 4)) for rank in range(4)
     ]
-    assert says(checks.ring_shift, world, solution("ring_shift")) == (
+    assert says(checks.point_to_point.ring_shift, world, solution("ring_shift")) == (
         f"Not yet. An earlier attempt has broken the process group. {RESTART}"
     )
 
@@ -251,13 +260,13 @@ def test_a_message_that_would_have_been_waited_for(world):
                 work.wait()
             return received
     """
-    said = says(checks.ring_shift, world, answer)
+    said = says(checks.point_to_point.ring_shift, world, answer)
     assert said.startswith("Not yet. Deadlock: ") and "3 (in a recv from rank 2)" in said, said
 
 
 def test_a_group_that_was_broken_before(world):
     world.view.execute("try:\n    rank == 1 and dist.recv(torch.zeros(1), src=0)\nexcept RuntimeError:\n    pass")
-    said = says(checks.ring_shift, world, solution("ring_shift"))
+    said = says(checks.point_to_point.ring_shift, world, solution("ring_shift"))
     assert said.startswith("Not yet. The process group was broken before this check called your answer, by a cell")
     assert said.endswith(RESTART) and "a barrier raises RuntimeError: " in said
 
@@ -270,7 +279,7 @@ def test_an_answer_that_does_not_end_shows_where_the_ranks_are(world, monkeypatc
             while rank == 1:
                 time.sleep(0.1)
     """
-    said = says(checks.ring_shift, world, answer)
+    said = says(checks.point_to_point.ring_shift, world, answer)
     assert said.startswith("Not yet. ring_shift has not ended within 2 s on all ranks; world.where() shows")
     assert re.search(r"^ +1 +busy +4$", said, re.MULTILINE) and said.endswith(RESTART), said
 
@@ -279,13 +288,13 @@ def test_an_answer_that_does_not_end_shows_where_the_ranks_are(world, monkeypatc
 
 
 def test_gather_solution(world):
-    assert says(checks.gather_by_hand, world, solution("gather")) == (
+    assert says(checks.point_to_point.gather, world, solution("gather")) == (
         "Solved. Rank 0 holds the tensor of every rank, after 3 messages."
     )
 
 
 def test_gather_skeleton(world):
-    assert says(checks.gather_by_hand, world, skeleton("gather")) == (
+    assert says(checks.point_to_point.gather, world, skeleton("gather")) == (
         "Not yet. Rank 0 returned a list of 1, and the target is a list of 4 tensors."
     )
 
@@ -302,7 +311,7 @@ def test_gather_by_irecv(world):
                 work.wait()
             return tensors
     """
-    assert says(checks.gather_by_hand, world, answer).startswith("Solved. ")
+    assert says(checks.point_to_point.gather, world, answer).startswith("Solved. ")
 
 
 def test_gather_in_the_order_of_arrival(world):
@@ -316,7 +325,7 @@ def test_gather_in_the_order_of_arrival(world):
                 dist.recv(received)
             return tensors
     """
-    assert says(checks.gather_by_hand, world, answer) == (
+    assert says(checks.point_to_point.gather, world, answer) == (
         "Not yet. Rank 0 holds 4.0 in place 1, and the target is 2.0."
     )
 
@@ -333,7 +342,7 @@ def test_gather_into_one_tensor(world):
                 tensors.append(received)
             return tensors
     """
-    assert says(checks.gather_by_hand, world, answer) == (
+    assert says(checks.point_to_point.gather, world, answer) == (
         "Not yet. Rank 0 holds 4.0 in place 1, and the target is 2.0."
     )
 
@@ -345,7 +354,9 @@ def test_gather_of_a_message_to_oneself(world):
             dist.gather(tensor, tensors if rank == 0 else None)
             return tensors
     """
-    assert says(checks.gather_by_hand, world, answer).startswith("Not yet. Rank 1 returned a list of 4, and the target")
+    assert says(checks.point_to_point.gather, world, answer).startswith(
+        "Not yet. Rank 1 returned a list of 4, and the target"
+    )
 
 
 def test_gather_everywhere(world):
@@ -358,20 +369,22 @@ def test_gather_everywhere(world):
                 work.wait()
             return tensors if rank == 0 else None
     """
-    assert says(checks.gather_by_hand, world, answer) == "Not yet. Rank 0 sent 192 bytes, and the gather sends 0."
+    assert (
+        says(checks.point_to_point.gather, world, answer) == "Not yet. Rank 0 sent 192 bytes, and the gather sends 0."
+    )
 
 
 # ---------------------------------------------------------------- tree_broadcast
 
 
 def test_tree_solution(world):
-    assert says(checks.tree_broadcast, world, solution("tree_broadcast")) == (
+    assert says(checks.point_to_point.tree_broadcast, world, solution("tree_broadcast")) == (
         "Solved. Every rank holds the tensor of rank 0, after 3 messages in 2 rounds."
     )
 
 
 def test_tree_skeleton(world):
-    assert says(checks.tree_broadcast, world, skeleton("tree_broadcast")) == (
+    assert says(checks.point_to_point.tree_broadcast, world, skeleton("tree_broadcast")) == (
         "Not yet. Rank 1 holds 2.0, and the target is 1.0."
     )
 
@@ -391,7 +404,7 @@ def test_tree_skeleton(world):
 )
 def test_tree_in_other_styles(world, body):
     answer = "def tree_broadcast(tensor):\n" + textwrap.indent(body, "    ")
-    assert says(checks.tree_broadcast, world, answer).startswith("Solved. ")
+    assert says(checks.point_to_point.tree_broadcast, world, answer).startswith("Solved. ")
 
 
 def test_tree_that_is_a_star(world):
@@ -404,7 +417,7 @@ def test_tree_that_is_a_star(world):
                     dist.send(tensor, dst=other)
             return tensor
     """
-    assert says(checks.tree_broadcast, world, answer) == (
+    assert says(checks.point_to_point.tree_broadcast, world, answer) == (
         "Not yet. Rank 3 received the tensor in round 3, and the target is 2 rounds."
     )
 
@@ -418,7 +431,7 @@ def test_tree_that_is_a_chain(world):
                 dist.send(tensor, dst=right)
             return tensor
     """
-    assert says(checks.tree_broadcast, world, answer) == (
+    assert says(checks.point_to_point.tree_broadcast, world, answer) == (
         "Not yet. Rank 3 received the tensor in round 3, and the target is 2 rounds."
     )
 
@@ -436,7 +449,10 @@ def test_tree_with_messages_to_those_that_have_the_tensor(world):
                 reach *= 2
             return tensor
     """
-    assert says(checks.tree_broadcast, world, answer) == "Not yet. The ranks sent 8 messages, and the target is 3."
+    assert (
+        says(checks.point_to_point.tree_broadcast, world, answer)
+        == "Not yet. The ranks sent 8 messages, and the target is 3."
+    )
 
 
 def test_tree_of_ranks_that_fill_in_what_they_know(world):
@@ -452,7 +468,7 @@ def test_tree_of_ranks_that_fill_in_what_they_know(world):
                 dist.recv(tensor, src=3)
             return tensor.fill_(1)
     """
-    assert says(checks.tree_broadcast, world, answer) == (
+    assert says(checks.point_to_point.tree_broadcast, world, answer) == (
         "Not yet. Nothing that rank 0 has sent, or had passed on, has come to rank 1."
     )
 
@@ -461,19 +477,22 @@ def test_tree_of_ranks_that_fill_in_what_they_know(world):
 
 
 def test_overlap_solution(world):
-    assert says(checks.overlap, world, solution("overlap")) == (
+    assert says(checks.point_to_point.overlap, world, solution("overlap")) == (
         "Solved. Every rank computed while its messages were under way."
     )
 
 
 def test_overlap_skeleton(world):
     world.view.execute(skeleton("ring_shift"))
-    assert says(checks.overlap, world, skeleton("overlap")) == "Not yet. Rank 0 holds 1.0, and the target is 4.0."
+    assert (
+        says(checks.point_to_point.overlap, world, skeleton("overlap"))
+        == "Not yet. Rank 0 holds 1.0, and the target is 4.0."
+    )
 
 
 def test_overlap_skeleton_with_the_first_exercise_solved(world):
     world.view.execute(solution("ring_shift"))
-    assert says(checks.overlap, world, skeleton("overlap")) == (
+    assert says(checks.point_to_point.overlap, world, skeleton("overlap")) == (
         "Not yet. Rank 0 waited for its send before the computation had ended."
     )
 
@@ -499,19 +518,19 @@ OVERLAP = """
 )
 def test_overlap_in_other_styles(world, body):
     answer = "def overlap(tensor, compute):\n" + textwrap.indent(body, "    ")
-    assert says(checks.overlap, world, answer).startswith("Solved. ")
+    assert says(checks.point_to_point.overlap, world, answer).startswith("Solved. ")
 
 
 def test_overlap_that_waits_first(world):
     body = "works[1].wait(); works[0].wait(); result = compute()"
-    assert says(checks.overlap, world, OVERLAP.format(body=body)) == (
+    assert says(checks.point_to_point.overlap, world, OVERLAP.format(body=body)) == (
         "Not yet. Rank 0 waited for its send before the computation had ended."
     )
 
 
 def test_overlap_that_waits_for_the_receive_first(world):
     body = "works[1].wait(); result = compute(); works[0].wait()"
-    assert says(checks.overlap, world, OVERLAP.format(body=body)) == (
+    assert says(checks.point_to_point.overlap, world, OVERLAP.format(body=body)) == (
         "Not yet. Rank 0 waited for its receive before the computation had ended."
     )
 
@@ -526,26 +545,28 @@ def test_overlap_that_computes_first(world):
                 work.wait()
             return result, received
     """
-    assert says(checks.overlap, world, answer) == ("Not yet. Rank 0 posted its send after the computation had begun.")
+    assert says(checks.point_to_point.overlap, world, answer) == (
+        "Not yet. Rank 0 posted its send after the computation had begun."
+    )
 
 
 def test_overlap_that_computes_twice(world):
     body = "compute(); result = compute(); works[1].wait(); works[0].wait()"
-    assert says(checks.overlap, world, OVERLAP.format(body=body)) == (
+    assert says(checks.point_to_point.overlap, world, OVERLAP.format(body=body)) == (
         "Not yet. Rank 0 called compute() 2 times, and the target is once."
     )
 
 
 def test_overlap_that_knows_the_result(world):
     body = "result = rank + 1; works[1].wait(); works[0].wait()"
-    assert says(checks.overlap, world, OVERLAP.format(body=body)) == (
+    assert says(checks.point_to_point.overlap, world, OVERLAP.format(body=body)) == (
         "Not yet. Rank 0 called compute() 0 times, and the target is once."
     )
 
 
 def test_overlap_that_never_waits_for_the_send(world):
     body = "result = compute(); works[1].wait(); dist.barrier()"
-    assert says(checks.overlap, world, OVERLAP.format(body=body)) == never_waited(0, "send", "to rank 1")
+    assert says(checks.point_to_point.overlap, world, OVERLAP.format(body=body)) == never_waited(0, "send", "to rank 1")
 
 
 def test_overlap_in_the_wrong_order_of_results(world):
@@ -553,18 +574,18 @@ def test_overlap_in_the_wrong_order_of_results(world):
         def overlap(tensor, compute):
             return tensor, compute()
     """
-    assert says(checks.overlap, world, answer) == (
+    assert says(checks.point_to_point.overlap, world, answer) == (
         "Not yet. What rank 0 returned first is not what compute() returned."
     )
 
 
-# ---------------------------------------------------------------- my_swap
+# ---------------------------------------------------------------- checks.point_to_point.my_swap
 
 
 @pytest.mark.parametrize("way", ["by_parity", "by_isend", "by_batch"])
 def test_the_lessons_own_swaps(world, way):
     source = cell("02_point_to_point.ipynb", "def by_parity(")
-    assert says(swapped, world, f"{source}\nmy_swap = {way}") == (
+    assert says(checks.point_to_point.my_swap, world, f"{source}\nmy_swap = {way}") == (
         "Solved. Both ranks hold the other one's tensor, and neither has waited in vain."
     )
 
@@ -577,11 +598,14 @@ def test_a_swap_by_two_works(world):
             sending.wait()
             receiving.wait()
     """
-    assert says(swapped, world, answer).startswith("Solved. ")
+    assert says(checks.point_to_point.my_swap, world, answer).startswith("Solved. ")
 
 
 def test_swap_skeleton(world):
-    assert says(swapped, world, skeleton("my_swap")) == "Not yet. Rank 0 holds 0.0, and the target is 2.0."
+    assert (
+        says(checks.point_to_point.my_swap, world, skeleton("my_swap"))
+        == "Not yet. Rank 0 holds 0.0, and the target is 2.0."
+    )
 
 
 def test_a_swap_that_both_begin_with_send(world):
@@ -590,7 +614,7 @@ def test_a_swap_that_both_begin_with_send(world):
             dist.send(mine, 1 - rank)
             dist.recv(received, 1 - rank)
     """
-    assert says(swapped, world, answer).startswith("Not yet. Deadlock")
+    assert says(checks.point_to_point.my_swap, world, answer).startswith("Not yet. Deadlock")
 
 
 def test_a_swap_that_forgets_to_wait(world):
@@ -599,7 +623,7 @@ def test_a_swap_that_forgets_to_wait(world):
             dist.isend(mine, 1 - rank)
             dist.irecv(received, 1 - rank)
     """
-    assert says(swapped, world, answer).startswith("Not yet. Rank 0 never waited")
+    assert says(checks.point_to_point.my_swap, world, answer).startswith("Not yet. Rank 0 never waited")
 
 
 def test_a_swap_of_one_half(world):
@@ -610,7 +634,7 @@ def test_a_swap_of_one_half(world):
             else:
                 dist.recv(received, 0)
     """
-    assert says(swapped, world, answer) == "Not yet. Rank 0 holds 0.0, and the target is 2.0."
+    assert says(checks.point_to_point.my_swap, world, answer) == "Not yet. Rank 0 holds 0.0, and the target is 2.0."
 
 
 def test_a_swap_in_two_halves(world):
@@ -621,7 +645,7 @@ def test_a_swap_in_two_halves(world):
                 dist.recv(received[half], 1 - rank)
                 work.wait()
     """
-    assert says(swapped, world, answer) == "Not yet. Rank 0 sent 2 messages, and a swap sends 1."
+    assert says(checks.point_to_point.my_swap, world, answer) == "Not yet. Rank 0 sent 2 messages, and a swap sends 1."
 
 
 # ---------------------------------------------------------------- other numbers of ranks
@@ -634,10 +658,10 @@ def test_the_solutions_in_other_worlds(size):
     try:
         world.view.execute(SETUP, silent=True)
         for function, check in [
-            ("ring_shift", checks.ring_shift),
-            ("gather", checks.gather_by_hand),
-            ("tree_broadcast", checks.tree_broadcast),
-            ("overlap", checks.overlap),
+            ("ring_shift", checks.point_to_point.ring_shift),
+            ("gather", checks.point_to_point.gather),
+            ("tree_broadcast", checks.point_to_point.tree_broadcast),
+            ("overlap", checks.point_to_point.overlap),
         ]:
             assert says(check, world, solution(function)).startswith("Solved. ")
             assert says(check, world, skeleton(function)).startswith("Not yet. ")

@@ -44,7 +44,7 @@ ONE_WRITES = """
 
 @pytest.mark.parametrize("answer", [solution("my_quorum"), IN_TURN, ONE_WRITES])
 def test_quorum(world, answer):
-    assert says(checks.quorum, world, answer) == (
+    assert says(checks.ranks_come_and_go.my_quorum, world, answer) == (
         "Solved. All ranks have the same list, of those who signed in time, and nobody waited for who never came."
     )
 
@@ -77,11 +77,13 @@ def test_quorum(world, answer):
     ids=["alone", "its own view", "no grace", "everybody", "waits for all", "bytes", "misspelt"],
 )
 def test_no_quorum(world, lines, message):
-    assert says(checks.quorum, world, QUORUM.format(lines)).startswith(f"Not yet. {message}")
+    assert says(checks.ranks_come_and_go.my_quorum, world, QUORUM.format(lines)).startswith(f"Not yet. {message}")
 
 
 def test_quorum_skeleton(world):
-    assert says(checks.quorum, world, skeleton("my_quorum")).startswith("Not yet. Rank 1 signed 0.")
+    assert says(checks.ranks_come_and_go.my_quorum, world, skeleton("my_quorum")).startswith(
+        "Not yet. Rank 1 signed 0."
+    )
 
 
 # ---------------------------------------------------------------- weighed
@@ -102,7 +104,9 @@ LOSS = """
     ],
 )
 def test_weighed(world, value):
-    assert says(checks.weighed, world, LOSS.format(value)).startswith("Solved. However the batch is dealt out")
+    assert says(checks.ranks_come_and_go.my_loss, world, LOSS.format(value)).startswith(
+        "Solved. However the batch is dealt out"
+    )
 
 
 UNEVEN = "With 17 examples, dealt out as [5, 4, 4, 4], the gradient after DDP's average is "
@@ -120,7 +124,7 @@ UNEVEN = "With 17 examples, dealt out as [5, 4, 4, 4], the gradient after DDP's 
     ],
 )
 def test_not_weighed(world, value, message):
-    assert says(checks.weighed, world, LOSS.format(value)).startswith(f"Not yet. {message}")
+    assert says(checks.ranks_come_and_go.my_loss, world, LOSS.format(value)).startswith(f"Not yet. {message}")
 
 
 # ---------------------------------------------------------------- caught_up
@@ -159,7 +163,7 @@ STEPS = """
 
 @pytest.mark.parametrize("answer", [solution("catch_up"), OBJECTS, EXTREMES])
 def test_caught_up(world, answer):
-    assert says(checks.caught_up, world, answer) == (
+    assert says(checks.ranks_come_and_go.catch_up, world, answer) == (
         "Solved. Every rank has the state of the furthest, and none is sent when nobody needs one."
     )
 
@@ -176,7 +180,7 @@ def test_caught_up(world, answer):
     ],
 )
 def test_not_caught_up(world, lines, message):
-    assert says(checks.caught_up, world, STEPS.format(lines)).startswith(f"Not yet. {message}")
+    assert says(checks.ranks_come_and_go.catch_up, world, STEPS.format(lines)).startswith(f"Not yet. {message}")
 
 
 # ---------------------------------------------------------------- majority
@@ -198,7 +202,7 @@ MAJORITY = """
     ],
 )
 def test_majority(world, lines):
-    assert says(checks.majority, world, MAJORITY.format(lines)) == (
+    assert says(checks.ranks_come_and_go.majority, world, MAJORITY.format(lines)) == (
         "Solved. Nobody goes on without more than half of the last group, so no two groups ever do."
     )
 
@@ -226,9 +230,12 @@ def test_majority(world, lines):
     ],
 )
 def test_no_majority(world, lines, message):
-    assert says(checks.majority, world, MAJORITY.format(lines)).startswith(f"Not yet. {message}")
+    assert says(checks.ranks_come_and_go.majority, world, MAJORITY.format(lines)).startswith(f"Not yet. {message}")
 
 
 def test_majority_without_a_quorum(world):
     answer = "def majority(store, name, grace, last):\n    return list(last)"
-    assert says(checks.majority, world, answer) == "Not yet. Rank 0 did not call `quorum(store, name, grace)`."
+    assert (
+        says(checks.ranks_come_and_go.majority, world, answer)
+        == "Not yet. Rank 0 did not call `quorum(store, name, grace)`."
+    )

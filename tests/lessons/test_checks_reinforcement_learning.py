@@ -6,8 +6,6 @@ import pytest
 from answers import cell, says
 
 from helpers import checks
-from helpers.checks.episode_weights import weights
-from helpers.checks.reinforcement_learning import observer_round
 
 SETUP = "pass"  # the checks start RPC themselves
 
@@ -26,13 +24,13 @@ SHORT = "Of the rewards of observer1, observer2, observer1, observer2, observer2
 
 
 def test_returns_solution(world):
-    assert says(checks.returns_of, world, solution("def returns_of(")) == (
+    assert says(checks.reinforcement_learning.returns_of, world, solution("def returns_of(")) == (
         "Solved. Every step has the return of its own observer's episode, in the order of arrival."
     )
 
 
 def test_returns_skeleton(world):
-    assert says(checks.returns_of, world, skeleton("def returns_of(")) == (
+    assert says(checks.reinforcement_learning.returns_of, world, skeleton("def returns_of(")) == (
         f"Not yet. {SHORT} the one in place 0, of observer1, has return 4.901, and the target is 1.990."
     )
 
@@ -62,7 +60,7 @@ def test_returns_skeleton(world):
     ids=["by the definition", "one observer after the other"],
 )
 def test_returns_in_other_styles(world, answer):
-    assert says(checks.returns_of, world, answer).startswith("Solved. ")
+    assert says(checks.reinforcement_learning.returns_of, world, answer).startswith("Solved. ")
 
 
 def test_returns_in_the_order_of_the_observers(world):
@@ -77,7 +75,7 @@ def test_returns_in_the_order_of_the_observers(world):
                 returns += own[::-1]
             return returns
     """
-    assert says(checks.returns_of, world, answer) == (
+    assert says(checks.reinforcement_learning.returns_of, world, answer) == (
         f"Not yet. {SHORT} the one in place 1, of observer2, has return 1.000, and the target is 2.970."
     )
 
@@ -88,7 +86,7 @@ def test_returns_discounted_by_the_distance_in_arrivals(world):
             return [sum(reward * 0.99**later for later, (name, reward) in enumerate(arrived[place:])
                         if name == arrived[place][0]) for place in range(len(arrived))]
     """
-    assert says(checks.returns_of, world, answer) == (
+    assert says(checks.reinforcement_learning.returns_of, world, answer) == (
         f"Not yet. {SHORT} the one in place 0, of observer1, has return 1.980, and the target is 1.990."
     )
 
@@ -102,7 +100,7 @@ def test_returns_that_look_back(world):
                 returns.append(before[name])
             return returns
     """
-    assert says(checks.returns_of, world, answer) == (
+    assert says(checks.reinforcement_learning.returns_of, world, answer) == (
         f"Not yet. {SHORT} the one in place 0, of observer1, has return 1.000, and the target is 1.990."
     )
 
@@ -115,23 +113,23 @@ def test_returns_as_a_tensor_on_the_agent_alone(world):
             assert os.environ["RANK"] == "0"
             return torch.tensor(by_list(arrived))
     """)
-    assert says(checks.returns_of, world, answer).startswith("Solved. ")
+    assert says(checks.reinforcement_learning.returns_of, world, answer).startswith("Solved. ")
 
 
 def test_returns_by_observer(world):
-    assert says(checks.returns_of, world, "def returns_of(arrived):\n    return dict(arrived)") == (
-        "Not yet. The agent returned a dict, and the target is a list of numbers."
-    )
+    assert says(
+        checks.reinforcement_learning.returns_of, world, "def returns_of(arrived):\n    return dict(arrived)"
+    ) == ("Not yet. The agent returned a dict, and the target is a list of numbers.")
 
 
 def test_returns_of_a_part(world):
-    assert says(checks.returns_of, world, "def returns_of(arrived):\n    return [1.99, 1.0]") == (
-        "Not yet. 5 rewards have arrived, and the agent returned 2 returns."
-    )
+    assert says(
+        checks.reinforcement_learning.returns_of, world, "def returns_of(arrived):\n    return [1.99, 1.0]"
+    ) == ("Not yet. 5 rewards have arrived, and the agent returned 2 returns.")
 
 
 def test_returns_that_raise(world):
-    assert says(checks.returns_of, world, "def returns_of(arrived):\n    return arrived[5]") == (
+    assert says(checks.reinforcement_learning.returns_of, world, "def returns_of(arrived):\n    return arrived[5]") == (
         "Not yet. Rank 0 raised IndexError: list index out of range"
     )
 
@@ -140,14 +138,14 @@ def test_returns_that_raise(world):
 
 
 def test_one_rpc_solution(world):
-    assert says(checks.one_rpc, world, solution("class Scores")) == (
+    assert says(checks.reinforcement_learning.run_episode, world, solution("class Scores")) == (
         "Solved. The observers made 5 calls for 4 steps, 6 calls for 5 steps, 7 calls for 6 steps, and the agent knew "
         "every reward before the next step."
     )
 
 
 def test_one_rpc_skeleton(world):
-    assert says(checks.one_rpc, world, skeleton("class Scores")) == (
+    assert says(checks.reinforcement_learning.run_episode, world, skeleton("class Scores")) == (
         "Not yet. observer1 made 8 calls for 4 steps, and the target is 5."
     )
 
@@ -169,7 +167,7 @@ def test_one_rpc_with_all_rewards_in_the_end(world):
     )
     answer += "\n    agent.rpc_sync().report_rewards(name, rewards)\n"
     answer += "\nScores.report_rewards = lambda self, name, rewards: self.rewards.update({name: rewards})"
-    assert says(checks.one_rpc, world, answer) == (
+    assert says(checks.reinforcement_learning.run_episode, world, answer) == (
         "Not yet. When observer1 took step 1, the agent knew 0 of its rewards, and not 1."
     )
 
@@ -177,7 +175,9 @@ def test_one_rpc_with_all_rewards_in_the_end(world):
 def test_one_rpc_whose_last_reward_comes_home(world):
     last = "\n    agent.rpc_sync().report_reward(name, reward)"
     for answer in ("reward", "[reward], 'terminated'"):
-        assert says(checks.one_rpc, world, play(solution, (last, f"\n    return {answer}"))).startswith("Solved. ")
+        assert says(
+            checks.reinforcement_learning.run_episode, world, play(solution, (last, f"\n    return {answer}"))
+        ).startswith("Solved. ")
 
 
 def test_one_rpc_by_remote(world):
@@ -189,12 +189,12 @@ def test_one_rpc_by_remote(world):
         ),
         ("\n    agent.rpc_sync().report_reward", "\n    agent.rpc_async().report_reward"),
     )
-    assert says(checks.one_rpc, world, answer + ".wait()").startswith("Solved. ")
+    assert says(checks.reinforcement_learning.run_episode, world, answer + ".wait()").startswith("Solved. ")
 
 
 def test_one_rpc_without_the_last_reward(world):
     answer = play(solution, ("\n    agent.rpc_sync().report_reward(name, reward)", ""))
-    assert says(checks.one_rpc, world, answer) == (
+    assert says(checks.reinforcement_learning.run_episode, world, answer) == (
         "Not yet. Of observer1 the agent holds the rewards [10.0, 11.0, 12.0], and the target is "
         "[10.0, 11.0, 12.0, 13.0]."
     )
@@ -202,56 +202,58 @@ def test_one_rpc_without_the_last_reward(world):
 
 def test_one_rpc_with_one_list_for_all(world):
     answer = play(solution, ("self.rewards.setdefault(name, [])", 'self.rewards.setdefault("all", [])'))
-    assert says(checks.one_rpc, world, answer) == (
+    assert says(checks.reinforcement_learning.run_episode, world, answer) == (
         "Not yet. When observer1 took step 1, the agent knew 0 of its rewards, and not 1."
     )
 
 
 def test_one_rpc_that_counts_a_first_reward(world):
     answer = play(solution, ("    reward = None\n", "    reward = 0.0\n"))
-    assert says(checks.one_rpc, world, answer) == (
+    assert says(checks.reinforcement_learning.run_episode, world, answer) == (
         "Not yet. When observer1 took step 0, the agent knew 1 of its rewards, and not 0."
     )
 
 
 def test_one_rpc_that_takes_no_notice_of_a_cut(world):
     answer = play(solution, ("while not (terminated or truncated)", "while not terminated"))
-    assert says(checks.one_rpc, world, answer) == (
+    assert says(checks.reinforcement_learning.run_episode, world, answer) == (
         "Not yet. Rank 2 raised RuntimeError: the environment was asked for a step after its episode had ended"
     )
 
 
 def test_one_rpc_by_asynchronous_reports(world):
     answer = play(skeleton, ("agent.rpc_sync().report_reward", "agent.rpc_async().report_reward"))
-    assert says(checks.one_rpc, world, answer).startswith("Not yet. ")
+    assert says(checks.reinforcement_learning.run_episode, world, answer).startswith("Not yet. ")
 
 
 def test_one_rpc_that_plays_alone(world):
     answer = play(skeleton, ("agent.rpc_sync().select_action(name, observation)", "0"))
     answer = answer.replace("agent.rpc_sync().report_reward(name, reward)", "pass")
-    assert says(checks.one_rpc, world, answer) == (
+    assert says(checks.reinforcement_learning.run_episode, world, answer) == (
         "Not yet. When observer1 took step 1, the agent knew 0 of its rewards, and not 1."
     )
 
 
 def test_one_rpc_with_actions_of_its_own(world):
     answer = play(skeleton, ("agent.rpc_sync().select_action(name, observation)", "0"))
-    assert says(checks.one_rpc, world, answer) == ("Not yet. At step 1 observer1 pushed 0, and the policy says 1.")
+    assert says(checks.reinforcement_learning.run_episode, world, answer) == (
+        "Not yet. At step 1 observer1 pushed 0, and the policy says 1."
+    )
 
 
 def test_one_rpc_whose_agent_raises(world):
     answer = play(skeleton, ("return self.policy(observation)", "return self.polices(observation)"))
-    assert says(checks.one_rpc, world, answer) == (
+    assert says(checks.reinforcement_learning.run_episode, world, answer) == (
         "Not yet. Rank 1 raised AttributeError(\"'Scores' object has no attribute 'polices'\") on agent"
     )
 
 
 def test_one_rpc_that_is_not_there(world):
     world.view.execute(solution("class Scores"))
-    assert says(checks.one_rpc, world, "del run_episode") == (
+    assert says(checks.reinforcement_learning.run_episode, world, "del run_episode") == (
         "Not yet. Rank 1 has no function `run_episode`: run the cell that defines it, then this check."
     )
-    assert says(checks.one_rpc, world, "del Scores") == (
+    assert says(checks.reinforcement_learning.run_episode, world, "del Scores") == (
         "Not yet. Rank 0 has no class `Scores`: run the cell that defines it, then this check."
     )
 
@@ -273,10 +275,10 @@ def my_episode(*changes):
 
 
 def test_my_episode_skeleton_and_solution(world):
-    assert says(observer_round, world, skeleton("def my_episode(")) == (
+    assert says(checks.reinforcement_learning.my_episode, world, skeleton("def my_episode(")) == (
         "Not yet. When observer1 took step 1, the agent knew 0 of its rewards, and not 1."
     )
-    assert says(observer_round, world, my_episode()) == PLAYED
+    assert says(checks.reinforcement_learning.my_episode, world, my_episode()) == PLAYED
 
 
 @pytest.mark.parametrize(
@@ -288,7 +290,7 @@ def test_my_episode_skeleton_and_solution(world):
     ],
 )
 def test_my_episode_in_other_styles(world, change):
-    assert says(observer_round, world, my_episode(change)) == PLAYED
+    assert says(checks.reinforcement_learning.my_episode, world, my_episode(change)) == PLAYED
 
 
 @pytest.mark.parametrize(
@@ -304,12 +306,12 @@ def test_my_episode_in_other_styles(world, change):
     ],
 )
 def test_wrong_my_episode(world, changes, why):
-    said = says(observer_round, world, my_episode(*changes))
+    said = says(checks.reinforcement_learning.my_episode, world, my_episode(*changes))
     assert said.startswith("Not yet. ") and why in said, said
 
 
 def test_my_episode_that_is_not_there(world):
-    assert says(observer_round, world, "globals().pop('my_episode', None)") == (
+    assert says(checks.reinforcement_learning.my_episode, world, "globals().pop('my_episode', None)") == (
         "Not yet. Rank 1 has no function `my_episode`: run the cell that defines it, then this check."
     )
 
@@ -320,11 +322,11 @@ WEIGHTED = "Solved. Each step has the return of its own episode, less the mean o
 
 
 def test_weights_skeleton_and_solution(world):
-    assert says(weights, world, skeleton("def my_weights(")) == (
+    assert says(checks.reinforcement_learning.my_weights, world, skeleton("def my_weights(")) == (
         "Not yet. Of the episodes [[1.0, 1.0], [1.0, 1.0, 1.0]] step 0 of episode 0 has weight 1.000, and the target "
         "is 0.200."
     )
-    assert says(weights, world, solution("def my_weights(")) == WEIGHTED
+    assert says(checks.reinforcement_learning.my_weights, world, solution("def my_weights(")) == WEIGHTED
 
 
 @pytest.mark.parametrize(
@@ -337,7 +339,10 @@ def test_weights_skeleton_and_solution(world):
     ],
 )
 def test_weights_in_other_styles(world, lines):
-    assert says(weights, world, RETURNS + "def my_weights(episodes):\n" + lines) == WEIGHTED
+    assert (
+        says(checks.reinforcement_learning.my_weights, world, RETURNS + "def my_weights(episodes):\n" + lines)
+        == WEIGHTED
+    )
 
 
 RETURNS = """
@@ -362,5 +367,5 @@ def of(rewards):
     ],
 )
 def test_wrong_weights(world, lines, why):
-    said = says(weights, world, RETURNS + "def my_weights(episodes):\n" + lines)
+    said = says(checks.reinforcement_learning.my_weights, world, RETURNS + "def my_weights(episodes):\n" + lines)
     assert said.startswith("Not yet. ") and why in said, said

@@ -92,11 +92,11 @@ STALE = "Solved. Every batch has its number, also in orders that nobody uses."
 
 
 def test_staleness_solution(world):
-    assert says(checks.staleness, world, solution("staleness")) == STALE
+    assert says(checks.replicated_pipelines.staleness, world, solution("staleness")) == STALE
 
 
 def test_staleness_skeleton(world):
-    assert says(checks.staleness, world, skeleton("staleness")) == (
+    assert says(checks.replicated_pipelines.staleness, world, skeleton("staleness")) == (
         "Not yet. For F0 F1 B0 F2 B1 B2 rank 0 returned [0, 0, 0], and the target is [0, 1, 1]."
     )
 
@@ -126,7 +126,7 @@ BY_COUNTS = """
 
 @pytest.mark.parametrize("answer", [BY_PLACES, BY_COUNTS])
 def test_staleness_that_is_right(world, answer):
-    assert says(checks.staleness, world, answer) == STALE
+    assert says(checks.replicated_pipelines.staleness, world, answer) == STALE
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_staleness_that_is_right(world, answer):
 def test_staleness_that_is_wrong(world, old, new, message):
     answer = solution("staleness")
     assert old in answer
-    said = says(checks.staleness, world, answer.replace(old, new))
+    said = says(checks.replicated_pipelines.staleness, world, answer.replace(old, new))
     assert said.startswith(f"Not yet. {message}"), said
 
 
@@ -156,11 +156,11 @@ BEST = "Solved. Every cut is the one in which the busiest rank sends the fewest 
 
 
 def test_best_cut_solution(world):
-    assert says(checks.best_cut, world, solution("best_cut")) == BEST
+    assert says(checks.replicated_pipelines.best_cut, world, solution("best_cut")) == BEST
 
 
 def test_best_cut_skeleton(world):
-    assert says(checks.best_cut, world, skeleton("best_cut")).startswith("Not yet. For ")
+    assert says(checks.replicated_pipelines.best_cut, world, skeleton("best_cut")).startswith("Not yet. For ")
 
 
 IN_A_LOOP = """
@@ -190,7 +190,7 @@ SORTED = """
 
 @pytest.mark.parametrize("answer", [IN_A_LOOP, SORTED])
 def test_best_cut_that_is_right(world, answer):
-    assert says(checks.best_cut, world, answer) == BEST
+    assert says(checks.replicated_pipelines.best_cut, world, answer) == BEST
 
 
 @pytest.mark.parametrize(
@@ -206,4 +206,4 @@ def test_best_cut_that_is_right(world, answer):
 def test_best_cut_that_is_wrong(world, old, new):
     answer = solution("best_cut")
     assert old in answer
-    assert says(checks.best_cut, world, answer.replace(old, new)).startswith("Not yet. For ")
+    assert says(checks.replicated_pipelines.best_cut, world, answer.replace(old, new)).startswith("Not yet. For ")

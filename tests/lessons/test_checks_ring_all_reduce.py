@@ -37,13 +37,13 @@ SUM = "[[10.0, 20.0, 30.0, 40.0], [50.0, 60.0, 70.0, 80.0], [90.0, 100.0, 110.0,
 
 
 def test_my_ring_solution(world):
-    assert says(checks.my_ring, world, solution("my_ring")) == (
+    assert says(checks.ring_all_reduce.my_ring, world, solution("my_ring")) == (
         "Solved. Every rank holds the sum, and every rank sent one chunk a step."
     )
 
 
 def test_my_ring_skeleton(world):
-    assert says(checks.my_ring, world, skeleton("my_ring")) == (
+    assert says(checks.ring_all_reduce.my_ring, world, skeleton("my_ring")) == (
         "Not yet. Rank 0 received 0 messages, expected one in each of 3 steps of the reduce-scatter."
     )
 
@@ -51,7 +51,7 @@ def test_my_ring_skeleton(world):
 def test_my_ring_with_only_its_first_half(world):
     answer = solution("my_ring")
     first_half = answer[: answer.rindex("    for step")]
-    assert says(checks.my_ring, world, first_half) == (
+    assert says(checks.ring_all_reduce.my_ring, world, first_half) == (
         "Not yet. The reduce-scatter is right: each rank finishes one chunk. After the all-gather rank 0 holds "
         "[1.0, 2.0, 3.0, 4.0] in chunk 0, expected [10.0, 20.0, 30.0, 40.0]."
     )
@@ -71,7 +71,7 @@ def test_my_ring_in_other_styles(world, changes):
     for old, new in changes:
         assert old in answer
         answer = answer.replace(old, new)
-    assert says(checks.my_ring, world, answer).startswith("Solved. ")
+    assert says(checks.ring_all_reduce.my_ring, world, answer).startswith("Solved. ")
 
 
 def test_my_ring_that_posts_its_receives_first(world):
@@ -87,7 +87,7 @@ def test_my_ring_that_posts_its_receives_first(world):
                 mine = chunks[(rank - step - 1) % n]
                 mine.copy_(mine + received[step] if step < n - 1 else received[step])
         """
-    assert says(checks.my_ring, world, answer).startswith("Solved. ")
+    assert says(checks.ring_all_reduce.my_ring, world, answer).startswith("Solved. ")
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_my_ring_that_posts_its_receives_first(world):
 def test_my_ring_that_is_wrong(broken_world, old, new, message):
     answer = solution("my_ring")
     assert answer.count(old) == 1
-    said = says(checks.my_ring, broken_world, answer.replace(old, new))
+    said = says(checks.ring_all_reduce.my_ring, broken_world, answer.replace(old, new))
     assert said.startswith(f"Not yet. {message}"), said
 
 
@@ -132,7 +132,7 @@ def test_my_ring_with_bytes_of_a_ring_of_whole_tensors(world):
                 tensor += received
                 passing, received = received, passing
         """
-    assert says(checks.my_ring, world, answer) == (
+    assert says(checks.ring_all_reduce.my_ring, world, answer) == (
         "Not yet. Rank 0 sent 192 bytes, and the ring sends 96: 96 too many."
     )
 
@@ -141,13 +141,13 @@ def test_my_ring_with_bytes_of_a_ring_of_whole_tensors(world):
 
 
 def test_reduce_scatter_solution(world):
-    assert says(checks.reduce_scatter, world, solution("reduce_scatter")) == (
+    assert says(checks.ring_all_reduce.reduce_scatter, world, solution("reduce_scatter")) == (
         "Solved. Rank r holds chunk r of the sum, and every rank sent 48 bytes."
     )
 
 
 def test_reduce_scatter_skeleton(world):
-    assert says(checks.reduce_scatter, world, skeleton("reduce_scatter")) == (
+    assert says(checks.ring_all_reduce.reduce_scatter, world, skeleton("reduce_scatter")) == (
         "Not yet. Rank 0 holds [1.0, 2.0, 3.0, 4.0], expected [10.0, 20.0, 30.0, 40.0]."
     )
 
@@ -179,7 +179,7 @@ def test_reduce_scatter_in_other_styles(world, changes):
     for old, new in changes:
         assert old in answer
         answer = answer.replace(old, new)
-    assert says(checks.reduce_scatter, world, answer).startswith("Solved. ")
+    assert says(checks.ring_all_reduce.reduce_scatter, world, answer).startswith("Solved. ")
 
 
 def test_reduce_scatter_in_a_ring_of_whole_tensors(world):
@@ -192,7 +192,7 @@ def test_reduce_scatter_in_a_ring_of_whole_tensors(world):
                 passing, received = received, passing
             return tensor.tensor_split(n)[rank]
     """
-    assert says(checks.reduce_scatter, world, answer) == (
+    assert says(checks.ring_all_reduce.reduce_scatter, world, answer) == (
         "Not yet. Rank 0 sent 192 bytes, and a reduce-scatter sends 48: 144 too many."
     )
 
@@ -208,7 +208,7 @@ def test_reduce_scatter_with_a_step_too_many(world):
             pass_on(chunks[right], received)
             return received
     """
-    assert says(checks.reduce_scatter, world, answer) == (
+    assert says(checks.ring_all_reduce.reduce_scatter, world, answer) == (
         "Not yet. Rank 0 sent 64 bytes, and a reduce-scatter sends 48: 16 too many."
     )
 
@@ -219,7 +219,7 @@ def test_reduce_scatter_of_an_all_reduce(world):
             ring_all_reduce(tensor)
             return tensor.tensor_split(n)[rank]
     """
-    assert says(checks.reduce_scatter, world, answer) == (
+    assert says(checks.ring_all_reduce.reduce_scatter, world, answer) == (
         "Not yet. Rank 0 sent 96 bytes, and a reduce-scatter sends 48: 48 too many."
     )
 
@@ -239,7 +239,7 @@ def without_waste(tensor, solve=reduce_scatter):
 reduce_scatter = without_waste
 """
     )
-    assert says(checks.reduce_scatter, world, answer) == (
+    assert says(checks.ring_all_reduce.reduce_scatter, world, answer) == (
         "Not yet. Rank 2 sent 52 bytes, and a reduce-scatter sends 48: 4 too many."
     )
 
@@ -254,7 +254,7 @@ def test_reduce_scatter_as_it_stands_in_the_ring(world):
                 chunks[(rank - step - 1) % n].add_(received)
             return chunks[right]
     """
-    assert says(checks.reduce_scatter, world, answer) == (
+    assert says(checks.ring_all_reduce.reduce_scatter, world, answer) == (
         "Not yet. Rank 0 holds [50.0, 60.0, 70.0, 80.0], expected [10.0, 20.0, 30.0, 40.0]."
     )
 
@@ -265,16 +265,16 @@ def test_reduce_scatter_by_the_library(world):
             dist.all_reduce(tensor)
             return tensor.tensor_split(n)[rank]
     """
-    assert says(checks.reduce_scatter, world, answer) == (
+    assert says(checks.ring_all_reduce.reduce_scatter, world, answer) == (
         "Not yet. Rank 0 sent 0 bytes, and a reduce-scatter sends 48: 48 too few."
     )
 
 
 def test_reduce_scatter_that_returns_something_else(world):
-    assert says(checks.reduce_scatter, world, "def reduce_scatter(tensor):\n    pass") == (
+    assert says(checks.ring_all_reduce.reduce_scatter, world, "def reduce_scatter(tensor):\n    pass") == (
         "Not yet. Rank 0 returned None, expected a tensor of 4 elements."
     )
-    assert says(checks.reduce_scatter, world, "def reduce_scatter(tensor):\n    return tensor") == (
+    assert says(checks.ring_all_reduce.reduce_scatter, world, "def reduce_scatter(tensor):\n    return tensor") == (
         "Not yet. Rank 0 holds 16 elements, expected 4."
     )
 
@@ -283,13 +283,13 @@ def test_reduce_scatter_that_returns_something_else(world):
 
 
 def test_two_way_ring_solution(world):
-    assert says(checks.two_way_ring, world, solution("two_way_ring")) == (
+    assert says(checks.ring_all_reduce.two_way_ring, world, solution("two_way_ring")) == (
         "Solved. Every rank holds the sum, and sent 48 bytes each way, both ways at once."
     )
 
 
 def test_two_way_ring_skeleton(world):
-    assert says(checks.two_way_ring, world, skeleton("two_way_ring")) == (
+    assert says(checks.ring_all_reduce.two_way_ring, world, skeleton("two_way_ring")) == (
         "Not yet. Rank 0 sent 6 messages, and a ring in both directions sends 12: 6 too few."
     )
 
@@ -315,7 +315,7 @@ def test_two_way_ring_in_other_styles(world, changes):
     for old, new in changes:
         assert old in answer
         answer = answer.replace(old, new)
-    assert says(checks.two_way_ring, world, answer).startswith("Solved. ")
+    assert says(checks.ring_all_reduce.two_way_ring, world, answer).startswith("Solved. ")
 
 
 def test_two_way_ring_of_two_rings_to_the_right(world):
@@ -324,7 +324,10 @@ def test_two_way_ring_of_two_rings_to_the_right(world):
             for half in tensor.tensor_split(2):
                 ring_all_reduce(half)
     """
-    assert says(checks.two_way_ring, world, answer) == "Not yet. Rank 0 sent 96 bytes to rank 1, expected 48."
+    assert (
+        says(checks.ring_all_reduce.two_way_ring, world, answer)
+        == "Not yet. Rank 0 sent 96 bytes to rank 1, expected 48."
+    )
 
 
 def test_two_way_ring_that_takes_turns(world):
@@ -337,7 +340,7 @@ def test_two_way_ring_that_takes_turns(world):
             ring_all_reduce(second)
             rank, left, right = -rank, right, left
     """
-    assert says(checks.two_way_ring, world, answer) == (
+    assert says(checks.ring_all_reduce.two_way_ring, world, answer) == (
         "Not yet. Rank 0 waited for one way before it sent the other, in step 1. (dist.send waits.)"
     )
 
@@ -357,7 +360,7 @@ def test_two_way_ring_that_takes_turns_and_waits_for_its_sends_in_the_end(world)
             for work in works:
                 work.wait()
     """
-    assert says(checks.two_way_ring, world, answer) == (
+    assert says(checks.ring_all_reduce.two_way_ring, world, answer) == (
         "Not yet. Rank 0 waited for one way before it sent the other, in step 1. (dist.send waits.)"
     )
 
@@ -371,21 +374,21 @@ def test_two_way_ring_of_whole_tensors(world):
                 tensor += received
                 passing, received = received, passing
     """
-    assert says(checks.two_way_ring, world, answer) == (
+    assert says(checks.ring_all_reduce.two_way_ring, world, answer) == (
         "Not yet. Rank 0 sent 192 bytes, and a ring in both directions sends 96: 96 too many."
     )
 
 
 def test_two_way_ring_with_a_step_too_many(world):
     answer = solution("two_way_ring").replace("range(2 * (n - 1))", "range(2 * n - 1)")
-    assert says(checks.two_way_ring, world, answer) == (
+    assert says(checks.ring_all_reduce.two_way_ring, world, answer) == (
         "Not yet. Rank 0 sent 112 bytes, and a ring in both directions sends 96: 16 too many."
     )
 
 
 def test_two_way_ring_that_stops_half_way(world):
     answer = solution("two_way_ring").replace("range(2 * (n - 1))", "range(n - 1)")
-    assert says(checks.two_way_ring, world, answer).startswith("Not yet. Rank 0 holds [")
+    assert says(checks.ring_all_reduce.two_way_ring, world, answer).startswith("Not yet. Rank 0 holds [")
 
 
 def test_two_way_ring_that_all_begin_with_send(broken_world):
@@ -394,7 +397,7 @@ def test_two_way_ring_that_all_begin_with_send(broken_world):
             dist.send(tensor[:8], right)
             dist.recv(tensor[:8], left)
     """
-    assert says(checks.two_way_ring, broken_world, answer).startswith("Not yet. Deadlock: ")
+    assert says(checks.ring_all_reduce.two_way_ring, broken_world, answer).startswith("Not yet. Deadlock: ")
 
 
 # ---------------------------------------------------------------- other numbers of ranks
@@ -406,7 +409,10 @@ def test_the_solutions_in_other_worlds(size):
     world = World(size)
     try:
         world.view.execute(SETUP)
-        for function, check in [("reduce_scatter", checks.reduce_scatter), ("two_way_ring", checks.two_way_ring)]:
+        for function, check in [
+            ("reduce_scatter", checks.ring_all_reduce.reduce_scatter),
+            ("two_way_ring", checks.ring_all_reduce.two_way_ring),
+        ]:
             assert says(check, world, solution(function)).startswith("Solved. ")
             assert says(check, world, skeleton(function)).startswith("Not yet. ")
     finally:

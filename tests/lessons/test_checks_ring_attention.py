@@ -57,14 +57,14 @@ UPDATED = "Solved. Whatever the order and the size of the scores, the blocks mak
 
 
 def test_update_skeleton(world):
-    assert says(checks.online_softmax, world, skeleton("my_update")) == (
+    assert says(checks.ring_attention.my_update, world, skeleton("my_update")) == (
         "Not yet. With scores of about 1,000 rank 0 gets nan for a query: exp overflows, or all weights are 0."
     )
 
 
 @pytest.mark.parametrize("answer", [UPDATE, AS_LOGARITHM, BY_QUERY, solution("my_update")])
 def test_update_right(world, answer):
-    assert says(checks.online_softmax, world, answer) == UPDATED
+    assert says(checks.ring_attention.my_update, world, answer) == UPDATED
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_update_right(world, answer):
 )
 def test_update_wrong(world, old, new, words):
     assert old in UPDATE
-    said = says(checks.online_softmax, world, UPDATE.replace(old, new))
+    said = says(checks.ring_attention.my_update, world, UPDATE.replace(old, new))
     assert said.startswith("Not yet. ")
     assert words in said
 
@@ -100,7 +100,7 @@ CHUNKS = """
 
 
 def test_chunks_skeleton(world):
-    assert says(checks.balanced, world, skeleton("my_chunks")) == (
+    assert says(checks.ring_attention.my_chunks, world, skeleton("my_chunks")) == (
         "Not yet. With 2 ranks the chunks of rank 0, [0, 1], meet 3 chunks, and each rank's are to meet 5."
     )
 
@@ -110,7 +110,10 @@ def test_chunks_skeleton(world):
     ["rank, 2 * n - 1 - rank", "[2 * n - 1 - rank, rank]", "torch.tensor([n - 1 - rank, n + rank])"],
 )
 def test_chunks_right(world, chunks):
-    assert says(checks.balanced, world, CHUNKS.format(chunks)) == "Solved. The chunks of every rank meet 2n + 1 chunks."
+    assert (
+        says(checks.ring_attention.my_chunks, world, CHUNKS.format(chunks))
+        == "Solved. The chunks of every rank meet 2n + 1 chunks."
+    )
 
 
 @pytest.mark.parametrize(
@@ -124,7 +127,7 @@ def test_chunks_right(world, chunks):
     ],
 )
 def test_chunks_wrong(world, chunks, words):
-    said = says(checks.balanced, world, CHUNKS.format(chunks))
+    said = says(checks.ring_attention.my_chunks, world, CHUNKS.format(chunks))
     assert said.startswith("Not yet. ")
     assert words in said
 
@@ -144,12 +147,12 @@ RIGHT = {
 
 
 def test_merged_skeleton(world):
-    said = says(checks.merged, world, skeleton("merged"))
+    said = says(checks.ring_attention.merged, world, skeleton("merged"))
     assert said.startswith("Not yet. With small scores rank 0 returned the output [")
 
 
 def test_merged_solution(world):
-    assert says(checks.merged, world, solution("merged")) == (
+    assert says(checks.ring_attention.merged, world, solution("merged")) == (
         "Solved. Two results make one, however large the logarithms are, and also when one set has nothing to see."
     )
 
@@ -164,7 +167,7 @@ def test_merged_solution(world):
     ],
 )
 def test_merged_in_other_styles(world, change):
-    assert says(checks.merged, world, MERGED.format(**(RIGHT | change))).startswith("Solved. ")
+    assert says(checks.ring_attention.merged, world, MERGED.format(**(RIGHT | change))).startswith("Solved. ")
 
 
 @pytest.mark.parametrize(
@@ -182,7 +185,7 @@ def test_merged_in_other_styles(world, change):
     ],
 )
 def test_merged_wrong(world, change, words):
-    said = says(checks.merged, world, MERGED.format(**(RIGHT | change)))
+    said = says(checks.ring_attention.merged, world, MERGED.format(**(RIGHT | change)))
     assert said.startswith("Not yet. ")
     assert words in said
 
@@ -242,7 +245,7 @@ AND_ONE_MORE = """\
 
 
 def test_window_skeleton(world):
-    assert says(checks.windowed, world, skeleton("windowed")) == (
+    assert says(checks.ring_attention.windowed, world, skeleton("windowed")) == (
         "Not yet. Rank 1 is wrong for its position 0, number 6 of the sequence: "
         "it sees itself and up to 5 positions before it."
     )
@@ -250,7 +253,7 @@ def test_window_skeleton(world):
 
 @pytest.mark.parametrize("answer", [WINDOW, SHORTER, solution("windowed")])
 def test_window_right(world, answer):
-    assert says(checks.windowed, world, answer) == (
+    assert says(checks.ring_attention.windowed, world, answer) == (
         "Solved. Each position has its window, and no rank sent more than 768 bytes."
     )
 
@@ -270,6 +273,6 @@ def test_window_right(world, answer):
     ],
 )
 def test_window_wrong(world, answer, words):
-    said = says(checks.windowed, world, answer)
+    said = says(checks.ring_attention.windowed, world, answer)
     assert said.startswith("Not yet. ")
     assert words in said

@@ -8,7 +8,6 @@ import pytest
 
 from helpers import checks
 from helpers.checks.judging import RESTART
-from helpers.checks.rpc_locking import locked
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 
@@ -131,13 +130,13 @@ ASKED_BY_A_THREAD = """future = torch.futures.Future()
     ],
 )
 def test_my_ask(world, decorator, body, verdict):
-    said = check(world, checks.my_ask, ASK, decorator, body)
+    said = check(world, checks.rpc_threads_and_failures.my_ask, ASK, decorator, body)
     assert said.startswith(verdict), said
 
 
 @pytest.mark.parametrize(("decorator", "pair"), [("", "(rank, answered.value())"), (FREE, "(rank, answered)")])
 def test_my_ask_that_sends_a_future(world, decorator, pair):
-    said = check(world, checks.my_ask, ASK, decorator, THEN.format(pair))
+    said = check(world, checks.rpc_threads_and_failures.my_ask, ASK, decorator, THEN.format(pair))
     assert said == (
         "Not yet. worker1 tried to send a future, expected a pair: is `my_ask` decorated, and does its future get the "
         "answer itself?"
@@ -145,18 +144,18 @@ def test_my_ask_that_sends_a_future(world, decorator, pair):
 
 
 def test_my_ask_is_accepted(world):
-    check(world, checks.my_ask, ASK, FREE, THEN.format("(rank, answered.value())"))
+    check(world, checks.rpc_threads_and_failures.my_ask, ASK, FREE, THEN.format("(rank, answered.value())"))
     assert "my_ask" in world.accepted
 
 
 def test_my_ask_that_returns_no_future(world):
-    answer = check(world, checks.my_ask, ASK, FREE, "return rank, 4")
+    answer = check(world, checks.rpc_threads_and_failures.my_ask, ASK, FREE, "return rank, 4")
     assert answer.startswith("Not yet. Rank 0 raised RuntimeError: ") and "must return a torch.futures.Future" in answer
 
 
 def test_my_ask_that_is_missing(world):
     world.view.execute("globals().pop('my_ask', None)")
-    assert repr(checks.my_ask(world)) == (
+    assert repr(checks.rpc_threads_and_failures.my_ask(world)) == (
         "Not yet. Rank 0 has no function `my_ask`: run the cell that defines it, then this check."
     )
 
@@ -191,17 +190,17 @@ def test_my_ask_that_is_missing(world):
     ],
 )
 def test_batches(world, body, verdict):
-    said = check(world, checks.batches, BATCHER, body)
+    said = check(world, checks.rpc_threads_and_failures.Batcher, BATCHER, body)
     assert said.startswith(verdict) if verdict == "Not yet. " else said == verdict
 
 
 def test_batches_after_threads_were_starved(broken_world):
     never = "def ask(self, x): self.full.wait()"
-    assert check(broken_world, checks.batches, BATCHER, never) == (
+    assert check(broken_world, checks.rpc_threads_and_failures.Batcher, BATCHER, never) == (
         "Not yet. 12 callers asked, and some got no answer within 8 s, expected an answer for each: does each "
         "full batch fill all its futures?"
     )
-    assert repr(checks.batches(broken_world)) == f"Not yet. Rank 1 is serving. {RESTART}"
+    assert repr(checks.rpc_threads_and_failures.Batcher(broken_world)) == f"Not yet. Rank 1 is serving. {RESTART}"
 
 
 NEXT_REPLICA = [
@@ -251,14 +250,14 @@ NEXT_REPLICA_AT_NIGHT = [
 
 def test_next_replica(broken_world):
     for body, verdict in NEXT_REPLICA:
-        assert check(broken_world, checks.next_replica, ASK_ANY, body, ranks=0) == verdict
-    assert repr(checks.batches(broken_world)) == f"Not yet. Rank 3 is dead. {RESTART}"
+        assert check(broken_world, checks.rpc_threads_and_failures.ask_any, ASK_ANY, body, ranks=0) == verdict
+    assert repr(checks.rpc_threads_and_failures.Batcher(broken_world)) == f"Not yet. Rank 3 is dead. {RESTART}"
 
 
 @pytest.mark.nightly
 def test_next_replica_with_other_answers(broken_world):
     for body, verdict in NEXT_REPLICA_AT_NIGHT:
-        assert check(broken_world, checks.next_replica, ASK_ANY, body, ranks=0) == verdict
+        assert check(broken_world, checks.rpc_threads_and_failures.ask_any, ASK_ANY, body, ranks=0) == verdict
 
 
 # ---------------------------------------------------------------- locked
@@ -277,7 +276,7 @@ def cell(path):
 def locked_says(world, answer):
     """Define an answer on every rank, and return what the check says."""
     world.view.execute(textwrap.dedent(answer))
-    return repr(locked(world))
+    return repr(checks.rpc_threads_and_failures.my_record(world))
 
 
 def record(*lines):

@@ -4,7 +4,6 @@ import pytest
 from answers import cell, says
 
 from helpers import checks
-from helpers.checks.scaling import communicating, warm_up
 
 NAME = "14_scaling.ipynb"
 SETUP = ""
@@ -24,7 +23,7 @@ RING = "def my_communicating(k, alpha, beta, payload):\n    return {}"
 
 
 def test_ring_skeleton(world):
-    assert says(communicating, world, skeleton("my_communicating")) == (
+    assert says(checks.scaling.my_communicating, world, skeleton("my_communicating")) == (
         "Not yet. With no latency, 4 ranks and 100 bytes at 1 byte per second, rank 0 returned None, and the "
         "target is a number."
     )
@@ -39,7 +38,7 @@ def test_ring_skeleton(world):
     ],
 )
 def test_ring(world, formula):
-    assert says(communicating, world, RING.format(formula)).startswith("Solved. ")
+    assert says(checks.scaling.my_communicating, world, RING.format(formula)).startswith("Solved. ")
 
 
 @pytest.mark.parametrize(
@@ -64,7 +63,7 @@ def test_ring(world, formula):
     ],
 )
 def test_no_ring(world, formula, message):
-    assert says(communicating, world, RING.format(formula)) == f"Not yet. {message}"
+    assert says(checks.scaling.my_communicating, world, RING.format(formula)) == f"Not yet. {message}"
 
 
 # ---------------------------------------------------------------- warm_up
@@ -73,7 +72,7 @@ RATE = "def my_rate(number, warm_up, base, k):\n    return {}"
 
 
 def test_rate_skeleton(world):
-    assert says(warm_up, world, skeleton("my_rate")) == (
+    assert says(checks.scaling.my_rate, world, skeleton("my_rate")) == (
         "Not yet. In step 0 of a warm-up of 10, from 0.1 to 8 times it, rank 0 returned None, "
         "and the target is a number."
     )
@@ -88,7 +87,7 @@ def test_rate_skeleton(world):
     ],
 )
 def test_rate(world, formula):
-    assert says(warm_up, world, RATE.format(formula)).startswith("Solved. ")
+    assert says(checks.scaling.my_rate, world, RATE.format(formula)).startswith("Solved. ")
 
 
 @pytest.mark.parametrize(
@@ -113,7 +112,7 @@ def test_rate(world, formula):
     ],
 )
 def test_no_rate(world, formula, message):
-    assert says(warm_up, world, RATE.format(formula)) == f"Not yet. {message}"
+    assert says(checks.scaling.my_rate, world, RATE.format(formula)) == f"Not yet. {message}"
 
 
 # ---------------------------------------------------------------- machines and fastest
@@ -148,7 +147,7 @@ EFFICIENCY = "return compute / (compute + 2 * (k - 1) * (alpha + payload / k / b
     ],
 )
 def test_machines(world, body, result, verdict):
-    assert says(checks.machines, world, MACHINES.format(body, result)).startswith(verdict)
+    assert says(checks.scaling.machines, world, MACHINES.format(body, result)).startswith(verdict)
 
 
 FASTEST = """
@@ -173,4 +172,4 @@ TIME = "return compute / k + 2 * (k - 1) * (alpha + payload / k / beta)"
     ],
 )
 def test_fastest(world, body, result, verdict):
-    assert says(checks.fastest, world, FASTEST.format(body, result)).startswith(verdict)
+    assert says(checks.scaling.fastest, world, FASTEST.format(body, result)).startswith(verdict)

@@ -39,7 +39,7 @@ def in_turn_says(world, step):
     world.view.execute("turn = threading.Lock()", silent=True)
     lines = textwrap.indent(textwrap.dedent(step), "    ")
     answer = cell(NAME, "def my_step_in_turn(").replace("    return gradient  # your lines instead", lines)
-    return says(checks.my_step_in_turn, world, answer)
+    return says(checks.several_trainers.my_step_in_turn, world, answer)
 
 
 @pytest.mark.parametrize(
@@ -80,11 +80,11 @@ SHARED = "Solved. Each step took the gradients of its own context, and no two we
 
 
 def test_shared_optimizer_solution(world):
-    assert says(checks.shared_optimizer, world, solution("SharedOptimizer")) == SHARED
+    assert says(checks.several_trainers.SharedOptimizer, world, solution("SharedOptimizer")) == SHARED
 
 
 def test_shared_optimizer_skeleton(world):
-    assert says(checks.shared_optimizer, world, skeleton("SharedOptimizer")) == (
+    assert says(checks.several_trainers.SharedOptimizer, world, skeleton("SharedOptimizer")) == (
         "Not yet. Two steps of the optimizer were under way at the same time."
     )
 
@@ -107,7 +107,7 @@ def test_shared_optimizer_with_a_lock_of_the_module(world):
                 finally:
                     only_one.release()
     """
-    assert says(checks.shared_optimizer, world, answer) == SHARED
+    assert says(checks.several_trainers.SharedOptimizer, world, answer) == SHARED
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_shared_optimizer_in_other_styles(world, changes):
     for change in changes:
         assert change[0] in answer
         answer = answer.replace(*change)
-    assert says(checks.shared_optimizer, world, answer) == SHARED
+    assert says(checks.several_trainers.SharedOptimizer, world, answer) == SHARED
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ def test_shared_optimizer_in_other_styles(world, changes):
 def test_shared_optimizer_that_is_wrong(world, change, message):
     answer = solution("SharedOptimizer").replace(*change)
     assert answer != solution("SharedOptimizer")
-    assert says(checks.shared_optimizer, world, answer).startswith(f"Not yet. {message}")
+    assert says(checks.several_trainers.SharedOptimizer, world, answer).startswith(f"Not yet. {message}")
 
 
 # ---------------------------------------------------------------- bounded
@@ -175,11 +175,11 @@ BOUNDED = "Solved. What is too old is refused, one update at a time, and what `r
 
 
 def test_bounded_solution(world):
-    assert says(checks.bounded, world, solution("Bounded")) == BOUNDED
+    assert says(checks.several_trainers.Bounded, world, solution("Bounded")) == BOUNDED
 
 
 def test_bounded_skeleton(world):
-    assert says(checks.bounded, world, skeleton("Bounded")) == (
+    assert says(checks.several_trainers.Bounded, world, skeleton("Bounded")) == (
         "Not yet. With a limit of 1, an update that was 2 updates old returned True, and the target is False."
     )
 
@@ -202,7 +202,7 @@ def test_bounded_that_makes_new_values(world):
                         self.version += 1
                 return fresh
     """
-    assert says(checks.bounded, world, answer) == BOUNDED
+    assert says(checks.several_trainers.Bounded, world, answer) == BOUNDED
 
 
 @pytest.mark.parametrize(
@@ -221,7 +221,7 @@ def test_bounded_in_other_styles(world, changes):
     for change in changes:
         assert change[0] in answer
         answer = answer.replace(*change)
-    assert says(checks.bounded, world, answer) == BOUNDED
+    assert says(checks.several_trainers.Bounded, world, answer) == BOUNDED
 
 
 @pytest.mark.parametrize(
@@ -254,11 +254,14 @@ def test_bounded_in_other_styles(world, changes):
 def test_bounded_that_is_wrong(world, change, message):
     answer = solution("Bounded").replace(*change)
     assert answer != solution("Bounded")
-    assert says(checks.bounded, world, answer).startswith(f"Not yet. {message}")
+    assert says(checks.several_trainers.Bounded, world, answer).startswith(f"Not yet. {message}")
 
 
 def test_an_answer_that_is_not_there(world):
-    for name, check in (("SharedOptimizer", checks.shared_optimizer), ("Bounded", checks.bounded)):
+    for name, check in (
+        ("SharedOptimizer", checks.several_trainers.SharedOptimizer),
+        ("Bounded", checks.several_trainers.Bounded),
+    ):
         world.view.execute(f"globals().pop('{name}', None)")
         assert f"has no function `{name}`: run the cell that defines it" in repr(check(world))
 
@@ -266,10 +269,10 @@ def test_an_answer_that_is_not_there(world):
 def test_before_rpc_has_been_started():
     world = World(4)
     try:
-        for check in (checks.shared_optimizer, checks.bounded):
+        for check in (checks.several_trainers.SharedOptimizer, checks.several_trainers.Bounded):
             assert "RPC has not been initialized" in repr(check(world))
         world.view.execute(SETUP)
-        assert says(checks.shared_optimizer, world, solution("SharedOptimizer")) == SHARED
-        assert says(checks.bounded, world, solution("Bounded")) == BOUNDED
+        assert says(checks.several_trainers.SharedOptimizer, world, solution("SharedOptimizer")) == SHARED
+        assert says(checks.several_trainers.Bounded, world, solution("Bounded")) == BOUNDED
     finally:
         world.stop()

@@ -19,10 +19,22 @@ def solution(function):
 
 
 CHECKS = {
-    "my_zero1": (checks.sharded_optimizer, "Each rank keeps the state of its shards, and all have the weights"),
-    "my_zero3": (checks.sharded_layers, "Each rank keeps its shards only, and all train as one process does."),
-    "thrifty": (checks.frees, "Each rank keeps its shards only, and all train as one process does."),
-    "largest": (checks.largest, "Each number fits, counted over tensors of that size, and one more parameter would"),
+    "my_zero1": (
+        checks.sharded_data_parallel.my_zero1,
+        "Each rank keeps the state of its shards, and all have the weights",
+    ),
+    "my_zero3": (
+        checks.sharded_data_parallel.my_zero3,
+        "Each rank keeps its shards only, and all train as one process does.",
+    ),
+    "thrifty": (
+        checks.sharded_data_parallel.thrifty,
+        "Each rank keeps its shards only, and all train as one process does.",
+    ),
+    "largest": (
+        checks.sharded_data_parallel.largest,
+        "Each number fits, counted over tensors of that size, and one more parameter would",
+    ),
 }
 
 
@@ -99,7 +111,7 @@ RIGHT_ZERO1 = {
 
 @pytest.mark.parametrize("answer", RIGHT_ZERO1.values(), ids=RIGHT_ZERO1)
 def test_zero1_in_another_way(world, answer):
-    assert says(checks.sharded_optimizer, world, answer).startswith("Solved. ")
+    assert says(checks.sharded_data_parallel.my_zero1, world, answer).startswith("Solved. ")
 
 
 ZERO1 = """
@@ -156,12 +168,12 @@ GATHER = "all_gather(unit.shard, unit.full)"
 def test_zero1(world, what, gradient, after, result, message):
     answer = ZERO1.format(what=what, gradient=gradient, after=after, result=result)
     begin = "" if message == "Solved. " else "Not yet. "
-    assert says(checks.sharded_optimizer, world, answer).startswith(begin + message)
+    assert says(checks.sharded_data_parallel.my_zero1, world, answer).startswith(begin + message)
 
 
 def test_a_check_that_needs_the_lesson_says_so(world):
     world.view.execute("kept = Unit; del Unit")
-    said = says(checks.sharded_optimizer, world, solution("my_zero1"))
+    said = says(checks.sharded_data_parallel.my_zero1, world, solution("my_zero1"))
     world.view.execute("Unit = kept")
     assert said == "Not yet. Rank 0: there is no `Unit`: run the cells of the lesson down to this one."
 
@@ -300,7 +312,7 @@ RIGHT_LARGEST = {
 
 @pytest.mark.parametrize("answer", RIGHT_LARGEST.values(), ids=RIGHT_LARGEST)
 def test_largest_in_another_way(world, answer):
-    assert says(checks.largest, world, answer).startswith("Solved. ")
+    assert says(checks.sharded_data_parallel.largest, world, answer).startswith("Solved. ")
 
 
 LARGEST = """
@@ -330,5 +342,5 @@ WHOLE = '{"data parallel": 16, "zero1": 4, "zero2": 2, "zero3": 0}'
     ],
 )
 def test_wrong_largest(world, whole, result, message):
-    said = says(checks.largest, world, LARGEST.format(whole=whole, result=result))
+    said = says(checks.sharded_data_parallel.largest, world, LARGEST.format(whole=whole, result=result))
     assert said.startswith(f"Not yet. {message}"), said

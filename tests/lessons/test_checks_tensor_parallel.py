@@ -33,13 +33,13 @@ RIGHT["rows"] = "layer.weight.chunk(n, 1)[rank]"
 
 
 def test_cut_skeleton(world):
-    assert says(checks.cut_layers, world, skeleton("def my_columns(")) == (
+    assert says(checks.tensor_parallel.my_columns, world, skeleton("def my_columns(")) == (
         "Not yet. Rank 0, my_columns, weight: it keeps 48 of 48 numbers, and the target is 12."
     )
 
 
 def test_cut_solution(world):
-    assert says(checks.cut_layers, world, solution("def my_columns(")) == (
+    assert says(checks.tensor_parallel.my_columns, world, solution("def my_columns(")) == (
         "Solved. Each rank keeps 1/4 of both layers, and the shares add up to their output."
     )
 
@@ -54,7 +54,7 @@ def test_cut_solution(world):
     ],
 )
 def test_cut_in_other_styles(world, change):
-    assert says(checks.cut_layers, world, CUT.format(**(RIGHT | change))).startswith("Solved. ")
+    assert says(checks.tensor_parallel.my_columns, world, CUT.format(**(RIGHT | change))).startswith("Solved. ")
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_cut_in_other_styles(world, change):
     ],
 )
 def test_cut_wrong(world, change, words):
-    said = says(checks.cut_layers, world, CUT.format(**(RIGHT | change)))
+    said = says(checks.tensor_parallel.my_columns, world, CUT.format(**(RIGHT | change)))
     assert said.startswith("Not yet. ")
     assert words in said
 
@@ -125,13 +125,13 @@ ALL_REDUCED = """
 
 
 def test_mlp_skeleton(world):
-    assert says(checks.f_and_g, world, skeleton("class MyF(")) == (
+    assert says(checks.tensor_parallel.MyF, world, skeleton("class MyF(")) == (
         "Not yet. Rank 0 returned only its own share of the output. What leaves on the ranks is to be added up."
     )
 
 
 def test_mlp_solution(world):
-    assert says(checks.f_and_g, world, solution("class MyF(")) == (
+    assert says(checks.tensor_parallel.MyF, world, solution("class MyF(")) == (
         "Solved. The output and the gradients of x and of both weights are those of one process."
     )
 
@@ -150,11 +150,11 @@ def test_mlp_solution(world):
 )
 def test_mlp_in_other_styles(world, old, new):
     assert old in MLP
-    assert says(checks.f_and_g, world, MLP.replace(old, new)).startswith("Solved. ")
+    assert says(checks.tensor_parallel.MyF, world, MLP.replace(old, new)).startswith("Solved. ")
 
 
 def test_mlp_by_a_hook(world):
-    assert says(checks.f_and_g, world, BY_A_HOOK).startswith("Solved. ")
+    assert says(checks.tensor_parallel.MyF, world, BY_A_HOOK).startswith("Solved. ")
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ def test_mlp_by_a_hook(world):
 )
 def test_mlp_wrong(world, old, new, words):
     assert old in MLP
-    said = says(checks.f_and_g, world, MLP.replace(old, new) + ALL_REDUCED)
+    said = says(checks.tensor_parallel.MyF, world, MLP.replace(old, new) + ALL_REDUCED)
     assert said.startswith("Not yet. ")
     assert words in said
 
@@ -189,13 +189,13 @@ CAT = "torch.cat([part.chunk(n)[rank] for part in layer.{}.chunk(3)])"
 
 
 def test_qkv_skeleton(world):
-    assert says(checks.cut_qkv, world, skeleton("def cut_qkv(")) == (
+    assert says(checks.tensor_parallel.cut_qkv, world, skeleton("def cut_qkv(")) == (
         "Not yet. Rank 0 keeps 12 rows of the queries, 0 of the keys and 0 of the values. Its heads have 4 of each."
     )
 
 
 def test_qkv_solution(world):
-    assert says(checks.cut_qkv, world, solution("def cut_qkv(")) == (
+    assert says(checks.tensor_parallel.cut_qkv, world, solution("def cut_qkv(")) == (
         "Solved. Each rank has the queries, the keys and the values of its own heads."
     )
 
@@ -218,7 +218,9 @@ def test_qkv_in_other_styles(world, weight, bias):
         each = len(numbers) // 3 // n
         return numbers[numbers // each % n == rank]
     """
-    assert says(checks.cut_qkv, world, rows + QKV.format(weight=weight, bias=bias)).startswith("Solved. ")
+    assert says(checks.tensor_parallel.cut_qkv, world, rows + QKV.format(weight=weight, bias=bias)).startswith(
+        "Solved. "
+    )
 
 
 @pytest.mark.parametrize(
@@ -233,7 +235,7 @@ def test_qkv_in_other_styles(world, weight, bias):
     ],
 )
 def test_qkv_wrong(world, weight, bias, words):
-    said = says(checks.cut_qkv, world, QKV.format(weight=weight, bias=bias))
+    said = says(checks.tensor_parallel.cut_qkv, world, QKV.format(weight=weight, bias=bias))
     assert said.startswith("Not yet. ")
     assert words in said
 
@@ -272,14 +274,14 @@ GATHERED = """
 
 
 def test_words_skeleton(world):
-    said = says(checks.next_words, world, skeleton("def next_words("))
+    said = says(checks.tensor_parallel.next_words, world, skeleton("def next_words("))
     assert said.startswith("Not yet. Rank 0 returned word ")
     assert "and the best of all words is " in said
 
 
 @pytest.mark.parametrize("answer", [BY_TWO_MAXIMA, BY_A_SUM, BY_RANK_0, solution("def next_words(")])
 def test_words_right(world, answer):
-    assert says(checks.next_words, world, answer) == (
+    assert says(checks.tensor_parallel.next_words, world, answer) == (
         "Solved. Every rank knows the best words, and none brought more than three numbers for each token."
     )
 
@@ -295,6 +297,6 @@ def test_words_right(world, answer):
     ],
 )
 def test_words_wrong(world, answer, words):
-    said = says(checks.next_words, world, answer)
+    said = says(checks.tensor_parallel.next_words, world, answer)
     assert said.startswith("Not yet. ")
     assert words in said

@@ -56,20 +56,20 @@ RIGHT_MEMBERS = {
 
 
 def test_members_solution(world):
-    assert says(checks.members_along_an_axis, world, solution("my_members")) == (
+    assert says(checks.three_dimensions.my_members, world, solution("my_members")) == (
         "Solved. Every rank knows its neighbours in 9 layouts."
     )
 
 
 def test_members_skeleton(world):
-    assert says(checks.members_along_an_axis, world, skeleton("my_members")) == (
+    assert says(checks.three_dimensions.my_members, world, skeleton("my_members")) == (
         "Not yet. In the layout data 4, for rank 0 along data, rank 0 returned [0], and the target is [0, 1, 2, 3]."
     )
 
 
 @pytest.mark.parametrize("answer", RIGHT_MEMBERS.values(), ids=RIGHT_MEMBERS)
 def test_members_in_another_way(world, answer):
-    assert says(checks.members_along_an_axis, world, answer).startswith("Solved. ")
+    assert says(checks.three_dimensions.my_members, world, answer).startswith("Solved. ")
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_members_in_another_way(world, answer):
     ],
 )
 def test_members_that_are_wrong(world, right, wrong, verdict):
-    found = says(checks.members_along_an_axis, world, broken("my_members", right, wrong))
+    found = says(checks.three_dimensions.my_members, world, broken("my_members", right, wrong))
     assert found.startswith("Not yet. ") and verdict in found
 
 
@@ -105,20 +105,20 @@ RIGHT_STEPS = {
 
 
 def test_step_solution(world):
-    assert says(checks.step_in_three_dimensions, world, solution("my_step")) == (
+    assert says(checks.three_dimensions.my_step, world, solution("my_step")) == (
         "Solved. The gradients are those of one process in 5 layouts, up to pipeline 2 x tensor 2."
     )
 
 
 def test_step_skeleton(world):
-    assert says(checks.step_in_three_dimensions, world, skeleton("my_step")) == (
+    assert says(checks.three_dimensions.my_step, world, skeleton("my_step")) == (
         "Not yet. In the layout data 4, on rank 0, 48 samples went through a block, and the target is 12."
     )
 
 
 @pytest.mark.parametrize("answer", RIGHT_STEPS.values(), ids=RIGHT_STEPS)
 def test_step_in_another_way(world, answer):
-    assert says(checks.step_in_three_dimensions, world, answer).startswith("Solved. ")
+    assert says(checks.three_dimensions.my_step, world, answer).startswith("Solved. ")
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_step_in_another_way(world, answer):
     ],
 )
 def test_step_that_is_wrong(world, right, wrong, verdict):
-    found = says(checks.step_in_three_dimensions, world, broken("my_step", right, wrong))
+    found = says(checks.three_dimensions.my_step, world, broken("my_step", right, wrong))
     assert found.startswith("Not yet. ") and verdict in found
 
 
@@ -199,20 +199,20 @@ RIGHT_NORMS = {
 
 
 def test_norm_solution(world):
-    assert says(checks.whole_norm, world, solution("whole_norm")) == (
+    assert says(checks.three_dimensions.whole_norm, world, solution("whole_norm")) == (
         "Solved. Every rank has the norm of the whole gradient, in 6 layouts."
     )
 
 
 def test_norm_skeleton(world):
-    assert says(checks.whole_norm, world, skeleton("whole_norm")).startswith(
+    assert says(checks.three_dimensions.whole_norm, world, skeleton("whole_norm")).startswith(
         "Not yet. In the layout pipeline 4 rank 0 returned "
     )
 
 
 @pytest.mark.parametrize("answer", RIGHT_NORMS.values(), ids=RIGHT_NORMS)
 def test_norm_in_another_way(world, answer):
-    assert says(checks.whole_norm, world, answer).startswith("Solved. ")
+    assert says(checks.three_dimensions.whole_norm, world, answer).startswith("Solved. ")
 
 
 @pytest.mark.parametrize(
@@ -227,7 +227,7 @@ def test_norm_in_another_way(world, answer):
     ],
 )
 def test_norm_that_is_wrong(world, right, wrong, verdict):
-    found = says(checks.whole_norm, world, broken("whole_norm", right, wrong))
+    found = says(checks.three_dimensions.whole_norm, world, broken("whole_norm", right, wrong))
     assert found.startswith("Not yet. ") and verdict in found
 
 
@@ -272,20 +272,20 @@ RIGHT_CUTS = {
 
 
 def test_cut_solution(world):
-    assert says(checks.cut_between_stages, world, solution("send_cut")) == (
+    assert says(checks.three_dimensions.send_cut, world, solution("send_cut")) == (
         "Solved. Every rank of the next stage has the whole, and each of 2 has sent one part in 2."
     )
 
 
 def test_cut_skeleton(world):
-    assert says(checks.cut_between_stages, world, skeleton("send_cut")) == (
+    assert says(checks.three_dimensions.send_cut, world, skeleton("send_cut")) == (
         "Not yet. Rank 0 sent 384 bytes to the next stage, and the target is 192: one of 2 parts of 384 bytes."
     )
 
 
 @pytest.mark.parametrize("answer", RIGHT_CUTS.values(), ids=RIGHT_CUTS)
 def test_cut_in_another_way(world, answer):
-    assert says(checks.cut_between_stages, world, answer).startswith("Solved. ")
+    assert says(checks.three_dimensions.send_cut, world, answer).startswith("Solved. ")
 
 
 @pytest.mark.parametrize(
@@ -311,7 +311,7 @@ def test_cut_that_is_wrong(world, right, wrong, verdict):
     answer = broken("send_cut", right, wrong)
     if "broadcast" in wrong:
         answer = answer.replace("return whole_BSD", "dist.broadcast(whole_BSD.clone(), 0)\n    return whole_BSD")
-    found = says(checks.cut_between_stages, world, answer)
+    found = says(checks.three_dimensions.send_cut, world, answer)
     assert found.startswith("Not yet. ") and verdict in found
 
 
@@ -348,13 +348,13 @@ RIGHT_FEWEST = {
 
 
 def test_fewest_solution(world):
-    assert says(checks.fewest_cuts, world, solution("fewest_cuts")) == (
+    assert says(checks.three_dimensions.fewest_cuts, world, solution("fewest_cuts")) == (
         "Solved. Every rank found the fewest cuts for each of 8 trainings."
     )
 
 
 def test_fewest_skeleton(world):
-    assert says(checks.fewest_cuts, world, skeleton("fewest_cuts")) == (
+    assert says(checks.three_dimensions.fewest_cuts, world, skeleton("fewest_cuts")) == (
         "Not yet. For 76 billion parameters, 1024 GPUs with room for 80 GB and ZeRO stage 1 rank 0 returned 16, and "
         "the target is 4, which leaves 76.9 GB."
     )
@@ -362,7 +362,7 @@ def test_fewest_skeleton(world):
 
 @pytest.mark.parametrize("answer", RIGHT_FEWEST.values(), ids=RIGHT_FEWEST)
 def test_fewest_in_another_way(world, answer):
-    assert says(checks.fewest_cuts, world, answer).startswith("Solved. ")
+    assert says(checks.three_dimensions.fewest_cuts, world, answer).startswith("Solved. ")
 
 
 @pytest.mark.parametrize(
@@ -376,5 +376,5 @@ def test_fewest_in_another_way(world, answer):
     ],
 )
 def test_fewest_that_is_wrong(world, right, wrong, verdict):
-    found = says(checks.fewest_cuts, world, broken("fewest_cuts", right, wrong))
+    found = says(checks.three_dimensions.fewest_cuts, world, broken("fewest_cuts", right, wrong))
     assert found.startswith("Not yet. ") and verdict in found

@@ -43,13 +43,13 @@ def cabled_world(world):
 
 
 def test_two_levels_solution(cabled_world):
-    assert says(checks.two_levels_of_all_reduce, cabled_world, solution("my_two_level_all_reduce")) == (
+    assert says(checks.two_hosts.my_two_level_all_reduce, cabled_world, solution("my_two_level_all_reduce")) == (
         "Solved. Every rank holds the sum, and 1.00 tensors have left each host."
     )
 
 
 def test_two_levels_skeleton(cabled_world):
-    said = says(checks.two_levels_of_all_reduce, cabled_world, skeleton("my_two_level_all_reduce"))
+    said = says(checks.two_hosts.my_two_level_all_reduce, cabled_world, skeleton("my_two_level_all_reduce"))
     assert re.fullmatch(r"Not yet. The sum is right. 1.5\d tensors have left host0, and the target is 1.00.", said)
 
 
@@ -98,7 +98,7 @@ RIGHT_TWO_LEVELS = {
 
 @pytest.mark.parametrize("answer", RIGHT_TWO_LEVELS.values(), ids=RIGHT_TWO_LEVELS)
 def test_two_levels_in_another_way(cabled_world, answer):
-    assert says(checks.two_levels_of_all_reduce, cabled_world, answer).startswith("Solved. ")
+    assert says(checks.two_hosts.my_two_level_all_reduce, cabled_world, answer).startswith("Solved. ")
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_two_levels_in_another_way(cabled_world, answer):
 def test_two_levels_that_are_wrong(cabled_world, right, wrong, verdict):
     answer = solution("my_two_level_all_reduce")
     assert answer.count(right) == 1
-    found = says(checks.two_levels_of_all_reduce, cabled_world, answer.replace(right, wrong))
+    found = says(checks.two_hosts.my_two_level_all_reduce, cabled_world, answer.replace(right, wrong))
     assert found.startswith("Not yet. ") and verdict in found
 
 
@@ -122,13 +122,13 @@ def test_two_levels_that_are_wrong(cabled_world, right, wrong, verdict):
 
 
 def test_best_order_solution(world):
-    assert says(checks.best_order, world, solution("best_order")) == (
+    assert says(checks.two_hosts.best_order, world, solution("best_order")) == (
         "Solved. No ring goes from host to host more often than there are hosts."
     )
 
 
 def test_best_order_skeleton(world):
-    assert says(checks.best_order, world, skeleton("best_order")) == (
+    assert says(checks.two_hosts.best_order, world, skeleton("best_order")) == (
         "Not yet. For ranks on the hosts [0, 1, 0, 1] rank 0 returned [0, 1, 2, 3]. That ring goes from host to host "
         "4 times, and 2 times will do."
     )
@@ -150,7 +150,7 @@ RIGHT_ORDERS = {
 
 @pytest.mark.parametrize("answer", RIGHT_ORDERS.values(), ids=RIGHT_ORDERS)
 def test_best_order_in_another_way(world, answer):
-    assert says(checks.best_order, world, answer).startswith("Solved. ")
+    assert says(checks.two_hosts.best_order, world, answer).startswith("Solved. ")
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ def test_best_order_in_another_way(world, answer):
     ],
 )
 def test_best_order_that_is_wrong(world, returned, verdict):
-    found = says(checks.best_order, world, f"def best_order(hosts):\n    return {returned}")
+    found = says(checks.two_hosts.best_order, world, f"def best_order(hosts):\n    return {returned}")
     assert found.startswith("Not yet. ") and verdict in found
 
 
@@ -174,13 +174,13 @@ def test_best_order_that_is_wrong(world, returned, verdict):
 
 
 def test_sharded_solution(world):
-    assert says(checks.sharded_all_reduce, world, solution("sharded_all_reduce")) == (
+    assert says(checks.two_hosts.sharded_all_reduce, world, solution("sharded_all_reduce")) == (
         "Solved. Every rank holds the sum, and each has brought 524288 bytes to the other hosts."
     )
 
 
 def test_sharded_skeleton(world):
-    assert says(checks.sharded_all_reduce, world, skeleton("sharded_all_reduce")) == (
+    assert says(checks.two_hosts.sharded_all_reduce, world, skeleton("sharded_all_reduce")) == (
         "Not yet. The sum is right. Rank 0 brought 1048576 bytes to ranks of other hosts, and the target is 524288: "
         "one of 2 shards of 1048576 bytes."
     )
@@ -217,7 +217,7 @@ RIGHT_SHARDS = {
 
 @pytest.mark.parametrize("answer", RIGHT_SHARDS.values(), ids=RIGHT_SHARDS)
 def test_sharded_in_another_way(world, answer):
-    assert says(checks.sharded_all_reduce, world, answer).startswith("Solved. ")
+    assert says(checks.two_hosts.sharded_all_reduce, world, answer).startswith("Solved. ")
 
 
 @pytest.mark.parametrize(
@@ -245,7 +245,7 @@ def test_sharded_in_another_way(world, answer):
 def test_sharded_that_is_wrong(world, right, wrong, verdict):
     answer = solution("sharded_all_reduce")
     assert answer.count(right) == 1
-    found = says(checks.sharded_all_reduce, world, answer.replace(right, wrong))
+    found = says(checks.two_hosts.sharded_all_reduce, world, answer.replace(right, wrong))
     assert found.startswith("Not yet. ") and verdict in found
 
 
@@ -253,13 +253,13 @@ def test_sharded_that_is_wrong(world, right, wrong, verdict):
 
 
 def test_two_levels_pay_solution(world):
-    assert says(checks.two_levels_pay, world, solution("two_levels_pay")) == (
+    assert says(checks.two_hosts.two_levels_pay, world, solution("two_levels_pay")) == (
         "Solved. Every rank chose the faster way for each of 5 clusters."
     )
 
 
 def test_two_levels_pay_skeleton(world):
-    assert says(checks.two_levels_pay, world, skeleton("two_levels_pay")) == (
+    assert says(checks.two_hosts.two_levels_pay, world, skeleton("two_levels_pay")) == (
         "Not yet. For 2 hosts of 8 ranks, 64 MiB, 10 µs and 1 GB/s inside and 10 µs and 1 GB/s across rank 0 returned "
         "True, and one ring takes 126 ms, two levels 185 ms."
     )
@@ -295,7 +295,7 @@ RIGHT_CHOICES = {
 
 @pytest.mark.parametrize("answer", RIGHT_CHOICES.values(), ids=RIGHT_CHOICES)
 def test_two_levels_pay_in_another_way(world, answer):
-    assert says(checks.two_levels_pay, world, answer).startswith("Solved. ")
+    assert says(checks.two_hosts.two_levels_pay, world, answer).startswith("Solved. ")
 
 
 @pytest.mark.parametrize(
@@ -310,7 +310,7 @@ def test_two_levels_pay_in_another_way(world, answer):
 )
 def test_two_levels_pay_that_is_wrong(world, returned, verdict):
     answer = f"def two_levels_pay(h, m, size, inside, across):\n    return {returned}"
-    found = says(checks.two_levels_pay, world, answer)
+    found = says(checks.two_hosts.two_levels_pay, world, answer)
     assert found.startswith("Not yet. ") and verdict in found
 
 
@@ -322,8 +322,8 @@ def test_hosts_without_cables_have_their_sums_checked(monkeypatch, worlds):
     world = World(4, hosts=2)
     try:
         world.view.execute(SETUP, silent=True)
-        assert "no cables" in says(checks.two_levels_of_all_reduce, world, solution("my_two_level_all_reduce"))
+        assert "no cables" in says(checks.two_hosts.my_two_level_all_reduce, world, solution("my_two_level_all_reduce"))
         wrong = "def my_two_level_all_reduce(tensor):\n    dist.all_reduce(tensor, group=inside)"
-        assert "Rank 0 holds 3, and the target is 10" in says(checks.two_levels_of_all_reduce, world, wrong)
+        assert "Rank 0 holds 3, and the target is 10" in says(checks.two_hosts.my_two_level_all_reduce, world, wrong)
     finally:
         world.stop()

@@ -7,7 +7,6 @@ from answers import cell, says
 
 from helpers import World, checks
 from helpers.checks.judging import RESTART
-from helpers.checks.uneven_ranks import mean_of_present
 
 NAME = "12_uneven_ranks.ipynb"
 
@@ -33,7 +32,7 @@ MEAN = """
 
 
 def test_mean_skeleton(world):
-    assert says(mean_of_present, world, skeleton("my_mean")) == (
+    assert says(checks.uneven_ranks.my_mean, world, skeleton("my_mean")) == (
         "Not yet. When all ranks have data, rank 0 returned 1, and the target is 2.5."
     )
 
@@ -50,7 +49,7 @@ def test_mean_skeleton(world):
     ],
 )
 def test_mean(world, lines):
-    assert says(mean_of_present, world, MEAN.format(lines)).startswith("Solved. ")
+    assert says(checks.uneven_ranks.my_mean, world, MEAN.format(lines)).startswith("Solved. ")
 
 
 @pytest.mark.parametrize(
@@ -72,7 +71,7 @@ def test_mean(world, lines):
     ],
 )
 def test_no_mean(world, lines, message):
-    assert says(mean_of_present, world, MEAN.format(lines)) == f"Not yet. {message}"
+    assert says(checks.uneven_ranks.my_mean, world, MEAN.format(lines)) == f"Not yet. {message}"
 
 
 # ---------------------------------------------------------------- straggler
@@ -86,13 +85,13 @@ STRAGGLER = """
 
 
 def test_straggler_solution(world):
-    assert says(checks.straggler, world, solution("straggler")) == (
+    assert says(checks.uneven_ranks.straggler, world, solution("straggler")) == (
         "Solved. Every rank named each of the 4 stragglers, and none where there was none."
     )
 
 
 def test_straggler_skeleton(world):
-    assert says(checks.straggler, world, skeleton("straggler")) == (
+    assert says(checks.uneven_ranks.straggler, world, skeleton("straggler")) == (
         "Not yet. When the ranks communicate for 0.2, 1, 1, 1 s, rank 0 returned None, and the target is 0."
     )
 
@@ -112,19 +111,19 @@ def test_straggler_skeleton(world):
 )
 def test_straggler_in_other_styles(world, body):
     answer = "def straggler(seconds):\n" + textwrap.indent(body, "    ")
-    assert says(checks.straggler, world, answer).startswith("Solved. ")
+    assert says(checks.uneven_ranks.straggler, world, answer).startswith("Solved. ")
 
 
 def test_straggler_that_communicates_most(world):
     answer = STRAGGLER.format("return everywhere.index(max(everywhere))")
-    assert says(checks.straggler, world, answer) == (
+    assert says(checks.uneven_ranks.straggler, world, answer) == (
         "Not yet. When the ranks communicate for 0.2, 1, 1, 1 s, rank 0 returned 1, and the target is 0."
     )
 
 
 def test_straggler_always(world):
     answer = STRAGGLER.format("return everywhere.index(min(everywhere))")
-    assert says(checks.straggler, world, answer) == (
+    assert says(checks.uneven_ranks.straggler, world, answer) == (
         "Not yet. When the ranks communicate for 1, 1, 1, 1 s, rank 0 returned 0, and the target is None."
     )
 
@@ -141,12 +140,12 @@ def test_straggler_always(world):
 def test_straggler_compared_with_something_else(world, compared_with, message):
     least = "everywhere.index(min(everywhere))"
     answer = STRAGGLER.format(f"return {least} if min(everywhere) <= {compared_with} / 2 else None")
-    assert says(checks.straggler, world, answer) == f"Not yet. When the ranks communicate for {message}"
+    assert says(checks.uneven_ranks.straggler, world, answer) == f"Not yet. When the ranks communicate for {message}"
 
 
 def test_straggler_known_to_itself_only(world):
     answer = STRAGGLER.format("return rank if seconds < sorted(everywhere)[1] / 2 else None")
-    assert says(checks.straggler, world, answer) == (
+    assert says(checks.uneven_ranks.straggler, world, answer) == (
         "Not yet. When the ranks communicate for 1, 0.2, 1, 1 s, rank 0 returned None, and the target is 1."
     )
 
@@ -167,13 +166,13 @@ AVERAGES = """
 
 
 def test_averages_solution(world):
-    assert says(checks.averages, world, solution("averages")) == (
+    assert says(checks.uneven_ranks.averages, world, solution("averages")) == (
         "Solved. Every rank returned the means of all steps, [2.5, 13.0, 23.5, 34.0] with r + 1 gradients on rank r."
     )
 
 
 def test_averages_that_ask_for_the_longest_list_first(world):
-    assert says(checks.averages, world, AVERAGES.format("message[1]")).startswith("Solved. ")
+    assert says(checks.uneven_ranks.averages, world, AVERAGES.format("message[1]")).startswith("Solved. ")
 
 
 AVERAGED_IN_ANOTHER_WAY = {
@@ -202,7 +201,7 @@ AVERAGED_IN_ANOTHER_WAY = {
 
 @pytest.mark.parametrize("answer", AVERAGED_IN_ANOTHER_WAY.values(), ids=AVERAGED_IN_ANOTHER_WAY)
 def test_averages_in_another_way(world, answer):
-    assert says(checks.averages, world, answer).startswith("Solved. ")
+    assert says(checks.uneven_ranks.averages, world, answer).startswith("Solved. ")
 
 
 def test_averages_that_end_when_the_sum_is_0(world):
@@ -216,34 +215,34 @@ def test_averages_that_end_when_the_sum_is_0(world):
                     return means
                 means.append((message[0] / message[1]).item())
     """
-    assert says(checks.averages, world, answer) == (
+    assert says(checks.uneven_ranks.averages, world, answer) == (
         "Not yet. With two gradients on every rank, of which the first add up to 0, rank 0 returned a list of 0, "
         "and the target is a list of 2."
     )
 
 
 def test_averages_skeleton(world):
-    assert says(checks.averages, world, skeleton("averages")) == (
+    assert says(checks.uneven_ranks.averages, world, skeleton("averages")) == (
         "Not yet. With r + 1 gradients on rank r, rank 0 returned a list of 1, and the target is a list of 4."
     )
 
 
 def test_averages_over_all_ranks(world):
-    assert says(checks.averages, world, AVERAGES.format("n")) == (
+    assert says(checks.uneven_ranks.averages, world, AVERAGES.format("n")) == (
         "Not yet. With r + 1 gradients on rank r, rank 0 returned 9.75 for step 1, and the target is 13."
     )
 
 
 def test_averages_as_tensors(world):
     answer = AVERAGES.format("message[1]").replace(".item())\n        return", ")\n        return")
-    assert says(checks.averages, world, answer) == (
+    assert says(checks.uneven_ranks.averages, world, answer) == (
         "Not yet. With r + 1 gradients on rank r, rank 0 returned a Tensor for step 0, and the target is 2.5."
     )
 
 
 def test_averages_of_the_shortest_list(world):
     answer = AVERAGES.format("message[1]").replace("MAX", "MIN")
-    assert says(checks.averages, world, answer) == (
+    assert says(checks.uneven_ranks.averages, world, answer) == (
         "Not yet. With r + 1 gradients on rank r, rank 0 returned a list of 1, and the target is a list of 4."
     )
 
@@ -255,7 +254,7 @@ def test_averages_that_leave_early(broken_world):
                 dist.all_reduce(gradient)
             return [gradient.item() / n for gradient in gradients]
     """
-    verdict = says(checks.averages, broken_world, answer)
+    verdict = says(checks.uneven_ranks.averages, broken_world, answer)
     assert verdict.startswith("Not yet. Deadlock: ") and verdict.endswith(RESTART)
 
 
@@ -268,7 +267,10 @@ def test_the_solutions_in_other_worlds(size):
     world = World(size)
     try:
         world.view.execute(SETUP)
-        for function, check in [("straggler", checks.straggler), ("averages", checks.averages)]:
+        for function, check in [
+            ("straggler", checks.uneven_ranks.straggler),
+            ("averages", checks.uneven_ranks.averages),
+        ]:
             assert says(check, world, solution(function)).startswith("Solved. ")
             assert says(check, world, skeleton(function)).startswith("Not yet. ")
     finally:

@@ -4,7 +4,6 @@ import pytest
 from answers import cell, says
 
 from helpers import World, checks
-from helpers.checks.what_all_reduce_costs import way_up
 
 
 def skeleton(function):
@@ -29,13 +28,13 @@ SETUP = "\n".join(
 
 
 def test_crossover_solution(world):
-    assert says(checks.crossover, world, solution("crossover")) == (
+    assert says(checks.what_all_reduce_costs.crossover, world, solution("crossover")) == (
         "Solved. Every rank found where tree and ring take equally long, from 4 to 1000 ranks."
     )
 
 
 def test_crossover_skeleton(world):
-    assert says(checks.crossover, world, skeleton("crossover")) == (
+    assert says(checks.what_all_reduce_costs.crossover, world, skeleton("crossover")) == (
         "Not yet. For 4 ranks, 50 µs and 1 Gbit/s rank 0 returned 25000, and the target is 5000 bytes."
     )
 
@@ -64,7 +63,7 @@ RIGHT_CROSSOVERS = {
 
 @pytest.mark.parametrize("answer", RIGHT_CROSSOVERS.values(), ids=RIGHT_CROSSOVERS)
 def test_crossover_in_another_way(world, answer):
-    assert says(checks.crossover, world, answer).startswith("Solved. ")
+    assert says(checks.what_all_reduce_costs.crossover, world, answer).startswith("Solved. ")
 
 
 @pytest.mark.parametrize(
@@ -81,14 +80,14 @@ def test_crossover_that_is_wrong(world, rounds, bytes_of_the_ring, found):
             rounds = {rounds}
             return (2 * (n - 1) - rounds) * alpha * beta / (rounds - {bytes_of_the_ring})
     """
-    assert says(checks.crossover, world, answer) == (
+    assert says(checks.what_all_reduce_costs.crossover, world, answer) == (
         f"Not yet. For 4 ranks, 50 µs and 1 Gbit/s rank 0 returned {found}, and the target is 5000 bytes."
     )
 
 
 def test_crossover_without_a_result(world):
     answer = "def crossover(n, alpha, beta):\n    print(alpha * beta * n)"
-    assert says(checks.crossover, world, answer) == (
+    assert says(checks.what_all_reduce_costs.crossover, world, answer) == (
         "Not yet. For 4 ranks, 50 µs and 1 Gbit/s rank 0 returned None, and the target is 5000 bytes."
     )
 
@@ -97,11 +96,13 @@ def test_crossover_without_a_result(world):
 
 
 def test_timed_solution(world):
-    assert says(checks.timed, world, solution("timed")).startswith("Solved. All ranks returned 0.1")
+    assert says(checks.what_all_reduce_costs.timed, world, solution("timed")).startswith(
+        "Solved. All ranks returned 0.1"
+    )
 
 
 def test_timed_skeleton(world):
-    verdict = says(checks.timed, world, skeleton("timed"))
+    verdict = says(checks.what_all_reduce_costs.timed, world, skeleton("timed"))
     assert verdict == "Not yet. Rank 0 began before the last rank had come. Nobody waited for it."
 
 
@@ -139,7 +140,7 @@ RIGHT_STOPWATCHES = {
 
 @pytest.mark.parametrize("answer", RIGHT_STOPWATCHES.values(), ids=RIGHT_STOPWATCHES)
 def test_timed_in_another_way(world, answer):
-    assert says(checks.timed, world, answer).startswith("Solved. ")
+    assert says(checks.what_all_reduce_costs.timed, world, answer).startswith("Solved. ")
 
 
 @pytest.mark.parametrize(
@@ -161,7 +162,7 @@ def test_timed_in_another_way(world, answer):
 def test_timed_that_is_wrong(world, right, wrong, verdict):
     answer = solution("timed")
     assert answer.count(right) == 1
-    found = says(checks.timed, world, answer.replace(right, wrong))
+    found = says(checks.what_all_reduce_costs.timed, world, answer.replace(right, wrong))
     assert found.startswith("Not yet. ") and verdict in found
 
 
@@ -194,18 +195,18 @@ RIGHT_TWO_LEVELS = {
 
 
 def test_two_levels_solution(world):
-    assert says(checks.two_levels, world, solution("two_levels")) == (
+    assert says(checks.what_all_reduce_costs.two_levels, world, solution("two_levels")) == (
         "Solved. Every rank found the time of three rings, from 2 to 128 hosts."
     )
 
 
 @pytest.mark.parametrize("answer", RIGHT_TWO_LEVELS.values(), ids=RIGHT_TWO_LEVELS)
 def test_two_levels_in_other_ways(world, answer):
-    assert says(checks.two_levels, world, answer).startswith("Solved. ")
+    assert says(checks.what_all_reduce_costs.two_levels, world, answer).startswith("Solved. ")
 
 
 def test_two_levels_skeleton(world):
-    assert says(checks.two_levels, world, skeleton("two_levels")) == (
+    assert says(checks.what_all_reduce_costs.two_levels, world, skeleton("two_levels")) == (
         "Not yet. For 2 hosts of 4 ranks, 1 MiB, 10 µs, 10 GB/s inside and 1 GB/s across rank 0 returned 1.975 ms, "
         "and the target is 1.286 ms."
     )
@@ -224,10 +225,12 @@ WRONG_TWO_LEVELS = {
 def test_two_levels_wrong(world, right, wrong):
     answer = solution("two_levels")
     assert answer.count(right) == 1
-    assert says(checks.two_levels, world, answer.replace(right, wrong)).startswith("Not yet. For 2 hosts of 4 ranks")
+    assert says(checks.what_all_reduce_costs.two_levels, world, answer.replace(right, wrong)).startswith(
+        "Not yet. For 2 hosts of 4 ranks"
+    )
 
 
-# ---------------------------------------------------------------- my_way_up
+# ---------------------------------------------------------------- checks.what_all_reduce_costs.my_way_up
 
 WAY_UP = """
     def my_way_up(tensor):
@@ -244,14 +247,14 @@ WAY_UP = """
 
 
 def test_way_up(world):
-    assert says(way_up, world, WAY_UP) == (
+    assert says(checks.what_all_reduce_costs.my_way_up, world, WAY_UP) == (
         "Solved. Rank 0 holds the sum after round 2, and every other rank has sent one message."
     )
 
 
 def test_way_up_with_messages_that_do_not_wait(world):
     answer = WAY_UP.replace("dist.send(tensor, rank - reach)", "dist.isend(tensor, rank - reach).wait(); return")
-    assert says(way_up, world, answer).startswith("Solved. ")
+    assert says(checks.what_all_reduce_costs.my_way_up, world, answer).startswith("Solved. ")
 
 
 def test_way_up_from_the_farthest(world):
@@ -265,24 +268,26 @@ def test_way_up_from_the_farthest(world):
                     dist.recv(received, rank + reach)
                     tensor += received
     """
-    assert says(way_up, world, answer).startswith("Solved. ")
+    assert says(checks.what_all_reduce_costs.my_way_up, world, answer).startswith("Solved. ")
 
 
 def test_way_up_solution(world):
-    assert says(way_up, world, solution("my_way_up")) == (
+    assert says(checks.what_all_reduce_costs.my_way_up, world, solution("my_way_up")) == (
         "Solved. Rank 0 holds the sum after round 2, and every other rank has sent one message."
     )
 
 
 def test_way_up_skeleton(world):
-    assert says(way_up, world, skeleton("my_way_up")) == (
+    assert says(checks.what_all_reduce_costs.my_way_up, world, skeleton("my_way_up")) == (
         "Not yet. Rank 0 holds [1.0, 2.0, 3.0, 4.0], and the target is [10.0, 20.0, 30.0, 40.0]."
     )
 
 
 def test_way_up_that_does_not_add(world):
     answer = WAY_UP.replace("tensor += received", "tensor.copy_(received)")
-    assert says(way_up, world, answer).startswith("Not yet. Rank 0 holds [4.0, 8.0, 12.0, 16.0]")
+    assert says(checks.what_all_reduce_costs.my_way_up, world, answer).startswith(
+        "Not yet. Rank 0 holds [4.0, 8.0, 12.0, 16.0]"
+    )
 
 
 def test_way_up_without_a_tree(world):
@@ -295,7 +300,7 @@ def test_way_up_without_a_tree(world):
                 dist.recv(received, peer)
                 tensor += received
     """
-    assert says(way_up, world, answer) == (
+    assert says(checks.what_all_reduce_costs.my_way_up, world, answer) == (
         "Not yet. The sum is right. Messages that rank 0 received: 3, and a tree has one a round, 2."
     )
 
@@ -310,22 +315,22 @@ def test_way_up_by_a_chain(world):
             if rank:
                 dist.send(tensor, rank - 1)
     """
-    assert says(way_up, world, answer) == (
+    assert says(checks.what_all_reduce_costs.my_way_up, world, answer) == (
         "Not yet. The sum is right. Messages that rank 0 received: 1, and a tree has one a round, 2."
     )
 
 
 def test_way_up_by_a_collective(world):
-    assert says(way_up, world, "def my_way_up(tensor):\n    dist.reduce(tensor, dst=0)") == (
-        "Not yet. The sum is right. Messages that rank 1 sent: 0, and the target is 1."
-    )
+    assert says(
+        checks.what_all_reduce_costs.my_way_up, world, "def my_way_up(tensor):\n    dist.reduce(tensor, dst=0)"
+    ) == ("Not yet. The sum is right. Messages that rank 1 sent: 0, and the target is 1.")
 
 
 # ---------------------------------------------------------------- halving_doubling
 
 
 def test_halving_doubling_solution(world):
-    assert says(checks.halving_doubling, world, solution("halving_doubling")) == (
+    assert says(checks.what_all_reduce_costs.halving_doubling, world, solution("halving_doubling")) == (
         "Solved. Ranks 0 to 3 hold the sum of them all, after 4 messages from each."
     )
 
@@ -384,11 +389,13 @@ RIGHT_HALVING_DOUBLINGS = {
 
 @pytest.mark.parametrize("style", RIGHT_HALVING_DOUBLINGS)
 def test_halving_doubling_in_other_styles(world, style):
-    assert says(checks.halving_doubling, world, RIGHT_HALVING_DOUBLINGS[style]).startswith("Solved. ")
+    assert says(checks.what_all_reduce_costs.halving_doubling, world, RIGHT_HALVING_DOUBLINGS[style]).startswith(
+        "Solved. "
+    )
 
 
 def test_halving_doubling_skeleton(world):
-    assert says(checks.halving_doubling, world, skeleton("halving_doubling")) == (
+    assert says(checks.what_all_reduce_costs.halving_doubling, world, skeleton("halving_doubling")) == (
         "Not yet. Rank 0 holds [4.0, 8.0, 12.0, 16.0] in chunk 0, expected [10.0, 20.0, 30.0, 40.0]."
     )
 
@@ -398,7 +405,7 @@ def test_halving_doubling_that_is_a_ring(world):
         def halving_doubling(tensor, m):
             ring_all_reduce(tensor)
     """
-    assert says(checks.halving_doubling, world, answer) == (
+    assert says(checks.what_all_reduce_costs.halving_doubling, world, answer) == (
         "Not yet. Rank 0 sent 6 messages, and halving-doubling sends 4: 2 too many."
     )
 
@@ -409,7 +416,7 @@ def test_halving_doubling_that_is_a_ring_with_a_step_too_many(world):
             ring_all_reduce(tensor)
             pass_on(tensor[:4], torch.empty(4))
     """
-    assert says(checks.halving_doubling, world, answer) == (
+    assert says(checks.what_all_reduce_costs.halving_doubling, world, answer) == (
         "Not yet. Rank 0 sent 112 bytes, and halving-doubling sends 96: 16 too many."
     )
 
@@ -419,7 +426,7 @@ def test_halving_doubling_in_a_ring_of_whole_tensors(world):
         def halving_doubling(tensor, m):
             ring_of_whole_tensors(tensor)
     """
-    assert says(checks.halving_doubling, world, answer) == (
+    assert says(checks.what_all_reduce_costs.halving_doubling, world, answer) == (
         "Not yet. Rank 0 sent 192 bytes, and halving-doubling sends 96: 96 too many."
     )
 
@@ -433,14 +440,14 @@ def test_halving_doubling_of_whole_tensors(world):
                 tensor += received
                 distance *= 2
     """
-    assert says(checks.halving_doubling, world, answer) == (
+    assert says(checks.what_all_reduce_costs.halving_doubling, world, answer) == (
         "Not yet. Rank 0 sent 128 bytes, and halving-doubling sends 96: 32 too many."
     )
 
 
 def test_halving_doubling_that_only_halves(world):
     answer = solution("halving_doubling").partition("    for distance, part, given")[0]
-    assert says(checks.halving_doubling, world, answer).startswith("Not yet. Rank 0 holds [")
+    assert says(checks.what_all_reduce_costs.halving_doubling, world, answer).startswith("Not yet. Rank 0 holds [")
 
 
 # ---------------------------------------------------------------- other numbers of ranks
@@ -453,10 +460,10 @@ def test_the_solutions_in_other_worlds(size):
     try:
         world.view.execute(SETUP)
         for function, check in [
-            ("crossover", checks.crossover),
-            ("timed", checks.timed),
-            ("two_levels", checks.two_levels),
-            ("halving_doubling", checks.halving_doubling),
+            ("crossover", checks.what_all_reduce_costs.crossover),
+            ("timed", checks.what_all_reduce_costs.timed),
+            ("two_levels", checks.what_all_reduce_costs.two_levels),
+            ("halving_doubling", checks.what_all_reduce_costs.halving_doubling),
         ]:
             assert says(check, world, solution(function)).startswith("Solved. ")
             assert says(check, world, skeleton(function)).startswith("Not yet. ")

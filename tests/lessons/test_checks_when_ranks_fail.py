@@ -53,12 +53,12 @@ DEADLOCK = "Not yet. Deadlock: the group's timeout ended the wait on these ranks
 
 def check_total(world, lines):
     world.view.execute(TOTAL.format(lines))
-    return checks.uneven_shares(world)
+    return checks.when_ranks_fail.total(world)
 
 
 def check_roll_call(world, lines):
     world.view.execute(ROLL_CALL.format(lines))
-    return checks.absent_ranks_named(world)
+    return checks.when_ranks_fail.roll_call(world)
 
 
 def test_total_is_solved_by_one_call(world):
@@ -121,10 +121,10 @@ def test_total_on_a_stuck_or_dead_rank(broken_world):
     broken_world.view.execute(TOTAL.format(ONE_CALL))
     broken_world.view.client[1].execute("import time; time.sleep(1000)", block=False)
     assert wait_until(lambda: broken_world.where()[1].state == "busy", 20)
-    assert repr(checks.uneven_shares(broken_world)) == f"Not yet. Rank 1 is busy. {RESTART}"
+    assert repr(checks.when_ranks_fail.total(broken_world)) == f"Not yet. Rank 1 is busy. {RESTART}"
     os.kill(broken_world.pids[1], signal.SIGKILL)
     assert wait_until(lambda: broken_world.where()[1].state == "dead", 20)
-    assert repr(checks.uneven_shares(broken_world)) == f"Not yet. Rank 1 is dead. {RESTART}"
+    assert repr(checks.when_ranks_fail.total(broken_world)) == f"Not yet. Rank 1 is dead. {RESTART}"
 
 
 def test_roll_call_is_solved(world):
@@ -201,6 +201,6 @@ def test_roll_call_that_waits_for_half_an_hour(broken_world, monkeypatch):
 def test_roll_call_that_nobody_has_defined(broken_world):
     broken_world.restart()
     broken_world.view.execute(SETUP)
-    assert repr(checks.absent_ranks_named(broken_world)) == (
+    assert repr(checks.when_ranks_fail.roll_call(broken_world)) == (
         "Not yet. Rank 0 has no function `roll_call`: run the cell that defines it, then this check."
     )

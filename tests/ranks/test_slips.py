@@ -118,22 +118,22 @@ def test_an_answer_without_px_is_said_to_be_in_the_notebook(notebook):
     assert notebook.run(cell) == ""
     what_to_do = "Put `%%px` in the first line of the cell that defines it, run that cell, then this check."
     new = f"Not yet. You defined `my_share` in the notebook, but the ranks have no `my_share`. {what_to_do}"
-    assert notebook.run("checks.shares(world)") == new
+    assert notebook.run("checks.meet_the_ranks.my_share(world)") == new
     assert notebook.run("%%px\n" + SHARE.format("...")) == ""
-    assert "in the notebook" not in notebook.run("checks.shares(world)")
+    assert "in the notebook" not in notebook.run("checks.meet_the_ranks.my_share(world)")
     assert notebook.run(cell) == ""
     old = f"Not yet. You defined `my_share` in the notebook, but the ranks still have the old `my_share`. {what_to_do}"
-    assert notebook.run("checks.shares(world)") == old
+    assert notebook.run("checks.meet_the_ranks.my_share(world)") == old
     # The notebook still has its function, and the ranks have another one that is newer.
     assert notebook.run("%%px\n" + SHARE.format("cards[0]")) == ""
-    assert "in the notebook" not in notebook.run("checks.shares(world)")
+    assert "in the notebook" not in notebook.run("checks.meet_the_ranks.my_share(world)")
 
 
 def test_a_function_that_the_notebook_sends_to_the_ranks_is_judged(notebook):
     assert notebook.run(SHARE.format("'sent'")) == ""
-    assert "in the notebook" in notebook.run("checks.shares(world)")
+    assert "in the notebook" in notebook.run("checks.meet_the_ranks.my_share(world)")
     assert notebook.run("world.view['my_share'] = my_share") == ""
-    assert "in the notebook" not in notebook.run("checks.shares(world)")
+    assert "in the notebook" not in notebook.run("checks.meet_the_ranks.my_share(world)")
 
 
 def test_after_a_stop_everything_says_so():
@@ -162,7 +162,7 @@ def test_after_a_stop_everything_says_so():
             "view.execute('x = 1')",
             "view.apply_async(print)",
             "pending.get()",
-            "checks.shares(world)",
+            "checks.meet_the_ranks.my_share(world)",
         ]:
             assert notebook.run(cell) == STOPPED, cell
         assert notebook.run("print(finished.get())") == "['', '']\n"
