@@ -15,7 +15,7 @@ def answers_of(lesson):
     found = {}
     for answer, check in zip(cells, cells[1:], strict=False):
         if name := CHECK.search(check):
-            found[name[1]] = answer
+            found[name["name"]] = answer
     return found
 
 
