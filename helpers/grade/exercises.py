@@ -16,11 +16,11 @@ import nbformat
 
 from helpers.grade.submissions import code_cells
 
-CHECK = re.compile(r"^(?:assert )?checks\.\w+\.(\w+)\(world\)", re.MULTILINE)
+CHECK = re.compile(r"^(?:assert )?checks\.(?P<topic>\w+)\.(?P<name>\w+)\(world\)", re.MULTILINE)
 
 
 class Exercise(NamedTuple):
-    """One exercise: the name of its check, the cells to run before the answer, and the cells of the answer.
+    """One exercise: what the learner writes, the cells to run before the answer, the cells of the answer, its lesson.
 
     Cells are the sources of code cells. The first line of each cell of an answer is its magic, as the lesson has it.
     """
@@ -28,6 +28,7 @@ class Exercise(NamedTuple):
     name: str
     setup: list[str]
     answer: list[str]
+    topic: str
 
 
 def sizes(opening: str) -> tuple[int, list[int]]:
@@ -72,9 +73,9 @@ def exercises(lesson: Path, submission: bytes) -> list[Exercise]:
     setup = []
     for index, cell in enumerate(frame):
         if check := CHECK.search(cell.source):
-            answer = answers.get(check[1], [])
-            needed = _leaned_on(answer, setup, cells.get(check[1], []))
-            found.append(Exercise(check[1], [*setup, *needed], answer))
+            answer = answers.get(check["name"], [])
+            needed = _leaned_on(answer, setup, cells.get(check["name"], []))
+            found.append(Exercise(check["name"], [*setup, *needed], answer, check["topic"]))
         elif not _is_answer(frame, index) and cell.source != "world.stop()":
             setup.append(cell.source)
     return found
@@ -92,7 +93,7 @@ def _answers(own, submitted):
     magics = {}
     for cell, check in zip(own, own[1:], strict=False):
         if (found := CHECK.search(check.source)) and cell.source.startswith("%%px"):
-            magics[cell.id] = cell.source.partition("\n")[0], found[1]
+            magics[cell.id] = cell.source.partition("\n")[0], found["name"]
     magic_of = {name: magic for magic, name in magics.values()}
     lesson = {cell.id for cell in own} - magics.keys()
     answers = {}
@@ -103,10 +104,10 @@ def _answers(own, submitted):
             answers[name] = [*added, _with_magic(magic, cell.source)]
             added = []
         elif check := CHECK.search(cell.source):
-            if added and check[1] not in answers:
-                added[-1] = _with_magic(magic_of.get(check[1], "%%px"), added[-1])
+            if added and check["name"] not in answers:
+                added[-1] = _with_magic(magic_of.get(check["name"], "%%px"), added[-1])
             if added:
-                answers.setdefault(check[1], []).extend(added)
+                answers.setdefault(check["name"], []).extend(added)
             added = []
         elif cell.id in lesson:
             added = []
@@ -142,9 +143,9 @@ def _with_answers(own, answers):
     cells = []
     for index, cell in enumerate(own):
         if check := CHECK.search(cell.source):
-            before[check[1]] = list(cells)
+            before[check["name"]] = list(cells)
         elif _is_answer(own, index):
-            cells += answers.get(CHECK.search(own[index + 1].source)[1], [])
+            cells += answers.get(CHECK.search(own[index + 1].source)["name"], [])
         elif cell.source.startswith("%%px"):
             cells.append(cell.source)
     return before
