@@ -1,10 +1,15 @@
-"""Checks of 17_distributed_autograd: a model on worker1, and one of two parts of which the second is there."""
+"""Exercises of 17_distributed_autograd: rank 0 trains a model on worker1, or one whose second part is on worker1."""
 
-import os
 from functools import partial
+from typing import NamedTuple
 
-from helpers.checks.judging import Run, Verdict, Wrong, judge
-from helpers.checks.rpc_judging import on_first_rank
+import torch
+import torch.distributed.autograd as dist_autograd
+import torch.distributed.rpc as rpc
+from torch.distributed.optim import DistributedOptimizer
+
+from helpers.checks.exam import AnswerError, exercise, near, show
+from helpers.checks.rpc_judging import answer_with_rpc, one_line_errors
 from helpers.checks.small_model import CLASSES, FEATURES, compare_gradients, loss, new_data, new_model
 
 _CUT = 2  # the layers of the small model that are the first part
@@ -14,71 +19,131 @@ _STEPS, _SAMPLES = 2, 12
 _IN_VAIN = "RPC ran for more than set timeout"
 
 
-def backward_by_hand(world) -> Verdict:
-    """Check `backward_by_hand(first, second, inputs, labels)`: right gradients in `.grad`, and no context anywhere."""
-
-    def check(runs):
-        found = runs[0].result
-        _require_gradients(found)
-        if found["contexts"]:
-            raise Wrong(f"You opened {_count(found['contexts'], 'context')}, and the target is plain RPC without one.")
-        return "Both workers hold the gradients of one process, and no context was opened."
-
-    return judge(world, "backward_by_hand", check, _run_backward_by_hand)
-
-
-def accumulate(world) -> Verdict:
-    """Check `accumulate(first, second, batches)`: right gradients in `.grad`, from a context for each batch."""
-
-    def check(runs):
-        found, target = runs[0].result, len(_PIECES)
-        _require_gradients(found)
-        if found["contexts"] != target:
-            opened = _count(found["contexts"], "context")
-            raise Wrong(f"You opened {opened}, and the target is {target}, one for each batch.")
-        return f"Both workers hold the gradients of all samples, from {_count(target, 'context')}."
-
-    return judge(world, "accumulate", check, _run_accumulate)
-
-
-def my_step(world) -> Verdict:
+@exercise
+def my_step(exam):
     """Check `my_step(net, optimizer, inputs, labels)`: a step of a model on worker1, which returns the loss."""
-
-    def check(runs):
-        moved, right, payload, losses = runs[0].result
-        if not moved:
-            raise Wrong("The weights on worker1 have not changed.")
-        if not right:
-            raise Wrong(f"After {_STEPS} steps the weights on worker1 are not those of one process.")
-        for step, (returned, true) in enumerate(losses):
-            if not isinstance(returned, float) or abs(returned - true) > 1e-4:
-                raise Wrong(f"Step {step} returned {returned}, and the target is the loss, {true:.4f}.")
+    if exam.rank == 0:
+        batches = [new_data(step, _SAMPLES) for step in range(_STEPS)]
+        weights, losses, payloads = exam.on_rank(_train_on_worker1, batches)
+        expected_weights, expected_losses = _train_here(batches)
+        exam.require(not _same(weights, _weights(new_model())), "The weights on worker1 have not changed.")
+        exam.require(
+            _same(weights, expected_weights),
+            f"After {_STEPS} steps the weights on worker1 are not those of one process.",
+        )
+        for step, expected in enumerate(expected_losses):
+            exam.require(
+                near(losses[step], expected),
+                f"Step {step} returned {show(losses[step])}, expected the loss, {expected:.4f}.",
+            )
         most = 4 * _SAMPLES * (FEATURES + CLASSES)
-        if payload > most:
-            raise Wrong(f"A step moved {payload} bytes of tensors in calls, and the inputs and scores have {most}.")
-        return f"After {_STEPS} steps the weights on worker1 are those of one process."
+        exam.require(
+            max(payloads) <= most,
+            f"A step moved {max(payloads)} bytes of tensors in calls, expected {most} at most: those of the inputs and "
+            "scores.",
+        )
+    return f"After {_STEPS} steps the weights on worker1 are those of one process."
 
-    return judge(world, "my_step", check, _run_remote_step)
+
+@exercise
+def backward_by_hand(exam):
+    """Check `backward_by_hand(first, second, inputs, labels)`: right gradients in `.grad`, and no context anywhere."""
+    if exam.rank == 0:
+        data = new_data(2, 12)
+        trained = exam.on_rank(_train_both_parts, "backward_by_hand", data)
+        _require_gradients(exam, trained, [data])
+        opened = _count(trained.contexts, "context")
+        exam.require(trained.contexts == 0, f"You opened {opened}, expected plain RPC without one.")
+    return "Both workers hold the gradients of one process, and no context was opened."
 
 
-def train_frozen(world) -> Verdict:
-    """Check `train_frozen(first, second, inputs, labels)`: a step of the first part, and of the second one none."""
+@exercise
+def accumulate(exam):
+    """Check `accumulate(first, second, batches)`: right gradients in `.grad`, from a context for each batch."""
+    expected = len(_PIECES)
+    if exam.rank == 0:
+        batches = [new_data(seed, samples) for seed, samples in enumerate(_PIECES)]
+        trained = exam.on_rank(_train_both_parts, "accumulate", [batches])
+        _require_gradients(exam, trained, batches)
+        opened = _count(trained.contexts, "context")
+        exam.require(trained.contexts == expected, f"You opened {opened}, expected {expected}, one for each batch.")
+    return f"Both workers hold the gradients of all samples, from {_count(expected, 'context')}."
 
-    def check(runs):
-        found = runs[0].result
-        if not found["called"]:
-            raise Wrong("`second` was never called on worker1.")
-        if found["second moved"]:
-            raise Wrong("The weights of `second` have changed.")
-        if not found["first moved"]:
-            raise Wrong("The weights of `first` have not changed.")
-        if not found["first right"]:
-            raise Wrong("The weights of `first` are not those that one process has after the step.")
-        if found["needed"]:
-            raise Wrong("worker1 computed gradients for the weights of `second`, and they do not need any.")
-        return "`first` made its step, and worker1 computed no gradient for the weights of `second`."
 
-    return judge(world, "train_frozen", check, _run_frozen)
+@exercise
+def train_frozen(exam):
+    """Check `train_frozen(first, second, inputs, labels)`: a step of `first`, and none of `second`."""
+    if exam.rank == 0:
+        data = new_data(2, 12)
+        trained = exam.on_rank(_train_both_parts, "train_frozen", data)
+        begun, whole = new_model(), new_model()
+        loss(whole, [data]).backward()
+        torch.optim.SGD(whole[:_CUT].parameters(), lr=_RATE).step()
+        exam.require(trained.needed, "`second` was never called on worker1.")
+        exam.require(
+            _same(trained.second.weights, _weights(begun[_CUT:])),
+            "The weights of `second` have changed.",
+        )
+        exam.require(
+            not _same(trained.first.weights, _weights(begun[:_CUT])),
+            "The weights of `first` have not changed.",
+        )
+        exam.require(
+            _same(trained.first.weights, _weights(whole[:_CUT])),
+            "The weights of `first` are not those that one process has after the step.",
+        )
+        exam.require(
+            not any(trained.needed),
+            "worker1 computed gradients for the weights of `second`, and they do not need any.",
+        )
+    return "`first` made its step, and worker1 computed no gradient for the weights of `second`."
+
+
+class _Part(NamedTuple):
+    """The parameters of one part of a model."""
+
+    weights: list[torch.Tensor]
+    gradients: list[torch.Tensor | None]
+
+
+class _Trained(NamedTuple):
+    """What came of a model in two parts.
+
+    `needed` says for each call of the second part whether its weights needed gradients; `contexts` is how many contexts
+    of distributed autograd the learner's function opened.
+    """
+
+    first: _Part
+    second: _Part
+    needed: list[bool]
+    contexts: int
+
+
+def _require_gradients(exam, trained, batches):
+    whole = new_model()
+    loss(whole, batches).backward()
+    parts = ("worker0", trained.first, slice(None, _CUT)), ("worker1", trained.second, slice(_CUT, None))
+    for worker, part, layers in parts:
+        module = new_model()[layers]
+        for parameter, weight, gradient in zip(module.parameters(), *part, strict=False):
+            parameter.data = weight
+            parameter.grad = gradient
+        difference = compare_gradients(module, whole[layers])
+        exam.require(not difference, f"On {worker} {difference} those of one process.")
+
+
+def _train_here(batches):
+    """Return the weights of the small model after a step with each batch, and the losses."""
+    model = new_model()
+    optimizer = torch.optim.SGD(model.parameters(), lr=_RATE)
+    losses = []
+    for batch in batches:
+        optimizer.zero_grad()
+        batch_loss = loss(model, [batch])
+        batch_loss.backward()
+        optimizer.step()
+        losses.append(batch_loss.item())
+    return _weights(model), losses
 
 
 def new_second():
@@ -94,163 +159,84 @@ def _forward(module, hidden):
     return type(module).forward(module, hidden)
 
 
-def gradients(second):
-    """Return on the owner of a module the gradients that are in `.grad`."""
-    return [parameter.grad for parameter in second.local_value().parameters()]
-
-
-def weights(second):
-    """Return on the owner of a module its weights, and whether they needed gradients, for each call of it."""
-    module = second.local_value()
-    return [parameter.detach() for parameter in module.parameters()], module.needed
-
-
 def next_context():
     """Return the number that the next context of this rank would have had."""
-    import torch.distributed.autograd as dist_autograd
-
-    with dist_autograd.context() as number:
-        return number
-
-
-def _require_gradients(found):
-    for worker in ("worker0", "worker1"):
-        if found[worker]:
-            raise Wrong(f"On {worker} {found[worker]} those of one process.")
-
-
-def _run_backward_by_hand():
-    return _run_gradients("backward_by_hand", [new_data(2, 12)], lambda data: data[0])
-
-
-def _run_accumulate():
-    return _run_gradients(
-        "accumulate", [new_data(seed, size) for seed, size in enumerate(_PIECES)], lambda data: [data]
-    )
-
-
-def _run_gradients(function, data, arguments):
-    """Have rank 0 call the learner's function, and find out what is wrong with the gradients on both workers."""
-
-    def judge_gradients(first, second, rpc):
-        whole, there = new_model(), new_model()[_CUT:]
-        loss(whole, data).backward()
-        grads = rpc.rpc_sync("worker1", gradients, args=(second,))
-        for parameter, gradient in zip(there.parameters(), grads, strict=True):
-            parameter.grad = gradient
-        return {
-            "worker0": compare_gradients(first, whole[:_CUT]),
-            "worker1": compare_gradients(there, whole[_CUT:]),
-        }
-
-    return _run(function, arguments(data), judge_gradients)
-
-
-def _run_frozen():
-    data = new_data(2, 12)
-
-    def judge_weights(first, second, rpc):
-        import torch
-
-        old, whole = new_model(), new_model()
-        loss(whole, [data]).backward()
-        torch.optim.SGD(whole[:_CUT].parameters(), lr=_RATE).step()
-        there, needed = rpc.rpc_sync("worker1", weights, args=(second,))
-        mine = list(first.parameters())
-        return {
-            "called": bool(needed),
-            "needed": any(needed),
-            "second moved": not _same(there, old[_CUT:].parameters()),
-            "first moved": not _same(mine, old[:_CUT].parameters()),
-            "first right": _same(mine, whole[:_CUT].parameters()),
-        }
-
-    return _run("train_frozen", data, judge_weights)
+    with dist_autograd.context() as context_id:
+        return context_id
 
 
 def parameter_rrefs(net):
     """Return on the owner of a module an RRef to each of its parameters."""
-    import torch.distributed.rpc as rpc
-
     return [rpc.RRef(parameter) for parameter in net.local_value().parameters()]
 
 
 def weights_of(net):
     """Return on the owner of a module its weights."""
-    return [parameter.detach() for parameter in net.local_value().parameters()]
+    return _weights(net.local_value())
 
 
-def _run_remote_step():
-    """Have rank 0 take steps of a model on worker1, beside the same steps of one process."""
-    if os.environ["RANK"] != "0":
-        return Run(None, [], "")
-    import torch
-    import torch.distributed.rpc as rpc
-    from torch.distributed.optim import DistributedOptimizer
+def state_of_second(second):
+    """Return on the owner of the second part its parameters, and its notes of each call."""
+    return _part(second.local_value()), second.local_value().needed
 
-    net = rpc.remote("worker1", new_model)
-    # torch asks for the type of an object before its first call; behind rpc_async the call is then made by a thread
-    # that is in no context.
-    net.rpc_sync().zero_grad()
-    references = rpc.rpc_sync("worker1", parameter_rrefs, args=(net,))
-    optimizer = DistributedOptimizer(torch.optim.SGD, references, lr=_RATE)
-    whole = new_model()
-    local_optimizer = torch.optim.SGD(whole.parameters(), lr=_RATE)
+
+def _train_on_worker1(batches):
+    """Have `my_step` train a model on worker1.
+
+    Returns its weights, and for each step the result and the bytes of the tensors in its calls.
+    """
+    with one_line_errors():
+        net = rpc.remote("worker1", new_model)
+        # torch asks for the type of an object before its first call; behind rpc_async the call is then made by a thread
+        # that is in no context.
+        net.rpc_sync().zero_grad()
+        references = rpc.rpc_sync("worker1", parameter_rrefs, args=(net,))
+        optimizer = DistributedOptimizer(torch.optim.SGD, references, lr=_RATE)
     losses, payloads = [], []
-    for step in range(_STEPS):
-        data = new_data(step, _SAMPLES)
-        run = on_first_rank("my_step", [net, optimizer, *data])
-        if run.error:
-            return run
-        returned, made = run.result
-        local_optimizer.zero_grad()
-        true = loss(whole, [data])
-        true.backward()
-        local_optimizer.step()
+    for batch in batches:
+        result, made = answer_with_rpc("my_step", [net, optimizer, *batch])
+        losses.append(result.detach() if isinstance(result, torch.Tensor) else result)
         payloads.append(sum(call.sent + call.received for call in made))
-        losses.append((_number(returned), true.item()))
-    there = rpc.rpc_sync("worker1", weights_of, args=(net,))
-    moved, right = not _same(there, new_model().parameters()), _same(there, whole.parameters())
-    return Run((moved, right, max(payloads), losses), [], "")
+    return rpc.rpc_sync("worker1", weights_of, args=(net,)), losses, payloads
 
 
-def _number(result):
-    """Return a number, also one in a tensor, as a float, and anything else by the name of its type."""
-    try:
-        return float(result)
-    except (TypeError, ValueError):
-        return "None" if result is None else f"a {type(result).__name__}"
-
-
-def _run(function, arguments, look):
-    """Have rank 0 call the learner's function with a model in two parts, and return what `look` finds afterwards."""
-    if os.environ["RANK"] != "0":
-        return Run(None, [], "")
-    import torch.distributed.rpc as rpc
-
-    try:
+def _train_both_parts(function, arguments) -> _Trained:
+    """Have a function of the learner train a model in two parts, the second of which is on worker1."""
+    with one_line_errors():
         second = rpc.remote("worker1", new_second)
-        before = [next_context(), rpc.rpc_sync("worker1", next_context)]
-    except RuntimeError as error:  # RPC has not been initialised, or a context is open
-        return Run(None, [], f"RuntimeError: {error}")
+        before = _next_contexts()
     first = new_model()[:_CUT]
-    run = on_first_rank(function, [first, second, *arguments])
-    if run.error:
-        why = "RuntimeError: a call has timed out. A backward that waits for a gradient in vain ends like this."
-        return run._replace(error=why) if _IN_VAIN in run.error else run
     try:
-        after = [next_context(), rpc.rpc_sync("worker1", next_context)]
-    except RuntimeError as error:  # a context is still open
-        return run._replace(error=f"RuntimeError: {error}")
-    found = look(first, second, rpc)
-    found["contexts"] = sum(after) - sum(before) - 2
-    return run._replace(result=found)
+        answer_with_rpc(function, [first, second, *arguments])
+    except AnswerError as error:
+        if _IN_VAIN in str(error):
+            why = "a call has timed out. A backward that waits for a gradient in vain ends like this."
+            raise AnswerError(f"RuntimeError: {why}") from error
+        raise
+    with one_line_errors():
+        after = _next_contexts()  # raises if a context is still open
+    state, needed = rpc.rpc_sync("worker1", state_of_second, args=(second,))
+    opened = sum(after) - sum(before) - len(after)
+    return _Trained(_part(first), state, needed, opened)
 
 
-def _same(mine, true):
-    import torch
+def _next_contexts():
+    return next_context(), rpc.rpc_sync("worker1", next_context)
 
-    return all(torch.allclose(a, b, rtol=1e-4, atol=1e-6) for a, b in zip(mine, true, strict=True))
+
+def _part(module):
+    return _Part(_weights(module), [parameter.grad for parameter in module.parameters()])
+
+
+def _weights(module):
+    return [parameter.detach() for parameter in module.parameters()]
+
+
+def _same(weights, expected):
+    return len(weights) == len(expected) and all(
+        mine.shape == right.shape and torch.allclose(mine.float(), right, rtol=1e-4, atol=1e-6)
+        for mine, right in zip(weights, expected, strict=True)
+    )
 
 
 def _count(number, thing):

@@ -1,77 +1,140 @@
-"""Checks of 18_reinforcement_learning: an agent on rank 0, observers on the others."""
+"""Exercises of 18_reinforcement_learning: an agent on rank 0, observers on the others."""
 
 import os
 import random
 import time
+import warnings
 from typing import NamedTuple
 
-from helpers.checks.episode_weights import my_weights as my_weights
-from helpers.checks.judging import Run, Verdict, Wrong, call_answer, judge, missing
-from helpers.checks.rpc_judging import Made, call_with_rpc, in_one_line, rpc_runs
+import numpy as np
+import torch.distributed.rpc as rpc
+
+from helpers.checks.exam import AnswerError, Foreign, answer, exercise, missing, number, plain, show
+from helpers.checks.rpc_judging import answer_with_rpc, one_line_errors, rpc_runs
 
 _DISCOUNT = 0.99
+_EPISODES = (
+    [[1.0, 1.0], [1.0, 1.0, 1.0]],
+    [[1.0, 2.0, 3.0], [5.0], [0.0, 0.0, 10.0, 0.0]],
+)
 _OWN = ("_rref_typeof_on_owner", "_known")  # calls by torch and by this check
 _stage = []  # on the agent: the object of the learner that keeps the rewards
 
 
-def returns_of(world) -> Verdict:
-    """Check `returns_of(arrived)`: the return of each step in the order of arrival, apart for each observer."""
-
-    def check(runs):
-        for arrived, returned in zip(_arrivals(), runs[0].result, strict=True):
-            if not isinstance(returned, list):
-                raise Wrong(f"The agent returned {returned}, and the target is a list of numbers.")
-            if len(returned) != len(arrived):
-                raise Wrong(f"{len(arrived)} rewards have arrived, and the agent returned {len(returned)} returns.")
-            target = _returns(arrived)
-            for place, (value, right) in enumerate(zip(returned, target, strict=True)):
-                if abs(value - right) > 1e-3:
-                    raise Wrong(
-                        f"Of the rewards of {', '.join(other for other, _ in arrived[:6])} ... the one in place "
-                        f"{place}, of {arrived[place][0]}, has return {value:.3f}, and the target is {right:.3f}."
-                    )
-        return "Every step has the return of its own observer's episode, in the order of arrival."
-
-    return judge(world, "returns_of", check, _run_returns_of)
-
-
-def run_episode(world) -> Verdict:
-    """Check `Scores` and `run_episode(agent, environment, name)`: each reward is on the agent before the next step."""
-
-    def check(runs):
-        played = runs[0].result
-        if played is None:
-            raise Wrong("Rank 0 has no class `Scores`: run the cell that defines it, then this check.")
-        for other, played_one in played.items():
-            _require_played(other, played_one, "run_episode", _steps(other) + 1)
-        counts = ", ".join(f"{_steps(other) + 1} calls for {_steps(other)} steps" for other in played)
-        return f"The observers made {counts}, and the agent knew every reward before the next step."
-
-    return judge(world, "run_episode", check, _run_one_rpc)
-
-
-def my_episode(world) -> Verdict:
+@exercise
+def my_episode(exam):
     """Check `my_episode(agent, environment, name)`: an episode with two calls a step, and how it has ended."""
+    exam.on_rank(_start_rpc)
+    if exam.rank == 0:
+        for observer, played in exam.on_rank(_play_for_notes).items():
+            _require_played(exam, observer, played, "my_episode", 2 * _steps(observer))
+            end = "terminated" if _falls(observer) else "truncated"
+            exam.require(
+                isinstance(played.result, str) and played.result == end,
+                f"{observer} returned {show(played.result)}, and its episode was {end}.",
+            )
+    return "Each observer asked the agent for every action, and reported every reward before the next one."
 
-    def check(runs):
-        for other, played in runs[0].result.items():
-            _require_played(other, played, "my_episode", 2 * _steps(other))
-            target = "terminated" if _falls(other) else "truncated"
-            if played.run.result != target:
-                raise Wrong(f"{other} returned {played.run.result}, and its episode was {target}.")
-        return "Each observer asked the agent for every action, and reported every reward before the next one."
 
-    return judge(world, "my_episode", check, _run_observer_round)
+@exercise
+def my_weights(exam):
+    """Check `my_weights(episodes)`: the discounted return of each step of each episode, minus the mean of them all."""
+    if exam.rank == 0:
+        for episodes in _EPISODES:
+            result = exam.call([list(rewards) for rewards in episodes])
+            weights = _floats(result)
+            steps = [(episode, step) for episode, rewards in enumerate(episodes) for step in range(len(rewards))]
+            if not exam.require(
+                weights is not None, f"my_weights returned {_kind(result)}, expected a list of numbers."
+            ):
+                continue
+            if exam.require(
+                len(weights) == len(steps),
+                f"The episodes have {len(steps)} steps, and my_weights returned {len(weights)} weights.",
+            ):
+                _require_weights(exam, episodes, steps, weights)
+    return "Each step has the return of its own episode, less the mean of all returns."
 
 
-class Played(NamedTuple):
-    """What became of the episode of one observer."""
+@exercise
+def returns_of(exam):
+    """Check `returns_of(arrived)`: the return of each step in the order of arrival, apart for each observer."""
+    if exam.rank == 0:
+        for arrived in _arrivals():
+            result = exam.call(list(arrived))
+            returns = _floats(result)
+            if not exam.require(
+                returns is not None, f"The agent returned {_kind(result)}, expected a list of numbers."
+            ):
+                continue
+            exam.require(
+                len(returns) == len(arrived),
+                f"{len(arrived)} rewards have arrived, and the agent returned {len(returns)} returns.",
+            )
+            first = ", ".join(observer for observer, _ in arrived[:6])
+            for place, (found, expected) in enumerate(zip(returns, _returns_of(arrived), strict=False)):
+                exam.require(
+                    _close(found, expected),
+                    f"Of the rewards of {first} ... the one in place {place}, of {arrived[place][0]}, has return "
+                    f"{found:.3f}, expected {expected:.3f}.",
+                )
+    return "Every step has the return of its own observer's episode, in the order of arrival."
 
-    run: Run
-    made: list[Made]
-    wrong: str  # what the first wrong action was
-    known: list[int]  # at every step, how many rewards of this observer the agent knew
-    rewards: list[float]  # that the agent knows in the end
+
+@exercise
+def run_episode(exam):
+    """Check `Scores` and `run_episode(agent, environment, name)`: each reward is on the agent before the next step."""
+    exam.on_rank(_start_rpc)
+    observers = [f"observer{rank}" for rank in range(1, exam.n)]
+    if exam.rank == 0 and exam.require(
+        exam.on_rank(_has_scores), "Rank 0 has no class `Scores`: run the cell that defines it, then this check."
+    ):
+        for observer, played in exam.on_rank(_play_for_scores).items():
+            _require_played(exam, observer, played, "run_episode", _steps(observer) + 1)
+    counts = ", ".join(f"{_steps(observer) + 1} calls for {_steps(observer)} steps" for observer in observers)
+    return f"The observers made {counts}, and the agent knew every reward before the next step."
+
+
+class _Played(NamedTuple):
+    """What became of the episode of one observer.
+
+    `wrong` is the first step with a wrong action: its number, the action, and the right one. `known` says for every
+    step how many rewards of this observer the agent knew, and `rewards` which ones it knows in the end.
+    """
+
+    result: object
+    error: str
+    calls: int
+    wrong: tuple | None
+    known: list[int]
+    rewards: list
+
+
+def _require_played(exam, observer, played, function, most):
+    rank, steps, expected = observer.removeprefix("observer"), _steps(observer), _rewards(observer)
+    exam.require(
+        played.error != missing(function),
+        f"Rank {rank} has no function `{function}`: run the cell that defines it, then this check.",
+    )
+    exam.require(not played.error, f"Rank {rank} raised {played.error}")
+    exam.require(
+        len(played.known) == steps, f"{observer} played {len(played.known)} steps, and its episode has {steps}."
+    )
+    for step, known in enumerate(played.known):
+        exam.require(
+            known == step, f"When {observer} took step {step}, the agent knew {known} of its rewards, expected {step}."
+        )
+    rewards = list(map(number, played.rewards))
+    # Nobody needs the last reward before the next step, so it may come home with the episode.
+    last_at_home = rewards == expected[:-1] and expected[-1] in _numbers_in(played.result)
+    exam.require(
+        rewards == expected or last_at_home,
+        f"Of {observer} the agent holds the rewards {played.rewards}, expected {expected}.",
+    )
+    if played.wrong:
+        step, action, right = played.wrong
+        exam.refuse(f"At step {step} {observer} pushed {show(action)}, and the policy says {right}.")
+    exam.require(played.calls <= most, f"{observer} made {played.calls} calls for {steps} steps, expected {most}.")
 
 
 class Line:
@@ -84,7 +147,7 @@ class Line:
         self.observer = observer
         self.step_number = 0
         self.known = []
-        self.wrong = ""
+        self.wrong = None
 
     def reset(self, seed=None):
         """Return the first observation, as gymnasium does."""
@@ -92,25 +155,19 @@ class Line:
 
     def step(self, action):
         """Take an action, and return what gymnasium returns."""
-        import torch.distributed.rpc as rpc
-
         if self.step_number == _steps(self.observer):
             raise RuntimeError("the environment was asked for a step after its episode had ended")
         if not self.wrong and action != (right := _policy(self._observation())):
-            self.wrong = f"At step {self.step_number} {self.observer} pushed {action}, and the policy says {right}."
+            self.wrong = self.step_number, action, right
         self.known.append(rpc.rpc_sync("agent", _known, args=(self.observer,)))
         reward = _rewards(self.observer)[self.step_number]
         self.step_number += 1
         over, falls = self.step_number == _steps(self.observer), _falls(self.observer)
         return self._observation(), reward, over and falls, over and not falls, {}
 
-    def _number(self):
-        return int(self.observer.removeprefix("observer"))
-
     def _observation(self):
-        import numpy as np
-
-        return np.array([self._number(), self.step_number], dtype=np.float32)
+        rank = int(self.observer.removeprefix("observer"))
+        return np.array([rank, self.step_number], dtype=np.float32)
 
 
 class Notes:
@@ -129,79 +186,8 @@ class Notes:
         self.rewards.setdefault(name, []).append(reward)
 
 
-def _require_played(other, played, function, most):
-    rank = other.removeprefix("observer")
-    if played.run.error == missing(function):
-        raise Wrong(f"Rank {rank} has no function `{function}`: run the cell that defines it, then this check.")
-    if played.run.error:
-        raise Wrong(f"Rank {rank} raised {played.run.error}")
-    steps, target = _steps(other), _rewards(other)
-    if len(played.known) != steps:
-        raise Wrong(f"{other} played {len(played.known)} steps, and its episode has {steps}.")
-    for step, known in enumerate(played.known):
-        if known != step:
-            raise Wrong(f"When {other} took step {step}, the agent knew {known} of its rewards, and not {step}.")
-    # Nobody needs the last one before the next step, so it may come home with the episode.
-    home = played.rewards == target[:-1] and target[-1] in _all_numbers(played.run.result)
-    if played.rewards != target and not home:
-        raise Wrong(f"Of {other} the agent holds the rewards {played.rewards}, and the target is {target}.")
-    if played.wrong:
-        raise Wrong(played.wrong)
-    # to_here() belongs to the call that has made the value.
-    own = [call for call in played.made if call.function not in _OWN and call.kind != "fetch"]
-    calls = sum(call.callee == "agent" for call in own)
-    if calls > most:
-        raise Wrong(f"{other} made {calls} calls for {steps} steps, and the target is {most}.")
-
-
-def _run_returns_of():
-    if os.environ["RANK"] != "0":
-        return Run(None, [], "")
-    runs = [call_answer("returns_of", [arrived]) for arrived in _arrivals()]
-    failed = [run for run in runs if run.error]
-    return (failed or runs)[0]._replace(result=[_numbers(run.result) for run in runs])
-
-
-def _run_one_rpc():
-    _start_rpc()
-    if os.environ["RANK"] != "0":
-        return Run(None, [], "")
-    run = call_answer("Scores", [_policy])
-    if run.error == missing("Scores"):
-        return run._replace(error="")
-    if run.error:
-        return run
-    return _have_played(run.result, "run_episode")
-
-
-def _run_observer_round():
-    _start_rpc()
-    if os.environ["RANK"] != "0":
-        return Run(None, [], "")
-    return _have_played(Notes(), "my_episode")
-
-
-def _have_played(keeper, function):
-    """Have every observer play an episode by the learner's function, with an agent that keeps the rewards."""
-    import torch.distributed.rpc as rpc
-
-    _stage[:] = [keeper]
-    try:
-        agent = rpc.RRef(keeper)
-        others = [f"observer{rank}" for rank in range(1, int(os.environ["WORLD_SIZE"]))]
-        answers = {other: rpc.rpc_async(other, _play, args=(agent, other, function)) for other in others}
-        played = {other: Played(*answer.wait(), _held(other)) for other, answer in answers.items()}
-    except RuntimeError as error:
-        return Run(None, [], in_one_line(f"RuntimeError: {error}"))
-    return Run(played, [], "")
-
-
 def _start_rpc():
     """Start RPC with the names of the notebook, over TCP, unless it is running."""
-    import warnings
-
-    import torch.distributed.rpc as rpc
-
     if rpc_runs():
         return
     rank = int(os.environ["RANK"])
@@ -212,18 +198,42 @@ def _start_rpc():
         rpc.init_rpc(name, rank=rank, world_size=int(os.environ["WORLD_SIZE"]), rpc_backend_options=options)
 
 
-def _play(agent, observer, function):
+def _has_scores():
+    import __main__
+
+    return hasattr(__main__, "Scores")
+
+
+def _play_for_scores():
+    return _have_played(answer("Scores", [_policy]), "run_episode")
+
+
+def _play_for_notes():
+    return _have_played(Notes(), "my_episode")
+
+
+def _have_played(keeper, function) -> dict[str, _Played]:
+    """Have every observer play an episode by the learner's function, with an agent that keeps the rewards."""
+    _stage[:] = [keeper]
+    with one_line_errors():
+        agent = rpc.RRef(keeper)
+        observers = [f"observer{rank}" for rank in range(1, int(os.environ["WORLD_SIZE"]))]
+        answers = {observer: rpc.rpc_async(observer, _play, args=(agent, observer, function)) for observer in observers}
+        return {observer: played.wait()._replace(rewards=_held(observer)) for observer, played in answers.items()}
+
+
+def _play(agent, observer, function) -> _Played:
+    """Play an episode on an observer."""
     environment = Line(observer)
-    run, made = call_with_rpc(function, [agent, environment, observer])
-    result = run.result if isinstance(run.result, str) else _all_numbers(run.result) or None
-    return run._replace(result=result), made, environment.wrong, environment.known
-
-
-def _all_numbers(result):
-    """Return every number in what `run_episode` has returned."""
-    if isinstance(result, list | tuple):
-        return [number for part in result for number in _all_numbers(part)]
-    return [float(result)] if isinstance(result, int | float) else []
+    result, made, error = None, [], ""
+    try:
+        result, made = answer_with_rpc(function, [agent, environment, observer])
+    except AnswerError as raised:
+        error = str(raised)
+    # to_here() belongs to the call that has made the value.
+    own = [call for call in made if call.function not in _OWN and call.kind != "fetch"]
+    calls = sum(call.callee == "agent" for call in own)
+    return _Played(plain(result), error, calls, plain(environment.wrong), environment.known, [])
 
 
 def _known(observer):
@@ -233,6 +243,13 @@ def _known(observer):
 def _held(observer):
     rewards = getattr(_stage[0], "rewards", {})
     return list(rewards.get(observer, [])) if isinstance(rewards, dict) else []
+
+
+def _numbers_in(result):
+    """Return every number in what `run_episode` has returned."""
+    if isinstance(result, list | tuple):
+        return [found for part in result for found in _numbers_in(part)]
+    return [] if number(result) is None else [number(result)]
 
 
 def _policy(observation):
@@ -256,24 +273,86 @@ def _rewards(observer):
 def _arrivals():
     """Return lists of rewards as they arrive at the agent: a short one, and one in which an observer ends early."""
     short = [("observer1", 1.0), ("observer2", 1.0), ("observer1", 1.0), ("observer2", 1.0), ("observer2", 1.0)]
-    rewards = ["observer1"] * 10 + ["observer2"] * 60 + ["observer3"] * 30
-    random.Random(0).shuffle(rewards)
-    return [short, [(other, 1.0) for other in rewards]]
+    observers = ["observer1"] * 10 + ["observer2"] * 60 + ["observer3"] * 30
+    random.Random(0).shuffle(observers)
+    return [short, [(observer, 1.0) for observer in observers]]
 
 
-def _returns(arrived):
+def _returns_of(arrived):
+    """Return the return of each step in the order of arrival."""
     returns, following = [], {}
-    for other, reward in reversed(arrived):
-        following[other] = reward + _DISCOUNT * following.get(other, 0.0)
-        returns.append(following[other])
+    for observer, reward in reversed(arrived):
+        following[observer] = reward + _DISCOUNT * following.get(observer, 0.0)
+        returns.append(following[observer])
     return returns[::-1]
 
 
-def _numbers(result):
-    """Return a tensor or a sequence of numbers as a list of floats, and anything else as the name of its type."""
-    if hasattr(result, "tolist"):
-        result = result.tolist()
+def _require_weights(exam, episodes, steps, weights):
+    expected = _less_mean(_apart(episodes))
+    why = next((f" {reason}" for reason, mistaken in _mistakes(episodes).items() if _same(weights, mistaken)), "")
+    for (episode, step), found, right in zip(steps, weights, expected, strict=True):
+        exam.require(
+            _close(found, right),
+            f"Of the episodes {episodes} step {step} of episode {episode} has weight {found:.3f}, expected "
+            f"{right:.3f}.{why}",
+        )
+
+
+def _mistakes(episodes):
+    """Return the weights that plausible mistakes lead to, by what to say about them."""
+    joined = [reward for rewards in episodes for reward in rewards]
+    returns = _apart(episodes)
+    back = [value for rewards in episodes for value in _returns(rewards[::-1])]
+    return {
+        "No mean is subtracted.": returns,
+        "An episode goes on into the next one: begin each with nothing to follow.": _less_mean(_returns(joined)),
+        "Each episode has a mean of its own: subtract that of all.": [
+            value for rewards in episodes for value in _less_mean(_returns(rewards))
+        ],
+        "The rewards are not discounted.": _less_mean(
+            [sum(rewards[step:]) for rewards in episodes for step in range(len(rewards))]
+        ),
+        "That counts what came before the step, not what follows.": _less_mean(back),
+        "The order of the steps is turned round.": _less_mean(
+            [value for rewards in episodes for value in _returns(rewards)[::-1]]
+        ),
+    }
+
+
+def _apart(episodes):
+    return [value for rewards in episodes for value in _returns(rewards)]
+
+
+def _returns(rewards):
+    """Return the return of each step of one episode."""
+    returns, following = [], 0.0
+    for reward in reversed(rewards):
+        following = reward + _DISCOUNT * following
+        returns.append(following)
+    return returns[::-1]
+
+
+def _less_mean(values):
+    mean = sum(values) / len(values)
+    return [value - mean for value in values]
+
+
+def _same(values, others):
+    return all(map(_close, values, others))
+
+
+def _close(value, other):
+    return abs(value - other) < 1e-3
+
+
+def _floats(result):
+    """Return a tensor, an array or a sequence of numbers as a list of floats; None for anything else."""
     try:
-        return [float(number) for number in result]
+        return [float(value) for value in (result.tolist() if hasattr(result, "tolist") else result)]
     except (TypeError, ValueError):
-        return f"a {type(result).__name__}" if result is not None else "None"
+        return None
+
+
+def _kind(result):
+    """Return what an answer returned in place of a list, by the name of its type."""
+    return str(result) if result is None or isinstance(result, Foreign) else f"a {type(result).__name__}"

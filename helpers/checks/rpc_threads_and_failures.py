@@ -1,17 +1,26 @@
-"""Checks of the exercises of 16_rpc_threads_and_failures: functions on worker1, and a caller of a dead worker."""
+"""Exercises of 16_rpc_threads_and_failures: functions that run on worker1, and a caller of a dead worker."""
 
+import itertools
 import os
 import signal
 import threading
 import time
-from functools import partial
+from collections.abc import Callable
 from typing import NamedTuple
 
-from helpers.checks.judging import RESTART, Run, Verdict, Wrong, judge, killed, missing
-from helpers.checks.rpc_judging import SECONDS_AT_MOST, call_with_rpc, in_one_line, waits_inside
-from helpers.checks.rpc_locking import my_record as my_record
+import torch.distributed.rpc as rpc
 
+from helpers.checks.exam import AnswerError, answer, exercise, missing, number, plain, show
+from helpers.checks.judging import RESTART, Wrong, killed
+from helpers.checks.rpc_and_rref import Meeting
+from helpers.checks.rpc_judging import SECONDS_AT_MOST, one_line_errors, waits_inside
+from helpers.measure.calls import recorded
+
+_CALLERS = 4
+_SECONDS_FOR_ALL = 12  # the callers of my_record
 _SECONDS_FOR_A_SHARE = 0.9
+_SECONDS_TO_BEGIN = 0.1  # of the thread of worker1 that watches the others
+_SECONDS_TO_WATCH_AT_MOST = 20  # on a busy machine
 _BATCH = 3
 _BATCHES = 4
 _SECONDS_FOR_AN_ANSWER = 8  # from the first call on, even on a busy machine
@@ -20,112 +29,182 @@ _SENT_A_FUTURE = "Can not pickle torch.futures.Future"  # what RPC says
 _SECONDS_IN_TIME, _SECONDS_LATE = 3, 12  # the timeout of RPC for the slow worker, and the time that it takes
 
 
-def my_ask(world) -> Verdict:
+@exercise
+def my_record(exam):
+    """Check `my_record(work, read, write)`: on worker1, requests at the same time work together and count right."""
+    if exam.rank == 0:
+        unanswered, total, writes, works, alone = exam.on_rank(_have_recorded)
+        exam.require(
+            unanswered == 0,
+            f"{unanswered} of {_CALLERS} requests got no answer within {_SECONDS_FOR_ALL} s, expected an answer for "
+            f"each: does each request release the lock? {RESTART}",
+        )
+        exam.require(works == _CALLERS, f"{_CALLERS} requests called `work` {_times(works)}, expected once each.")
+        exam.require(
+            not alone,
+            "A request waited while another request did its work, expected all to work at the same time: hold the "
+            "lock only for what the requests share.",
+        )
+        exam.require(writes == _CALLERS, f"{_CALLERS} requests called `write` {_times(writes)}, expected once each.")
+        exam.require(
+            total == _CALLERS,
+            f"{_CALLERS} requests at the same time counted to {total}, expected {_CALLERS}: do not let another "
+            "request in between `read` and `write`.",
+        )
+    return f"{_CALLERS} requests worked at the same time, and counted to {_CALLERS}."
+
+
+@exercise
+def my_ask(exam):
     """Check `my_ask(worker, function)`: on worker1, its rank and what the worker answers; no thread waits in it."""
-    expected = [1, world.size]  # the last worker answers its rank + 1
-
-    def check(runs):
-        if runs[0].result == _SENT_A_FUTURE:
-            raise Wrong(
-                "worker1 tried to send a future, expected a pair: is `my_ask` decorated, and does its future get the "
-                "answer itself?"
-            )
-        if runs[0].result != expected:
-            raise Wrong(
-                f"my_ask returned {_as_pair(runs[0].result)}, expected {_as_pair(expected)}: the rank that runs it, "
-                "and what the function returned."
-            )
-        _require_no_wait(runs[1], "my_ask")
-        return f"my_ask returned {_as_pair(expected)}, and no server thread of worker1 waited for it."
-
-    return judge(world, "my_ask", check, _run_my_ask)
+    expected = (1, exam.n)  # the last worker answers its rank + 1
+    if exam.rank == 0:
+        result, sent_a_future, waited = exam.on_rank(_have_asked, f"worker{exam.n - 1}")
+        exam.require(
+            not sent_a_future,
+            "worker1 tried to send a future, expected a pair: is `my_ask` decorated, and does its future get the "
+            "answer itself?",
+        )
+        exam.require(
+            isinstance(result, tuple) and tuple(map(number, result)) == expected,
+            f"my_ask returned {_as_pair(result)}, expected {_as_pair(expected)}: the rank that runs it, and what the "
+            "function returned.",
+        )
+        _require_no_wait(exam, waited, "my_ask")
+    return f"my_ask returned {_as_pair(expected)}, and no server thread of worker1 waited for it."
 
 
-def Batcher(world) -> Verdict:
+@exercise
+def Batcher(exam):
     """Check `Batcher(size, run)`: on worker1, `ask(x)` answers `size` callers together, with one call of run."""
+    if exam.rank == 0:
+        early, answers, sizes, waited = exam.on_rank(_have_asked_for_batches)
+        exam.require(not early, f"ask answered a caller early, expected no answer before {_BATCH} callers have asked.")
+        for x, found in enumerate(answers):
+            exam.require(
+                found is not None,
+                f"{len(answers)} callers asked, and some got no answer within {_SECONDS_FOR_AN_ANSWER} s, expected an "
+                "answer for each: does each full batch fill all its futures?",
+            )
+            exam.require(
+                number(found) == 10 * x,
+                f"The caller with {x} got {show(found)}, expected {10 * x}: the result for its own value.",
+            )
+        exam.require(
+            sizes == [_BATCH] * _BATCHES, f"run was called with {sizes} values, expected {[_BATCH] * _BATCHES}."
+        )
+        _require_no_wait(exam, waited, "ask")
+    return f"{_BATCHES} calls of run answered {_BATCH * _BATCHES} callers."
 
-    def check(runs):
-        early, answers, sizes = runs[0].result
-        if early:
-            raise Wrong(f"ask answered a caller early, expected no answer before {_BATCH} callers have asked.")
-        for x, answer in answers.items():
-            if answer is None:
-                raise Wrong(
-                    f"{len(answers)} callers asked, and some got no answer within {_SECONDS_FOR_AN_ANSWER} s, expected "
-                    f"an answer for each: does each full batch fill all its futures?"
-                )
-            if answer != 10 * x:
-                raise Wrong(f"The caller with {x} got {answer}, expected {10 * x}: the result for its own value.")
-        if sizes != [_BATCH] * _BATCHES:
-            raise Wrong(f"run was called with {sizes} values, expected {[_BATCH] * _BATCHES}.")
-        _require_no_wait(runs[1], "ask")
-        return f"{_BATCHES} calls of run answered {_BATCH * _BATCHES} callers."
 
-    return judge(world, "Batcher", check, _run_batches)
+def _kill_last(world):
+    """Kill the last rank if it is alive, and wait until it is dead."""
+    states = world.where()
+    if states[-1].state == "dead":
+        return
+    for state in states:
+        if state.state != "idle":
+            raise Wrong(f"Rank {state.rank} is {state.state}. {RESTART}")
+    killed.add(world.pids[-1])
+    os.kill(world.pids[-1], signal.SIGKILL)
+    deadline = time.monotonic() + _SECONDS_TO_DIE
+    while world.where()[-1].state != "dead" and time.monotonic() < deadline:
+        time.sleep(0.05)
 
 
-def ask_any(world) -> Verdict:
+@exercise(ranks=[0], before=_kill_last)
+def ask_any(exam):
     """Check `ask_any(workers, function, args)` on rank 0: the first answer of workers of which some are dead.
 
     The check kills the last rank.
     """
-
-    def check(runs):
-        after_death, refused, all_dead, after_timeout = runs[0].result
-        _require_the_next(after_death, "was dead")
-        if not refused.error.startswith("ValueError"):
-            did = f"raised {refused.error.rstrip(': ')}" if refused.error else f"returned {refused.result!r}"
-            raise Wrong(f"The function raised a ValueError, and ask_any {did}, expected the ValueError.")
-        if len(refused.callees) != 1:
-            asked = len(refused.callees)
-            raise Wrong(
-                f"The function raised a ValueError, and ask_any asked {asked} workers, expected only the first."
-            )
-        if not all_dead.error:
-            raise Wrong(f"All workers were dead, and ask_any returned {all_dead.result!r}, expected a RuntimeError.")
-        if not all_dead.error.startswith("RuntimeError"):
-            raise Wrong(f"All workers were dead, and ask_any raised {all_dead.error}, expected a RuntimeError.")
-        _require_the_next(after_timeout, "did not answer in time")
-        return "ask_any passed over a dead worker and a slow worker, and let the function's own error through."
-
-    try:
-        _kill_last(world)
-    except Wrong as wrong:
-        return Verdict(False, str(wrong))
-    return judge(_FirstRank(world), "ask_any", check, _run_ask_any)
+    dead, alive = f"worker{exam.n - 1}", f"worker{exam.n - 2}"
+    asked = exam.on_rank(_ask, [dead, alive, alive], 42)
+    _require_the_next(exam, asked, "was dead", [dead, alive])
+    asked = exam.on_rank(_ask, [alive, alive], -1)
+    did = f"raised {asked.error.rstrip(': ')}" if asked.error else f"returned {_quoted(asked.result)}"
+    exam.require(
+        asked.error.startswith("ValueError"),
+        f"The function raised a ValueError, and ask_any {did}, expected the ValueError.",
+    )
+    exam.require(
+        len(asked.callees) == 1,
+        f"The function raised a ValueError, and ask_any asked {len(asked.callees)} workers, expected only the first.",
+    )
+    asked = exam.on_rank(_ask, [dead, dead], 42)
+    did = f"raised {asked.error}" if asked.error else f"returned {_quoted(asked.result)}"
+    exam.require(
+        asked.error.startswith("RuntimeError"),
+        f"All workers were dead, and ask_any {did}, expected a RuntimeError.",
+    )
+    asked = exam.on_rank(_ask_a_slow_worker, alive)
+    _require_the_next(exam, asked, "did not answer in time", [alive, alive])
+    return "ask_any passed over a dead worker and a slow worker, and let the function's own error through."
 
 
-def _require_the_next(asked, why):
+def _require_the_next(exam, asked, why, expected_callees):
     """Require that ask_any has asked the first worker and the second one, and returned the second one's answer."""
     first = f"The first worker {why}, and ask_any"
-    if asked.error:
-        kind = asked.error.partition(":")[0]  # the text names a line of TensorPipe
-        raise Wrong(f"{first} raised {kind}, expected it to ask the next worker.")
-    if asked.callees != asked.expected_callees:
-        raise Wrong(f"{first} asked {asked.callees}, expected {asked.expected_callees}.")
-    expected = f"{asked.expected_callees[-1]} has 42"
-    if asked.result != expected:
-        raise Wrong(f"{first} returned {asked.result!r}, expected {expected!r}.")
+    kind = asked.error.partition(":")[0]  # the text names a line of TensorPipe
+    exam.require(not asked.error, f"{first} raised {kind}, expected it to ask the next worker.")
+    exam.require(asked.callees == expected_callees, f"{first} asked {asked.callees}, expected {expected_callees}.")
+    expected = f"{expected_callees[-1]} has 42"
+    exam.require(
+        isinstance(asked.result, str) and asked.result == expected,
+        f"{first} returned {_quoted(asked.result)}, expected {expected!r}.",
+    )
 
 
-class _FirstRank:
-    """What `judge` needs of a world, with rank 0 as the only rank."""
-
-    def __init__(self, world):
-        self.pids = world.pids[:1]
-        self.view = world.view.client[world.view.targets[:1]]
-        self.where = lambda: world.where()[:1]
-        self.call = partial(world.call, targets=[0])
-        self.accepted = world.accepted
+def _require_no_wait(exam, waited, function):
+    exam.require(
+        not waited,
+        f"The answers are right, but a server thread of worker1 waited inside `{function}`, expected none to wait: "
+        "return a future instead.",
+    )
 
 
-class _Asked(NamedTuple):
-    """The outcome of a call of ask_any, the workers that it asked, and those that it should have asked."""
+class Desk:
+    """The number that all requests of a worker share, and the work that each of them does by itself."""
 
-    result: object
-    error: str
-    callees: list[str]
-    expected_callees: list[str]
+    def __init__(self):
+        self.number = 0
+        self.writes = 0
+        self.meeting = Meeting(_CALLERS)
+        self.works = itertools.count()
+
+
+_desks = [Desk()]
+
+
+def new_desk():
+    """Give this worker a new `Desk`."""
+    _desks[:] = [Desk()]
+
+
+def work():
+    """Return when all requests are in here at the same time, or when that takes too long."""
+    desk = _desks[0]
+    desk.meeting.join(next(desk.works))
+
+
+def read():
+    """Return the shared number, slowly: other requests run meanwhile."""
+    shared = _desks[0].number
+    time.sleep(0.1)
+    return shared
+
+
+def write(shared):
+    """Set the shared number, slowly."""
+    time.sleep(0.05)
+    _desks[0].writes += 1
+    _desks[0].number = shared
+
+
+def tally():
+    """Return the shared number, how often it was written, how often `work` was called, and who worked alone."""
+    desk = _desks[0]
+    return desk.number, desk.writes, next(desk.works), desk.meeting.alone()
 
 
 def share():
@@ -149,6 +228,20 @@ def take_sizes():
     taken = list(_sizes)
     _sizes.clear()
     return taken
+
+
+class SlowNumber(int):
+    """A number that is slow to compare, so that other threads run meanwhile: without a lock, updates are lost."""
+
+    def __eq__(self, other):
+        time.sleep(0.005)
+        return int(self) == other
+
+    def __le__(self, other):
+        time.sleep(0.005)
+        return int(self) <= other
+
+    __hash__ = int.__hash__
 
 
 def has(value):
@@ -178,148 +271,148 @@ def stop_being_slow():
     _calls_of_slow_once.clear()
 
 
-class SlowNumber(int):
-    """A number that is slow to compare, so that other threads run meanwhile: without a lock, updates are lost."""
-
-    def __eq__(self, other):
-        time.sleep(0.005)
-        return int(self) == other
-
-    def __le__(self, other):
-        time.sleep(0.005)
-        return int(self) <= other
-
-    __hash__ = int.__hash__
+def _have_recorded():
+    """Have worker1 run `my_record` for several requests; return how many got no answer, and the `tally`."""
+    my_record = _learners("my_record")
+    with one_line_errors():
+        rpc.rpc_sync("worker1", new_desk)
+        arguments = (work, read, write)
+        asked = [rpc.rpc_async("worker1", my_record, args=arguments, timeout=_SECONDS_FOR_ALL) for _ in range(_CALLERS)]
+        return _unanswered(asked), *rpc.rpc_sync("worker1", tally)
 
 
-def _run_my_ask():
-    """Have rank 0 call `my_ask` on worker1 for the last worker; rank 1 watches whether one of its threads waits."""
-    import torch.distributed.rpc as rpc
+def _unanswered(asked):
+    """Wait for all requests, so that none runs into the next check; return how many got no answer in time.
 
-    rank = os.environ["RANK"]
-    if rank == "1":
-        return Run(waits_inside("my_ask", 2 * _SECONDS_FOR_A_SHARE), [], _missing("my_ask"))
-    if rank != "0" or _missing("my_ask"):
-        return Run(None, [], _missing("my_ask") if rank == "0" else "")
-    import __main__
-
-    try:
-        time.sleep(0.1)  # rank 1 watches by now
-        last = f"worker{int(os.environ['WORLD_SIZE']) - 1}"
-        result = rpc.rpc_sync("worker1", __main__.my_ask, args=(last, share), timeout=10)
-    except Exception as error:
-        if _SENT_A_FUTURE in str(error):
-            return Run(_SENT_A_FUTURE, [], "")
-        return Run(None, [], in_one_line(f"{type(error).__name__}: {error}"))
-    return Run(_plain(result), [], "")
+    Raises the first error that is no timeout.
+    """
+    unanswered, errors = 0, []
+    for future in asked:
+        try:
+            future.wait()
+        except Exception as error:
+            if _is_timeout(error):
+                unanswered += 1
+            else:
+                errors.append(error)
+    if errors:
+        raise errors[0]
+    return unanswered
 
 
-def _run_batches():
-    import torch.distributed.rpc as rpc
+def _have_asked(last):
+    """Have worker1 run `my_ask` for the last worker.
 
-    rank = os.environ["RANK"]
-    if rank == "1":
-        return Run(waits_inside("ask", 2.5), [], _missing("Batcher"))
-    if rank != "0" or _missing("Batcher"):
-        return Run(None, [], _missing("Batcher") if rank == "0" else "")
-    import __main__
-
-    try:
-        rpc.rpc_sync("worker1", take_sizes)
-        batcher = rpc.remote("worker1", __main__.Batcher, args=(SlowNumber(_BATCH), tenfold))
-        ask = lambda x: batcher.rpc_async(timeout=_SECONDS_FOR_AN_ANSWER).ask(x)  # noqa: E731
-        few = range(_BATCH - 1)
-        asked = {x: ask(x) for x in few}
-        time.sleep(2.5 * SECONDS_AT_MOST)
-        early = any(_is_answered(future) for future in asked.values())
-        asked |= {x: ask(x) for x in range(len(few), _BATCH * _BATCHES)}
-        answers = {x: _answer(future) for x, future in asked.items()}
-        return Run((early, answers, rpc.rpc_sync("worker1", take_sizes)), [], "")
-    except Exception as error:
-        return Run(None, [], in_one_line(f"{type(error).__name__}: {error}"))
+    Returns its result, whether worker1 tried to send a future, and whether a thread of worker1 waited in `my_ask`.
+    """
+    ask = _learners("my_ask")
+    result, sent_a_future = None, False
+    with one_line_errors():
+        watch = _watch_worker1("my_ask", 2 * _SECONDS_FOR_A_SHARE)
+        try:
+            result = rpc.rpc_sync("worker1", ask, args=(last, share), timeout=10)
+        except Exception as error:
+            if _SENT_A_FUTURE not in str(error):
+                raise
+            sent_a_future = True
+        finally:
+            waited = watch.wait()
+    return result, sent_a_future, waited
 
 
-def _run_ask_any():
-    if missing := _missing("ask_any"):
-        return Run(None, [], missing)
-    last = int(os.environ["WORLD_SIZE"]) - 1
-    dead, alive = f"worker{last}", f"worker{last - 1}"
-    asked = []
-    for workers, value in (([dead, alive, alive], 42), ([alive, alive], -1), ([dead, dead], 42)):
-        run, made = call_with_rpc("ask_any", [workers, has, (value,)])
-        callees = [call.callee for call in made if call.kind != "fetch"]
-        asked.append(_Asked(_plain(run.result), run.error, callees, [dead, alive]))
-    asked.append(_ask_a_slow_worker(alive))
-    return Run(asked, [], "")
+def _have_asked_for_batches():
+    """Have callers ask a `Batcher` on worker1.
+
+    Returns whether one was answered before its batch was full, all answers, how many values each call of `run` got, and
+    whether a thread of worker1 waited in `ask`.
+    """
+    learners = _learners("Batcher")
+    with one_line_errors():
+        watch = _watch_worker1("ask", 2.5)
+        try:
+            rpc.rpc_sync("worker1", take_sizes)
+            batcher = rpc.remote("worker1", learners, args=(SlowNumber(_BATCH), tenfold))
+            asked = [batcher.rpc_async(timeout=_SECONDS_FOR_AN_ANSWER).ask(x) for x in range(_BATCH - 1)]
+            time.sleep(2.5 * SECONDS_AT_MOST)
+            early = any(future.done() and _answer(future) is not None for future in asked)
+            others = range(_BATCH - 1, _BATCH * _BATCHES)
+            asked += [batcher.rpc_async(timeout=_SECONDS_FOR_AN_ANSWER).ask(x) for x in others]
+            answers = [_answer(future) for future in asked]
+            sizes = rpc.rpc_sync("worker1", take_sizes)
+        finally:
+            waited = watch.wait()
+    return early, answers, sizes, waited
 
 
-def _ask_a_slow_worker(worker):
-    """Have the learner's function ask a worker that answers too late the first time, and in time the second time."""
-    import torch.distributed.rpc as rpc
-
-    timeout = rpc.get_rpc_timeout()
-    rpc._set_rpc_timeout(_SECONDS_IN_TIME)
-    try:
-        run, made = call_with_rpc("ask_any", [[worker, worker], slow_once, (42,)])
-    finally:
-        rpc._set_rpc_timeout(timeout)
-        rpc.rpc_sync(worker, stop_being_slow)
-    callees = [call.callee for call in made if call.kind != "fetch"]
-    return _Asked(_plain(run.result), run.error, callees, [worker, worker])
-
-
-def _as_pair(result):
-    return f"({', '.join(map(str, result))})" if isinstance(result, list) else str(result)
-
-
-def _missing(function):
-    """Return the error of `judge` for a rank that has no function of this name, and an empty text otherwise."""
-    import __main__
-
-    return "" if hasattr(__main__, function) else missing(function)
-
-
-def _require_no_wait(run, function):
-    if run.result:
-        raise Wrong(
-            f"The answers are right, but a server thread of worker1 waited inside `{function}`, expected none to wait: "
-            "return a future instead."
-        )
-
-
-def _is_answered(future):
-    return future.done() and _answer(future) is not None
+def _watch_worker1(function, seconds):
+    """Have a thread of worker1 watch for so many seconds whether another one waits in a function."""
+    timeout = seconds + _SECONDS_TO_WATCH_AT_MOST
+    watch = rpc.rpc_async("worker1", waits_inside, args=(function, seconds), timeout=timeout)
+    time.sleep(_SECONDS_TO_BEGIN)
+    return watch
 
 
 def _answer(future):
     """Return the answer of a future, or None if none came in time."""
     try:
-        return _plain(future.wait())
+        return future.wait()
     except RuntimeError as error:
-        if "more than set timeout" in str(error):
+        if _is_timeout(error):
             return None
         raise
 
 
-def _plain(result):
-    """Return the result as plain values, or the name of its class if the notebook's process may not know it."""
-    if hasattr(result, "tolist"):
-        return result.tolist()
-    if isinstance(result, tuple):
-        return [_plain(part) for part in result]
-    return result if result is None or isinstance(result, int | float | str) else f"a {type(result).__name__}"
+def _is_timeout(error):
+    return "more than set timeout" in str(error)
 
 
-def _kill_last(world):
-    """Kill the last rank if it is alive, and wait until it is dead."""
-    states = world.where()
-    if states[-1].state == "dead":
-        return
-    for state in states:
-        if state.state != "idle":
-            raise Wrong(f"Rank {state.rank} is {state.state}. {RESTART}")
-    killed.add(world.pids[-1])
-    os.kill(world.pids[-1], signal.SIGKILL)
-    deadline = time.monotonic() + _SECONDS_TO_DIE
-    while world.where()[-1].state != "dead" and time.monotonic() < deadline:
-        time.sleep(0.05)
+class _Asked(NamedTuple):
+    """The outcome of a call of ask_any, and the workers that it asked."""
+
+    result: object
+    error: str
+    callees: list[str]
+
+
+def _ask(workers: list[str], value: int, function: Callable = has) -> _Asked:
+    """Have `ask_any` ask workers for a function of a value."""
+    _learners("ask_any")
+    result, error, made = None, "", []
+    try:
+        with one_line_errors(), recorded() as made:
+            result = answer("ask_any", [workers, function, (value,)])
+    except AnswerError as raised:
+        error = str(raised)
+    return _Asked(plain(result), error, [call.callee for call in made])
+
+
+def _ask_a_slow_worker(worker: str) -> _Asked:
+    """Have `ask_any` ask a worker that answers too late the first time, and in time the second time."""
+    timeout = rpc.get_rpc_timeout()
+    rpc._set_rpc_timeout(_SECONDS_IN_TIME)
+    try:
+        return _ask([worker, worker], 42, slow_once)
+    finally:
+        rpc._set_rpc_timeout(timeout)
+        rpc.rpc_sync(worker, stop_being_slow)
+
+
+def _learners(name):
+    """Return the learner's function or class of that name. Raises `AnswerError` if this rank has none."""
+    import __main__
+
+    if name not in vars(__main__):
+        raise AnswerError(missing(name))
+    return vars(__main__)[name]
+
+
+def _as_pair(result):
+    return f"({', '.join(map(show, result))})" if isinstance(result, tuple) else show(result)
+
+
+def _quoted(result):
+    return repr(result) if isinstance(result, str) else show(result)
+
+
+def _times(count):
+    return "once" if count == 1 else f"{count} times"

@@ -56,34 +56,34 @@ def test_the_solution(world):
 
 
 def test_the_skeleton_fetches_before_every_step(world):
-    assert verdict(world, fetch="", step=FETCH) == f"Not yet. {FIRST} made 20 calls, and the target is 3."
+    assert verdict(world, fetch="", step=FETCH) == f"Not yet. {FIRST} made 20 calls, expected 3."
 
 
 def test_weights_before_every_episode(world):
-    assert verdict(world, fetch=FETCH) == f"Not yet. {FIRST} made 7 calls, and the target is 3."
+    assert verdict(world, fetch=FETCH) == f"Not yet. {FIRST} made 7 calls, expected 3."
 
 
 def test_weights_once(world):
-    assert verdict(world, before=FETCH, fetch="") == f"Not yet. {FIRST} made 1 call, and the target is 3."
+    assert verdict(world, before=FETCH, fetch="") == f"Not yet. {FIRST} made 1 call, expected 3."
 
 
 def test_weights_one_episode_too_late(world):
     late = EVERY_KTH.replace("== 0", "== 1")
-    assert verdict(world, fetch=late) == f"Not yet. {FIRST} made 2 calls, and the target is 3."
+    assert verdict(world, fetch=late) == f"Not yet. {FIRST} made 2 calls, expected 3."
     late = f"if episode % k == 1 or episode == 6: {FETCH}"
-    said = "played episode 0 with weights that it had not fetched, and not the weights of fetch 1."
+    said = "played episode 0 with weights that it had not fetched, expected the weights of fetch 1."
     assert verdict(world, fetch=late) == f"Not yet. {FIRST} {said}"
 
 
 def test_weights_after_the_kth_episode(world):
     after = f"{KEEP}\n        if episode % k == 0: {FETCH}"
-    said = "played episode 0 with weights that it had not fetched, and not the weights of fetch 1."
+    said = "played episode 0 with weights that it had not fetched, expected the weights of fetch 1."
     assert verdict(world, fetch="", after=after) == f"Not yet. {FIRST} {said}"
 
 
 def test_weights_that_are_fetched_and_not_loaded(world):
     unused = "if episode % k == 0: server.rpc_sync().weights()"
-    said = "played episode 0 with weights that it had not fetched, and not the weights of fetch 1."
+    said = "played episode 0 with weights that it had not fetched, expected the weights of fetch 1."
     assert verdict(world, fetch=unused) == f"Not yet. {FIRST} {said}"
 
 
@@ -93,13 +93,13 @@ def test_the_action_that_the_policy_does_not_prefer(world):
 
 
 def test_what_is_returned(world):
-    target = "and the target is [2, 3, 4, 2, 3, 4, 2]."
-    assert verdict(world, after="") == f"Not yet. {FIRST} returned [], {target}"
-    assert verdict(world, result="None") == f"Not yet. {FIRST} returned None, {target}"
+    expected = "expected [2, 3, 4, 2, 3, 4, 2]."
+    assert verdict(world, after="") == f"Not yet. {FIRST} returned [], {expected}"
+    assert verdict(world, result="None") == f"Not yet. {FIRST} returned None, {expected}"
 
 
 def test_an_episode_too_few_or_cut_short(world):
-    assert verdict(world, before="episodes = episodes - 1") == f"Not yet. {FIRST} played 6 episodes."
+    assert verdict(world, before="episodes = episodes - 1") == f"Not yet. {FIRST} played 6 episodes, expected 7."
     said = "took 1 step in episode 0, which has 2."
     one_step = PLAY.replace("length += 1", "length += 1; ends = [True]")
     world.view.execute(one_step.format("", EVERY_KTH, "", "argmax", KEEP, "lengths"), silent=True)
@@ -146,7 +146,7 @@ ANSWERED = "Solved. All requests were answered by one pass, each with its own ac
 
 def test_collected_skeleton_and_solution(world):
     assert says(checks.cartpole_solved.my_answer, world, skeleton("def my_answer(")) == (
-        "Not yet. With 1 of 3 requests there, my_answer asked the network, and the target is to wait."
+        "Not yet. With 1 of 3 requests there, my_answer asked the network, expected it to wait."
     )
     assert says(checks.cartpole_solved.my_answer, world, solution("def my_answer(")) == ANSWERED
 
@@ -257,10 +257,10 @@ def test_first_episodes_in_other_styles(world, changes):
         ([("            if playing[place]:", "            if True:")], "and 30 steps have been taken"),
         (
             [("        step = env", "        agent.rpc_sync().select_action(observations)\n        step = env")],
-            "observer1 made 8 calls for 4 steps, and the target is one for each.",
+            "observer1 made 8 calls for 4 steps, expected one for each.",
         ),
         ([("actions.numpy()", "1 - actions.numpy()")], "environment 0 got action 1 in step 0, and the agent says"),
-        ([("return rewards", "return rewards[0]")], "and the target is a list of rewards for each environment."),
+        ([("return rewards", "return rewards[0]")], "expected a list of rewards for each environment."),
         ([("return rewards", "return missing")], "observer1 raised NameError"),
     ],
 )
@@ -336,7 +336,7 @@ def test_went_on_in_other_styles(world, answer):
         (("return copy.deepcopy(saved)", "return saved"), "had only later"),
         (("return copy.deepcopy(saved)", "return {**saved, 'policy': copy.deepcopy(saved['policy'])}"), "has a state"),
         (('    agent.policy.load_state_dict(saved["policy"])\n', ""), "did not begin with the weights"),
-        (('return saved["running"]', "return 0.0"), "go_on returned 0.0, and the target is the running reward, 123.0."),
+        (('return saved["running"]', "return 0.0"), "go_on returned 0.0, expected the running reward, 123.0."),
         (("return copy.deepcopy(saved)", "agent.policy.requires_grad_(False).zero_(); return saved"), "raised"),
     ],
 )
@@ -347,7 +347,7 @@ def test_did_not_go_on(world, change, why):
 
 def test_went_on_without_a_function(world):
     says(checks.cartpole_solved.snapshot, world, solution("def snapshot("))
-    assert "there is no function `go_on`" in says(
+    assert "Rank 0 has no function `go_on`: run the cell that defines it, then this check." in says(
         checks.cartpole_solved.snapshot, world, "globals().pop('go_on', None)"
     )
     assert says(checks.cartpole_solved.snapshot, world, "globals().pop('snapshot', None)") == (

@@ -109,7 +109,7 @@ def test_backward_by_hand_with_a_context(world):
             accumulate(first, second, [(inputs, labels)])
     """)
     assert says(checks.distributed_autograd.backward_by_hand, world, answer) == (
-        "Not yet. You opened 1 context, and the target is plain RPC without one."
+        "Not yet. You opened 1 context, expected plain RPC without one."
     )
 
 
@@ -178,7 +178,7 @@ def test_accumulate_in_other_styles(world, old, new):
         (
             "for inputs, labels in batches:",
             "for inputs, labels in [map(torch.cat, zip(*batches))]:",
-            "You opened 1 context, and the target is 3, one for each batch.",
+            "You opened 1 context, expected 3, one for each batch.",
         ),
     ],
     ids=["not on worker0", "not on worker1", "the last one", "mean of means", "sum", "in one"],
@@ -352,11 +352,12 @@ def test_remote_step_in_other_styles(world, lines):
             (SCORES, f"{LOSS} * len(labels)", BACKWARD, STEP, "return loss.item()"),
             "Not yet. After 2 steps the weights on worker1 are not those of one process.",
         ),
-        ((SCORES, LOSS, BACKWARD, STEP), "Not yet. Step 0 returned None, and the target is the loss, "),
+        ((SCORES, LOSS, BACKWARD, STEP), "Not yet. Step 0 returned None, expected the loss, "),
         (
             (SCORES, SCORES.replace("scores", "spare"), LOSS, BACKWARD.replace("loss", "loss + 0 * spare.sum()"), STEP)
             + ("return loss.item()",),
-            "Not yet. A step moved 1152 bytes of tensors in calls, and the inputs and scores have 576.",
+            "Not yet. A step moved 1152 bytes of tensors in calls, expected 576 at most: those of the inputs and "
+            "scores.",
         ),
         (("scores = net.to_here()(images)", LOSS, BACKWARD, STEP, "return loss.item()"), UNCHANGED),
         ((SCORES, LOSS, "loss.backward()", STEP, "return loss.item()"), "Not yet. Rank 0 raised RuntimeError: "),

@@ -31,7 +31,7 @@ def test_returns_solution(world):
 
 def test_returns_skeleton(world):
     assert says(checks.reinforcement_learning.returns_of, world, skeleton("def returns_of(")) == (
-        f"Not yet. {SHORT} the one in place 0, of observer1, has return 4.901, and the target is 1.990."
+        f"Not yet. {SHORT} the one in place 0, of observer1, has return 4.901, expected 1.990."
     )
 
 
@@ -76,7 +76,7 @@ def test_returns_in_the_order_of_the_observers(world):
             return returns
     """
     assert says(checks.reinforcement_learning.returns_of, world, answer) == (
-        f"Not yet. {SHORT} the one in place 1, of observer2, has return 1.000, and the target is 2.970."
+        f"Not yet. {SHORT} the one in place 1, of observer2, has return 1.000, expected 2.970."
     )
 
 
@@ -87,7 +87,7 @@ def test_returns_discounted_by_the_distance_in_arrivals(world):
                         if name == arrived[place][0]) for place in range(len(arrived))]
     """
     assert says(checks.reinforcement_learning.returns_of, world, answer) == (
-        f"Not yet. {SHORT} the one in place 0, of observer1, has return 1.980, and the target is 1.990."
+        f"Not yet. {SHORT} the one in place 0, of observer1, has return 1.980, expected 1.990."
     )
 
 
@@ -101,7 +101,7 @@ def test_returns_that_look_back(world):
             return returns
     """
     assert says(checks.reinforcement_learning.returns_of, world, answer) == (
-        f"Not yet. {SHORT} the one in place 0, of observer1, has return 1.000, and the target is 1.990."
+        f"Not yet. {SHORT} the one in place 0, of observer1, has return 1.000, expected 1.990."
     )
 
 
@@ -119,7 +119,7 @@ def test_returns_as_a_tensor_on_the_agent_alone(world):
 def test_returns_by_observer(world):
     assert says(
         checks.reinforcement_learning.returns_of, world, "def returns_of(arrived):\n    return dict(arrived)"
-    ) == ("Not yet. The agent returned a dict, and the target is a list of numbers.")
+    ) == ("Not yet. The agent returned a dict, expected a list of numbers.")
 
 
 def test_returns_of_a_part(world):
@@ -146,7 +146,7 @@ def test_one_rpc_solution(world):
 
 def test_one_rpc_skeleton(world):
     assert says(checks.reinforcement_learning.run_episode, world, skeleton("class Scores")) == (
-        "Not yet. observer1 made 8 calls for 4 steps, and the target is 5."
+        "Not yet. observer1 made 8 calls for 4 steps, expected 5."
     )
 
 
@@ -168,7 +168,7 @@ def test_one_rpc_with_all_rewards_in_the_end(world):
     answer += "\n    agent.rpc_sync().report_rewards(name, rewards)\n"
     answer += "\nScores.report_rewards = lambda self, name, rewards: self.rewards.update({name: rewards})"
     assert says(checks.reinforcement_learning.run_episode, world, answer) == (
-        "Not yet. When observer1 took step 1, the agent knew 0 of its rewards, and not 1."
+        "Not yet. When observer1 took step 1, the agent knew 0 of its rewards, expected 1."
     )
 
 
@@ -195,22 +195,21 @@ def test_one_rpc_by_remote(world):
 def test_one_rpc_without_the_last_reward(world):
     answer = play(solution, ("\n    agent.rpc_sync().report_reward(name, reward)", ""))
     assert says(checks.reinforcement_learning.run_episode, world, answer) == (
-        "Not yet. Of observer1 the agent holds the rewards [10.0, 11.0, 12.0], and the target is "
-        "[10.0, 11.0, 12.0, 13.0]."
+        "Not yet. Of observer1 the agent holds the rewards [10.0, 11.0, 12.0], expected [10.0, 11.0, 12.0, 13.0]."
     )
 
 
 def test_one_rpc_with_one_list_for_all(world):
     answer = play(solution, ("self.rewards.setdefault(name, [])", 'self.rewards.setdefault("all", [])'))
     assert says(checks.reinforcement_learning.run_episode, world, answer) == (
-        "Not yet. When observer1 took step 1, the agent knew 0 of its rewards, and not 1."
+        "Not yet. When observer1 took step 1, the agent knew 0 of its rewards, expected 1."
     )
 
 
 def test_one_rpc_that_counts_a_first_reward(world):
     answer = play(solution, ("    reward = None\n", "    reward = 0.0\n"))
     assert says(checks.reinforcement_learning.run_episode, world, answer) == (
-        "Not yet. When observer1 took step 0, the agent knew 1 of its rewards, and not 0."
+        "Not yet. When observer1 took step 0, the agent knew 1 of its rewards, expected 0."
     )
 
 
@@ -230,7 +229,7 @@ def test_one_rpc_that_plays_alone(world):
     answer = play(skeleton, ("agent.rpc_sync().select_action(name, observation)", "0"))
     answer = answer.replace("agent.rpc_sync().report_reward(name, reward)", "pass")
     assert says(checks.reinforcement_learning.run_episode, world, answer) == (
-        "Not yet. When observer1 took step 1, the agent knew 0 of its rewards, and not 1."
+        "Not yet. When observer1 took step 1, the agent knew 0 of its rewards, expected 1."
     )
 
 
@@ -276,7 +275,7 @@ def my_episode(*changes):
 
 def test_my_episode_skeleton_and_solution(world):
     assert says(checks.reinforcement_learning.my_episode, world, skeleton("def my_episode(")) == (
-        "Not yet. When observer1 took step 1, the agent knew 0 of its rewards, and not 1."
+        "Not yet. When observer1 took step 1, the agent knew 0 of its rewards, expected 1."
     )
     assert says(checks.reinforcement_learning.my_episode, world, my_episode()) == PLAYED
 
@@ -296,13 +295,13 @@ def test_my_episode_in_other_styles(world, change):
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        ([(REPORT, "")], "When observer1 took step 1, the agent knew 0 of its rewards, and not 1."),
+        ([(REPORT, "")], "When observer1 took step 1, the agent knew 0 of its rewards, expected 1."),
         ([(BY_THE_AGENT, "0")], "At step 1 observer1 pushed 0, and the policy says 1."),
-        ([(REPORT, f"{REPORT}        {BY_THE_AGENT}\n")], "observer1 made 12 calls for 4 steps, and the target is 8."),
+        ([(REPORT, f"{REPORT}        {BY_THE_AGENT}\n")], "observer1 made 12 calls for 4 steps, expected 8."),
         ([("while not (terminated or truncated)", "while not terminated")], "asked for a step after its episode had"),
         ([('return "terminated" if terminated else "truncated"', "return None")], "observer1 returned None, and its"),
-        ([("rpc_sync().report_reward", "to_here().report_reward")], "the agent knew 0 of its rewards, and not 1."),
-        ([("rpc_sync().report_reward", "rpc_async().report_reward")], "the agent knew 0 of its rewards, and not 1."),
+        ([("rpc_sync().report_reward", "to_here().report_reward")], "the agent knew 0 of its rewards, expected 1."),
+        ([("rpc_sync().report_reward", "rpc_async().report_reward")], "the agent knew 0 of its rewards, expected 1."),
     ],
 )
 def test_wrong_my_episode(world, changes, why):
@@ -323,8 +322,7 @@ WEIGHTED = "Solved. Each step has the return of its own episode, less the mean o
 
 def test_weights_skeleton_and_solution(world):
     assert says(checks.reinforcement_learning.my_weights, world, skeleton("def my_weights(")) == (
-        "Not yet. Of the episodes [[1.0, 1.0], [1.0, 1.0, 1.0]] step 0 of episode 0 has weight 1.000, and the target "
-        "is 0.200."
+        "Not yet. Of the episodes [[1.0, 1.0], [1.0, 1.0, 1.0]] step 0 of episode 0 has weight 1.000, expected 0.200."
     )
     assert says(checks.reinforcement_learning.my_weights, world, solution("def my_weights(")) == WEIGHTED
 
@@ -362,7 +360,7 @@ def of(rewards):
         ("    r = torch.cat([of(r[::-1]) for r in episodes])\n    return r - r.mean()", "what came before the step"),
         ("    r = torch.cat([of(r).flip(0) for r in episodes])\n    return r - r.mean()", "is turned round"),
         ("    return of(episodes[0])", "The episodes have 5 steps, and my_weights returned 2 weights."),
-        ("    return None", "my_weights returned None, and the target is a list of numbers."),
+        ("    return None", "my_weights returned None, expected a list of numbers."),
         ("    return missing", "NameError"),
     ],
 )

@@ -171,7 +171,7 @@ def test_my_ask_that_is_missing(world):
         (COLLECT.format(EMPTIED, ONE_RUN, "result").replace("with self.lock", "if True"), "Not yet. "),
         (
             COLLECT.format(EMPTIED, ONE_RUN, "results"),
-            "Not yet. The caller with 0 got a list, expected 0: the result for its own value.",
+            "Not yet. The caller with 0 got a list of 3, expected 0: the result for its own value.",
         ),
         (
             COLLECT.format("batch = self.asked", ONE_RUN, "result"),
