@@ -1,9 +1,8 @@
 """Exercises of 03_collectives."""
 
-import numpy as np
 import torch
 
-from helpers.checks.exam import Wrong, called, exercise, near, show
+from helpers.checks.exam import called, exercise, near, show
 
 
 @exercise
@@ -81,26 +80,3 @@ def _require_collectives(exam, before="", **expected):
         exam.collectives == expected,
         f"{before}Rank {exam.rank} called {called(exam.collectives)}, expected {wanted}.",
     )
-
-
-# For the checks that have a half in the notebook.
-
-
-def require_collectives(runs, name, times):
-    """Require that each rank has called this collective so many times, and no other."""
-    for rank, run in enumerate(runs):
-        if run.collectives != {name: times}:
-            raise Wrong(f"Rank {rank} called {called(run.collectives)}, and the target is {times} {name}.")
-
-
-def sendable(result):
-    """Return a result in a form that pickle takes, a tensor or an array of one number as that number."""
-    if isinstance(result, list | tuple):
-        return [sendable(item) for item in result]
-    if isinstance(result, np.ndarray | np.generic):
-        result = torch.as_tensor(result)
-    if isinstance(result, torch.Tensor) and result.numel() == 1:
-        return result.item()
-    if result is None or isinstance(result, int | float | torch.Tensor):
-        return result
-    return f"a {type(result).__name__}"

@@ -1,11 +1,11 @@
-"""Exercises of 05_ring_all_reduce, and halving-doubling of 06_what_all_reduce_costs."""
+"""Exercises of 05_ring_all_reduce."""
 
 import torch
 
 from helpers.checks.exam import exercise
 
 _NUMBERS = 4  # in a chunk
-_CHUNK_BYTES = 4 * _NUMBERS
+CHUNK_BYTES = 4 * _NUMBERS
 
 
 @exercise
@@ -15,10 +15,10 @@ def reduce_scatter(exam):
     The tensor has a chunk for each rank, and each rank sends n - 1 chunks.
     """
     steps = exam.n - 1
-    result = exam.call(_tensor(exam.rank, exam.n))
-    _require_numbers(exam, result, _sum(exam.n)[exam.rank * _NUMBERS :][:_NUMBERS])
-    _require_sent(exam, steps * _CHUNK_BYTES, steps, "a reduce-scatter")
-    return f"Rank r holds chunk r of the sum, and every rank sent {steps * _CHUNK_BYTES} bytes."
+    result = exam.call(new_tensor(exam.rank, exam.n))
+    require_numbers(exam, result, expected_sum(exam.n)[exam.rank * _NUMBERS :][:_NUMBERS])
+    require_sent(exam, steps * CHUNK_BYTES, steps, "a reduce-scatter")
+    return f"Rank r holds chunk r of the sum, and every rank sent {steps * CHUNK_BYTES} bytes."
 
 
 @exercise
@@ -28,12 +28,12 @@ def two_way_ring(exam):
     Each rank sends half of what a ring in one direction sends to each neighbour, in 2(n - 1) steps.
     """
     steps = 2 * (exam.n - 1)
-    tensor = _tensor(exam.rank, exam.n)
+    tensor = new_tensor(exam.rank, exam.n)
     exam.call(tensor)
-    _require_numbers(exam, tensor, _sum(exam.n))
-    _require_sent(exam, steps * _CHUNK_BYTES, 2 * steps, "a ring in both directions")
+    require_numbers(exam, tensor, expected_sum(exam.n))
+    require_sent(exam, steps * CHUNK_BYTES, 2 * steps, "a ring in both directions")
     _require_both_ways_at_once(exam)
-    halves = steps * _CHUNK_BYTES // 2
+    halves = steps * CHUNK_BYTES // 2
     return f"Every rank holds the sum, and sent {halves} bytes each way, both ways at once."
 
 
@@ -46,11 +46,11 @@ def my_ring(exam):
     """
     rank, n = exam.rank, exam.n
     steps = n - 1
-    tensor = _tensor(rank, n)
+    tensor = new_tensor(rank, n)
     exam.call(tensor, watch=tensor)
-    if tensor.tolist() != _sum(n):
+    if tensor.tolist() != expected_sum(n):
         _require_halves(exam, tensor.tolist())
-    _require_sent(exam, 2 * steps * _CHUNK_BYTES, 2 * steps, "the ring")
+    require_sent(exam, 2 * steps * CHUNK_BYTES, 2 * steps, "the ring")
     for length in (1, n + 1):
         numbers = torch.arange(1.0, length + 1)
         expected = (numbers * n * (n + 1) / 2).tolist()
@@ -58,35 +58,18 @@ def my_ring(exam):
         exam.call(numbers)
         exam.require(
             numbers.tolist() == expected,
-            f"The sum of {n * _NUMBERS} elements is right. Of {_count(length, 'element')}, in unequal chunks, rank "
+            f"The sum of {n * _NUMBERS} elements is right. Of {count(length, 'element')}, in unequal chunks, rank "
             f"{rank} holds {numbers.tolist()}, expected {expected}.",
         )
     return "Every rank holds the sum, and every rank sent one chunk a step."
 
 
-@exercise
-def halving_doubling(exam):
-    """Check `halving_doubling(tensor, m)`, an all-reduce in place over the first m ranks.
-
-    Each of them sends 2 log2 m messages, and no more bytes than in a ring. m is the largest power of two that is not
-    above the number of ranks; the other ranks do not call the function.
-    """
-    m = 1 << (exam.n.bit_length() - 1)
-    rounds = 2 * (m.bit_length() - 1)
-    if exam.rank < m:
-        tensor = _tensor(exam.rank, m)
-        exam.call(tensor, m)
-        _require_numbers(exam, tensor, _sum(m))
-        _require_sent(exam, 2 * (m - 1) * _CHUNK_BYTES, rounds, "halving-doubling")
-    return f"Ranks 0 to {m - 1} hold the sum of them all, after {_count(rounds, 'message')} from each."
-
-
-def _tensor(rank, n):
+def new_tensor(rank, n):
     """Return a rank's input, which has n chunks."""
     return torch.arange(1.0, n * _NUMBERS + 1) * (rank + 1)
 
 
-def _sum(n):
+def expected_sum(n):
     """Return the expected sum over n ranks."""
     return [(place + 1.0) * n * (n + 1) / 2 for place in range(n * _NUMBERS)]
 
@@ -94,17 +77,17 @@ def _sum(n):
 def _require_halves(exam, numbers):
     """Refuse the reduce-scatter, or the all-gather if the rank's reduce-scatter is right."""
     rank, n = exam.rank, exam.n
-    expected = _chunks(_sum(n))
+    expected = _chunks(expected_sum(n))
     received = [message for message in exam.messages if not message.sent]
     exam.require(
         len(received) >= n - 1,
-        f"Rank {rank} received {_count(len(received), 'message')}, expected one in each of {n - 1} steps of the "
+        f"Rank {rank} received {count(len(received), 'message')}, expected one in each of {n - 1} steps of the "
         "reduce-scatter.",
     )
     half = received[n - 1].seen if len(received) > n - 1 else numbers
     exam.require(
         any(chunk == right for chunk, right in zip(_chunks(half), expected, strict=False)),
-        f"After {_count(n - 1, 'step')} rank {rank} holds {_chunks(half)}, expected one chunk of the sum: one of "
+        f"After {count(n - 1, 'step')} rank {rank} holds {_chunks(half)}, expected one chunk of the sum: one of "
         f"{expected}.",
     )
     for chunk, (found, right) in enumerate(zip(_chunks(numbers), expected, strict=False)):
@@ -119,7 +102,7 @@ def _chunks(numbers):
     return [numbers[first : first + _NUMBERS] for first in range(0, len(numbers), _NUMBERS)]
 
 
-def _require_numbers(exam, result, expected):
+def require_numbers(exam, result, expected):
     """Require the expected elements; the first chunk that differs is named."""
     rank = exam.rank
     numbers = result.flatten().tolist() if hasattr(result, "tolist") else None
@@ -135,14 +118,14 @@ def _require_numbers(exam, result, expected):
                 break
 
 
-def _require_sent(exam, size, messages, who):
+def require_sent(exam, size, messages, who):
     """Require that the rank sent `size` bytes in `messages` messages."""
     sent = [message.bytes for message in exam.messages if message.sent]
     for number, expected, unit in ((sum(sent), size, "byte"), (len(sent), messages, "message")):
         excess = f"{number - expected} too many" if number > expected else f"{expected - number} too few"
         exam.require(
             number == expected,
-            f"Rank {exam.rank} sent {_count(number, unit)}, and {who} sends {expected}: {excess}.",
+            f"Rank {exam.rank} sent {count(number, unit)}, and {who} sends {expected}: {excess}.",
         )
 
 
@@ -169,5 +152,6 @@ def _require_both_ways_at_once(exam):
         )
 
 
-def _count(number, thing):
+def count(number, thing):
+    """Return a number of things in words, as "1 message" or "2 messages"."""
     return f"{number} {thing}" if number == 1 else f"{number} {thing}s"

@@ -1,147 +1,145 @@
-"""Checks of 06_what_all_reduce_costs, but for halving-doubling, which is that of a ring that is cut."""
+"""Exercises of 06_what_all_reduce_costs."""
 
+import os
 import time
-from math import ceil, isfinite, log2
+from math import ceil, log2
+from typing import NamedTuple
 
-from helpers.checks.judging import Run, Verdict, Wrong, call_answer, judge
-from helpers.checks.ring_all_reduce import halving_doubling as halving_doubling
+import torch
+import torch.distributed as dist
+
+from helpers.checks.exam import Wrong, answer, exercise, near, number, show
+from helpers.checks.ring_all_reduce import CHUNK_BYTES, count, expected_sum, new_tensor, require_numbers, require_sent
 
 _CLUSTERS = ((4, 50e-6, 1.25e8), (8, 20e-6, 1.25e9), (64, 1e-5, 1.25e10), (1000, 5e-6, 5e10))
 _HOSTS = ((2, 4, 2**20, 1e-5, 1e10, 1e9), (4, 8, 2**28, 5e-6, 3e11, 5e10), (128, 8, 2**30, 5e-6, 4.5e11, 5e10))
 _LATE, _SLOW = 0.3, 0.1  # seconds
 
 
-def crossover(world) -> Verdict:
+@exercise
+def crossover(exam):
     """Check `crossover(n, alpha, beta)`: the bytes for which a tree and a ring take equally long on a network.
 
     A hundredth off is right, so that an answer may search for the size rather than solve for it.
     """
-
-    def check(runs):
-        for rank, run in enumerate(runs):
-            for (n, alpha, beta), found in zip(_CLUSTERS, run.result, strict=True):
-                target = _equal(n, alpha, beta)
-                if not isinstance(found, int | float) or not abs(found - target) <= 0.01 * target:
-                    shown = f"{found:.0f}" if isinstance(found, int | float) and isfinite(found) else found
-                    raise Wrong(
-                        f"For {n} ranks, {1e6 * alpha:g} µs and {8e-9 * beta:g} Gbit/s rank {rank} returned {shown}, "
-                        f"and the target is {target:.0f} bytes."
-                    )
-        return f"Every rank found where tree and ring take equally long, from {_CLUSTERS[0][0]} to 1000 ranks."
-
-    return judge(world, "crossover", check, _run_over, "crossover", _CLUSTERS)
+    for n, alpha, beta in _CLUSTERS:
+        # 2 log2 n messages of a whole tensor take as long as 2(n - 1) of an n-th.
+        rounds, steps = 2 * ceil(log2(n)), 2 * (n - 1)
+        expected = (steps - rounds) * alpha * beta / (rounds - steps / n)
+        result = exam.call(n, alpha, beta)
+        found = show(result) if number(result) is None else f"{number(result):.0f}"
+        exam.require(
+            near(result, expected, within=0.01 * expected),
+            f"For {n} ranks, {1e6 * alpha:g} µs and {8e-9 * beta:g} Gbit/s rank {exam.rank} returned {found}, "
+            f"expected {expected:.0f} bytes.",
+        )
+    return f"Every rank found where tree and ring take equally long, from {_CLUSTERS[0][0]} to 1000 ranks."
 
 
-def two_levels(world) -> Verdict:
+@exercise
+def two_levels(exam):
     """Check `two_levels(h, m, size, alpha, inside, across)`: the seconds of an all-reduce within hosts and across them.
 
     A hundredth off is right.
     """
-
-    def check(runs):
-        for rank, run in enumerate(runs):
-            for cluster, found in zip(_HOSTS, run.result, strict=True):
-                h, m, size, alpha, inside, across = cluster
-                target = 2 * (m + h - 2) * alpha + 2 * (m - 1) / m * size / inside + 2 * (h - 1) / h * size / across
-                if not isinstance(found, int | float) or not abs(found - target) <= 0.01 * target:
-                    shown = f"{1e3 * found:.3f} ms" if isinstance(found, int | float) else found
-                    raise Wrong(
-                        f"For {h} hosts of {m} ranks, {size / 2**20:g} MiB, {1e6 * alpha:g} µs, {1e-9 * inside:g} GB/s "
-                        f"inside and {1e-9 * across:g} GB/s across rank {rank} returned {shown}, "
-                        f"and the target is {1e3 * target:.3f} ms."
-                    )
-        return f"Every rank found the time of three rings, from {_HOSTS[0][0]} to {_HOSTS[-1][0]} hosts."
-
-    return judge(world, "two_levels", check, _run_over, "two_levels", _HOSTS)
+    for h, m, size, alpha, inside, across in _HOSTS:
+        expected = 2 * (m + h - 2) * alpha + 2 * (m - 1) / m * size / inside + 2 * (h - 1) / h * size / across
+        result = exam.call(h, m, size, alpha, inside, across)
+        found = show(result) if number(result) is None else f"{1e3 * number(result):.3f} ms"
+        exam.require(
+            near(result, expected, within=0.01 * expected),
+            f"For {h} hosts of {m} ranks, {size / 2**20:g} MiB, {1e6 * alpha:g} µs, {1e-9 * inside:g} GB/s inside and "
+            f"{1e-9 * across:g} GB/s across rank {exam.rank} returned {found}, expected {1e3 * expected:.3f} ms.",
+        )
+    return f"Every rank found the time of three rings, from {_HOSTS[0][0]} to {_HOSTS[-1][0]} hosts."
 
 
-def my_way_up(world) -> Verdict:
+@exercise
+def my_way_up(exam):
     """Check `my_way_up(tensor)`: rank 0 gets the sum of all, and every other rank sends one message, up a tree."""
-    size = world.size
-    rounds = (size - 1).bit_length()
-    target = [(place + 1.0) * size * (size + 1) / 2 for place in range(4)]
-
-    def check(runs):
-        if runs[0].result != target:
-            raise Wrong(f"Rank 0 holds {runs[0].result}, and the target is {target}.")
-        for rank, run in enumerate(runs):
-            sent = sum(message.sent for message in run.messages)
-            if sent != (rank > 0):
-                raise Wrong(
-                    f"The sum is right. Messages that rank {rank} sent: {sent}, and the target is {int(rank > 0)}."
-                )
-        received = sum(not message.sent for message in runs[0].messages)
-        if received != rounds:
-            raise Wrong(
-                f"The sum is right. Messages that rank 0 received: {received}, and a tree has one a round, {rounds}."
-            )
-        return f"Rank 0 holds the sum after round {rounds}, and every other rank has sent one message."
-
-    return judge(world, "my_way_up", check, _run_way_up)
+    rank, n = exam.rank, exam.n
+    rounds = (n - 1).bit_length()
+    expected = [(place + 1.0) * n * (n + 1) / 2 for place in range(4)]
+    tensor = torch.arange(1.0, 5) * (rank + 1)
+    exam.call(tensor)
+    exam.require(rank > 0 or tensor.tolist() == expected, f"Rank {rank} holds {tensor.tolist()}, expected {expected}.")
+    sent = sum(message.sent for message in exam.messages)
+    received = len(exam.messages) - sent
+    exam.require(
+        sent == (rank > 0),
+        f"The sum is right. Rank {rank} sent {count(sent, 'message')}, expected {int(rank > 0)}.",
+    )
+    exam.require(
+        rank > 0 or received == rounds,
+        f"The sum is right. Rank {rank} received {count(received, 'message')}, expected {rounds}: one in each "
+        "round of a tree.",
+    )
+    return f"Rank 0 holds the sum after round {rounds}, and every other rank has sent one message."
 
 
-def timed(world) -> Verdict:
+@exercise
+def halving_doubling(exam):
+    """Check `halving_doubling(tensor, m)`, an all-reduce in place over the first m ranks.
+
+    Each of them sends 2 log2 m messages, and no more bytes than in a ring. m is the largest power of two that is not
+    above the number of ranks; the other ranks do not call the function.
+    """
+    m = 1 << (exam.n.bit_length() - 1)
+    rounds = 2 * (m.bit_length() - 1)
+    if exam.rank < m:
+        tensor = new_tensor(exam.rank, m)
+        exam.call(tensor, m)
+        require_numbers(exam, tensor, expected_sum(m))
+        require_sent(exam, 2 * (m - 1) * CHUNK_BYTES, rounds, "halving-doubling")
+    return f"Ranks 0 to {m - 1} hold the sum of them all, after {count(rounds, 'message')} from each."
+
+
+class _Times(NamedTuple):
+    """When a rank came, began each call of the algorithm, and ended; `took` are the seconds of each call."""
+
+    came: float
+    began: list[float]
+    took: list[float]
+    ended: float
+
+
+def _judge_stopwatches(returned):
+    """Judge the seconds of all ranks by the order of events, so that a busy machine fails no right answer."""
+    seconds, times = zip(*returned, strict=True)
+    all_there = max(its.came for its in times)
+    for rank, its in enumerate(times):
+        if its.began[0] < all_there:
+            raise Wrong(f"Rank {rank} began before the last rank had come. Nobody waited for it.")
+    if not all(abs(other - seconds[0]) <= 1e-3 * abs(other) for other in seconds):
+        raise Wrong(f"The ranks returned {', '.join(f'{one:.3f}' for one in seconds)} s, expected one number for all.")
+    slowest = max(max(its.took) for its in times)
+    if seconds[0] < 0.999 * slowest:
+        raise Wrong(f"The ranks returned {seconds[0]:.3f} s, and the slowest of them took {slowest:.3f} s.")
+    longest = max(its.ended for its in times) - all_there
+    if seconds[0] > 1.001 * longest:
+        raise Wrong(
+            f"The ranks returned {seconds[0]:.3f} s, and all of them were there for {longest:.3f} s. "
+            "Somebody's clock ran while another one was missing."
+        )
+    return f"All ranks returned {seconds[0]:.2f} s: the slowest rank counts, and the late one does not."
+
+
+@exercise(together=_judge_stopwatches)
+def timed(exam):
     """Check `timed(algorithm, tensor)`: on every rank the seconds from the common start to the end of the slowest.
 
-    Rank 0 takes longest, and the last rank comes late. What is asked is the order of events, so that a machine that is
-    busy fails no right answer.
+    Rank 0 takes longest, and the last rank comes late.
     """
-
-    def check(runs):
-        seconds, came, began, took, ended = zip(*(run.result for run in runs), strict=True)
-        for rank, found in enumerate(seconds):
-            if not isinstance(found, int | float):
-                raise Wrong(f"Rank {rank} returned {found}, and the target is a number of seconds.")
-            if len(began[rank]) != 1:
-                raise Wrong(f"Rank {rank} called the algorithm {len(began[rank])} times, and the target is once.")
-        for rank, (begin,) in enumerate(began):
-            if begin < max(came):
-                raise Wrong(f"Rank {rank} began before the last rank had come. Nobody waited for it.")
-        if max(seconds) - min(seconds) > 1e-3 * max(seconds):
-            raise Wrong(f"The ranks returned {_list(seconds)} s, and the target is one number for all.")
-        slowest = max(max(times) for times in took)
-        if seconds[0] < 0.999 * slowest:
-            raise Wrong(f"The ranks returned {seconds[0]:.3f} s, and the slowest of them took {slowest:.3f} s.")
-        longest = max(ended) - max(came)
-        if seconds[0] > 1.001 * longest:
-            raise Wrong(
-                f"The ranks returned {seconds[0]:.3f} s, and all of them were there for {longest:.3f} s. "
-                "Somebody's clock ran while another one was missing."
-            )
-        return f"All ranks returned {seconds[0]:.2f} s: the slowest rank counts, and the late one does not."
-
-    return judge(world, "timed", check, _run_timed)
+    result, times = exam.on_rank(_timed)
+    seconds, calls = number(result), len(times.began)
+    exam.require(seconds is not None, f"Rank {exam.rank} returned {show(result)}, expected a number of seconds.")
+    exam.require(calls == 1, f"Rank {exam.rank} called the algorithm {count(calls, 'time')}, expected once.")
+    return seconds, times
 
 
-def _equal(n, alpha, beta):
-    """Return the bytes at which 2 log2 n messages of a whole tensor take as long as 2(n - 1) of an n-th."""
-    rounds, steps = 2 * ceil(log2(n)), 2 * (n - 1)
-    return (steps - rounds) * alpha * beta / (rounds - steps / n)
-
-
-def _run_over(function, clusters):
-    results = []
-    for cluster in clusters:
-        run = call_answer(function, list(cluster))
-        if run.error:
-            return run
-        results.append(_number(run.result))
-    return Run(results, [], "")
-
-
-def _run_way_up():
-    import torch
-    import torch.distributed as dist
-
-    tensor = torch.arange(1.0, 5) * (dist.get_rank() + 1)
-    return call_answer("my_way_up", [tensor])._replace(result=tensor.tolist())
-
-
-def _run_timed():
-    import torch
-    import torch.distributed as dist
-
-    rank, last = dist.get_rank(), dist.get_world_size() - 1
+def _timed():
+    """Return the result of `timed`, and its times on this rank, of which the last one comes late."""
+    rank, last = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]) - 1
     began, took = [], []
 
     def algorithm(tensor):
@@ -152,17 +150,5 @@ def _run_timed():
     dist.barrier()
     time.sleep(_LATE if rank == last else 0)
     came = time.monotonic()
-    run = call_answer("timed", [algorithm, torch.ones(1)])
-    return run._replace(result=(_number(run.result), came, began, took, time.monotonic()))
-
-
-def _number(result):
-    """Return a number as a float, and something else by its name."""
-    try:
-        return float(result)
-    except (TypeError, ValueError):
-        return "None" if result is None else f"a {type(result).__name__}"
-
-
-def _list(numbers):
-    return ", ".join(f"{number:.3f}" for number in numbers)
+    result = answer("timed", [algorithm, torch.ones(1)])
+    return result, _Times(came, began, took, time.monotonic())

@@ -69,13 +69,16 @@ def test_shares_are_accepted(world, line):
 @pytest.mark.parametrize(
     "line, reason",
     [
-        ("return None  # your line", "Rank 0 returned None, and the target is its part of the list."),
+        ("return None  # your line", "Rank 0 returned None, expected its part of the list."),
         ("return cards", "Card 0 has been taken by ranks 0 and 1 and 2 and 3."),
         ("return cards[rank * 3 : rank * 3 + 3]", "Of the cards 0 to 12 nobody has taken 12."),
         ("return cards[rank * 3 :][: 4 if rank < 3 else None]", "Card 3 has been taken by ranks 0 and 1."),
         ("return cards[rank * 4 : rank * 4 + 4]", "Rank 0 has 4 cards, and another only 1."),
-        ("return cards[rank::world_size] * 2", "The ranks have 26 cards in all, and 13 were to be dealt out."),
-        ("return rank", "Rank 0 returned 0, and the target is its part of the list."),
+        (
+            "return cards[rank::world_size] * 2",
+            "The ranks have 26 cards in all, expected the 13 that were to be dealt out.",
+        ),
+        ("return rank", "Rank 0 returned 0, expected its part of the list."),
     ],
 )
 def test_shares_are_refused(world, line, reason):
@@ -107,7 +110,7 @@ def test_collect_may_return_a_tensor(world):
 def test_collect_is_refused(world, lines, returned):
     verdict = check_collect(world, lines)
     assert not verdict
-    assert repr(verdict) == f"Not yet. {returned}, and the target is [4.0, -9.5, 16.0, -25.5]."
+    assert repr(verdict) == f"Not yet. {returned}, expected [4.0, -9.5, 16.0, -25.5]."
 
 
 @pytest.mark.parametrize(
@@ -141,21 +144,19 @@ def test_collect_in_another_style_is_accepted(world, lines):
 @pytest.mark.parametrize(
     "lines, called",
     [
-        ("for r in range(world_size): numbers[r] = (4, -9.5, 16, -25.5)[r]", "none"),
-        ("numbers[rank] = number; [dist.broadcast(numbers[r], src=r) for r in range(4)]", "broadcast 4 times"),
+        ("for r in range(world_size): numbers[r] = (4, -9.5, 16, -25.5)[r]", "no collective"),
+        ("numbers[rank] = number; [dist.broadcast(numbers[r], src=r) for r in range(4)]", "4 broadcast"),
         (
             "dist.barrier(); numbers[rank] = number / 2; dist.all_reduce(numbers); numbers[rank] = number / 2; "
             "dist.all_reduce(numbers); numbers = torch.tensor([4.0, -9.5, 16, -25.5])",
-            "barrier 1 times, all_reduce 2 times",
+            "2 all_reduce, 1 barrier",
         ),
     ],
     ids=["guessed", "broadcasts", "too many"],
 )
 def test_collect_in_another_way_is_refused(world, lines, called):
     verdict = check_collect(world, lines)
-    assert repr(verdict) == (
-        f"Not yet. The numbers are right. Rank 0 called {called}, and the target is one all_reduce."
-    )
+    assert repr(verdict) == (f"Not yet. The numbers are right. Rank 0 called {called}, expected 1 all_reduce.")
 
 
 def test_collect_with_an_error_is_refused(world):
@@ -201,10 +202,10 @@ def test_turn_round_is_accepted_again_and_again(world):
 @pytest.mark.parametrize(
     "lines, message",
     [
-        ("pass", "The process with RANK=0 is rank 0, and the target is rank 3."),
+        ("pass", "The process with RANK=0 is rank 0, expected rank 3."),
         (
             LEAVE + MAKE_AGAIN.format("meeting_place", "rank"),
-            "The process with RANK=0 is rank 0, and the target is rank 3.",
+            "The process with RANK=0 is rank 0, expected rank 3.",
         ),
         (LEAVE, "Rank 0 has left the old group, and is in no new one."),
         (

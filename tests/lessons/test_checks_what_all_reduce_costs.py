@@ -35,7 +35,7 @@ def test_crossover_solution(world):
 
 def test_crossover_skeleton(world):
     assert says(checks.what_all_reduce_costs.crossover, world, skeleton("crossover")) == (
-        "Not yet. For 4 ranks, 50 µs and 1 Gbit/s rank 0 returned 25000, and the target is 5000 bytes."
+        "Not yet. For 4 ranks, 50 µs and 1 Gbit/s rank 0 returned 25000, expected 5000 bytes."
     )
 
 
@@ -81,14 +81,14 @@ def test_crossover_that_is_wrong(world, rounds, bytes_of_the_ring, found):
             return (2 * (n - 1) - rounds) * alpha * beta / (rounds - {bytes_of_the_ring})
     """
     assert says(checks.what_all_reduce_costs.crossover, world, answer) == (
-        f"Not yet. For 4 ranks, 50 µs and 1 Gbit/s rank 0 returned {found}, and the target is 5000 bytes."
+        f"Not yet. For 4 ranks, 50 µs and 1 Gbit/s rank 0 returned {found}, expected 5000 bytes."
     )
 
 
 def test_crossover_without_a_result(world):
     answer = "def crossover(n, alpha, beta):\n    print(alpha * beta * n)"
     assert says(checks.what_all_reduce_costs.crossover, world, answer) == (
-        "Not yet. For 4 ranks, 50 µs and 1 Gbit/s rank 0 returned None, and the target is 5000 bytes."
+        "Not yet. For 4 ranks, 50 µs and 1 Gbit/s rank 0 returned None, expected 5000 bytes."
     )
 
 
@@ -208,7 +208,7 @@ def test_two_levels_in_other_ways(world, answer):
 def test_two_levels_skeleton(world):
     assert says(checks.what_all_reduce_costs.two_levels, world, skeleton("two_levels")) == (
         "Not yet. For 2 hosts of 4 ranks, 1 MiB, 10 µs, 10 GB/s inside and 1 GB/s across rank 0 returned 1.975 ms, "
-        "and the target is 1.286 ms."
+        "expected 1.286 ms."
     )
 
 
@@ -279,7 +279,7 @@ def test_way_up_solution(world):
 
 def test_way_up_skeleton(world):
     assert says(checks.what_all_reduce_costs.my_way_up, world, skeleton("my_way_up")) == (
-        "Not yet. Rank 0 holds [1.0, 2.0, 3.0, 4.0], and the target is [10.0, 20.0, 30.0, 40.0]."
+        "Not yet. Rank 0 holds [1.0, 2.0, 3.0, 4.0], expected [10.0, 20.0, 30.0, 40.0]."
     )
 
 
@@ -301,7 +301,7 @@ def test_way_up_without_a_tree(world):
                 tensor += received
     """
     assert says(checks.what_all_reduce_costs.my_way_up, world, answer) == (
-        "Not yet. The sum is right. Messages that rank 0 received: 3, and a tree has one a round, 2."
+        "Not yet. The sum is right. Rank 0 received 3 messages, expected 2: one in each round of a tree."
     )
 
 
@@ -316,14 +316,14 @@ def test_way_up_by_a_chain(world):
                 dist.send(tensor, rank - 1)
     """
     assert says(checks.what_all_reduce_costs.my_way_up, world, answer) == (
-        "Not yet. The sum is right. Messages that rank 0 received: 1, and a tree has one a round, 2."
+        "Not yet. The sum is right. Rank 0 received 1 message, expected 2: one in each round of a tree."
     )
 
 
 def test_way_up_by_a_collective(world):
     assert says(
         checks.what_all_reduce_costs.my_way_up, world, "def my_way_up(tensor):\n    dist.reduce(tensor, dst=0)"
-    ) == ("Not yet. The sum is right. Messages that rank 1 sent: 0, and the target is 1.")
+    ) == ("Not yet. The sum is right. Rank 1 sent 0 messages, expected 1.")
 
 
 # ---------------------------------------------------------------- halving_doubling
