@@ -162,6 +162,17 @@ def test_wrong_clip(world, norm, factor, times):
     assert said.startswith("Not yet. With a norm of ") and said.endswith(times), said
 
 
+def test_clip_that_takes_the_gradients_away(world):
+    answer = """
+        def my_clip(parameters, most):
+            for parameter in parameters:
+                parameter.grad = None
+    """
+    assert says(checks.fully_shard.my_clip, world, answer) == (
+        "Not yet. After `my_clip` a parameter of rank 0 has no gradient."
+    )
+
+
 @pytest.mark.parametrize(
     ("result", "message"),
     [
