@@ -26,11 +26,10 @@ def my_slice(exam):
                 expected = chunks[place].tolist() if place < len(chunks) else []
                 result = exam.call(rows, n, place)
                 case = f"Of {rows} rows on {n} ranks rank {place}"
+                returned = [number(row) for row in result] if isinstance(result, list | tuple) else [None]
                 if exam.require(
-                    isinstance(result, list | tuple),
-                    f"{case} got {show(result)} from rank {exam.rank}, expected a range.",
+                    None not in returned, f"{case} got {show(result)} from rank {exam.rank}, expected a range."
                 ):
-                    returned = [number(row) for row in result]
                     exam.require(
                         returned == expected,
                         f"{case} has {_in_words(expected)}, and rank {exam.rank} returned {_in_words(returned)}.",

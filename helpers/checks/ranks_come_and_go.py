@@ -194,7 +194,7 @@ def _quorum(name, n):
             result = answer("my_quorum", [store, name, _GRACE])
         except AnswerError as error:
             meeting.set(f"done {name}", "")
-            for what in ("there", "done"):  # no rank shall wait for this one in the other case
+            for what in ("there", "done"):  # no rank waits for this one in the other case
                 meetings[-1].set(f"{what} {name}", "")
             if "wait timeout" in str(error):
                 raise AnswerError("TimeoutError: it waited for what nobody writes") from error
