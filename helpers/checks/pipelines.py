@@ -1,99 +1,169 @@
-"""Checks of 27_pipelines: backward through a stage by messages, and the orders in which stages work."""
+"""Exercises of 27_pipelines: backward through a stage by messages, and the orders in which stages work."""
 
-from helpers.checks.judging import Run, Verdict, Wrong, call_answer, judge
+from collections.abc import Iterable
+
+import torch
+from torch import nn
+
+from helpers.checks.exam import answer, errors_of_answer, exercise, near, show
 
 _WIDTH, _SAMPLES = 4, 6
 
 
-def my_backward(world) -> Verdict:
+@exercise
+def my_backward(exam):
     """Check `my_backward(x, output, targets)`: the gradients of every stage are those of one process."""
-
-    def check(runs):
-        for rank, run in enumerate(runs):
-            if run.result == "none":
-                raise Wrong(f"The parameters of stage {rank} have no gradient.")
-        for rank, run in enumerate(runs):
-            if run.result != "right":
-                raise Wrong(f"The gradient of stage {rank} is {run.result} that of one process.")
-        return "Every stage has the gradients of one process."
-
-    return judge(world, "my_backward", check, _run_backward)
+    layers, inputs, targets = _pipeline(exam.n)
+    nn.functional.mse_loss(nn.Sequential(*layers)(inputs), targets).backward()
+    gradient = exam.on_rank(_gradient_of_stage, exam.rank, exam.n)
+    if exam.require(gradient is not None, f"The parameters of stage {exam.rank} have no gradient."):
+        difference = _compared(gradient, layers[exam.rank].weight.grad)
+        exam.require(not difference, f"The gradient of stage {exam.rank} is {difference} that of one process.")
+    return "Every stage has the gradients of one process."
 
 
-def my_order(world) -> Verdict:
-    """Check `my_order(stage, stages, m)`: as short as a schedule can be, and at most `stages - stage` kept."""
+@exercise
+def my_order(exam):
+    """Check `my_order(stage, stages, m)`: as short as a schedule can be, and at most `stages - stage` kept.
 
-    def check(runs):
-        for rank, run in enumerate(runs):
-            for (stages, m), orders in run.result.items():
-                _require_order(rank, orders, m, "FB", {"F": 1, "B": 2}, 3 * (m + stages - 1))
-                for stage, order in enumerate(orders):
-                    _require_room(rank, order, "B", (stage, stages, m), min(m, stages - stage))
-        return "No order ends sooner, and a stage keeps no more micro-batches than there are stages from it to the end."
-
-    return judge(world, "my_order", check, _run_orders, "my_order", [(4, 8), (2, 3), (3, 3), (4, 2), (1, 2)])
-
-
-def split_order(world) -> Verdict:
-    """Check `split_order(stage, stages, m)`: with B and W apart, a bubble of (p - 1)/(3m + p - 1)."""
-
-    def check(runs):
-        for rank, run in enumerate(runs):
-            for (stages, m), orders in run.result.items():
-                _require_order(rank, orders, m, "FBW", {"F": 1, "B": 1, "W": 1}, 3 * m + stages - 1)
-                for stage, order in enumerate(orders):
-                    _require_room(rank, order, "W", (stage, stages, m), stages)
-        return "The bubble is (p - 1) / (3m + p - 1): every stage waits for its first micro-batch, and never again."
-
-    return judge(world, "split_order", check, _run_orders, "split_order", [(4, 8), (2, 3), (3, 3), (5, 7), (1, 2)])
+    Every rank is asked for all stages. A backward takes twice as long as a forward.
+    """
+    for stages, m in ((4, 8), (2, 3), (3, 3), (4, 2), (1, 2)):
+        orders = _asked_orders(exam, "my_order", stages, m)
+        if _require_order(exam, orders, m, {"F": 1, "B": 2}, expected=3 * (m + stages - 1)):
+            _require_room(exam, orders, m, "B", [min(m, stages - stage) for stage in range(stages)])
+    return "No order ends sooner, and a stage keeps no more micro-batches than there are stages from it to the end."
 
 
-def most_micro_batches(world) -> Verdict:
-    """Check `most_micro_batches(order, stages, bytes_each, memory)`: the largest m, up to 64, that fits everywhere."""
+@exercise
+def split_order(exam):
+    """Check `split_order(stage, stages, m)`: with B and W apart, a bubble of (p - 1)/(3m + p - 1).
 
-    def check(runs):
-        for rank, run in enumerate(runs):
-            for name, stages, bytes_each, memory, mine, target in run.result:
-                if mine != target:
-                    raise Wrong(
-                        f"With {name}, {stages} stages, {bytes_each} bytes for a micro-batch and {memory} in all rank "
-                        f"{rank} returned {mine}, and the target is {target}."
-                    )
-        return "As many as fit: with GPipe's order memory sets the number, with 1F1B it is enough for any or for few."
-
-    return judge(world, "most_micro_batches", check, _run_most)
+    Every rank is asked for all stages. Each action takes as long as any other.
+    """
+    for stages, m in ((4, 8), (2, 3), (3, 3), (5, 7), (1, 2)):
+        orders = _asked_orders(exam, "split_order", stages, m)
+        if _require_order(exam, orders, m, {"F": 1, "B": 1, "W": 1}, expected=3 * m + stages - 1):
+            _require_room(exam, orders, m, "W", [stages] * stages)
+    return "The bubble is (p - 1) / (3m + p - 1): every stage waits for its first micro-batch, and never again."
 
 
-def _require_order(rank, orders, m, kinds, durations, target):
+@exercise
+def most_micro_batches(exam):
+    """Check `most_micro_batches(order, stages, bytes_each, memory)`: the largest m, up to 64, that fits everywhere.
+
+    It is called with several schedules, each as a function `order(stage, stages, m)`.
+    """
+    schedules = {"GPipe's order": _all_forward_first, "1F1B": _one_forward_one_backward, "pairs": _in_pairs}
+    for stages, bytes_each, memory in ((4, 100, 650), (4, 100, 400), (4, 100, 399), (3, 64, 63), (2, 10, 10)):
+        room = memory // bytes_each
+        for name, order in schedules.items():
+            fits = [m for m in range(1, 65) if all(max(_kept(order(s, stages, m))) <= room for s in range(stages))]
+            expected = max(fits, default=0)
+            result = exam.call(order, stages, bytes_each, memory)
+            exam.require(
+                near(result, expected),
+                f"With {name}, {stages} stages, {bytes_each} bytes for a micro-batch and {memory} in all rank "
+                f"{exam.rank} returned {show(result)}, expected {expected}.",
+            )
+    return "As many as fit: with GPipe's order memory sets the number, with 1F1B it is enough for any or for few."
+
+
+def _pipeline(stages):
+    """Return a layer for each stage, inputs and targets, the same on every rank."""
+    with torch.random.fork_rng():
+        torch.manual_seed(2)
+        layers = [nn.Linear(_WIDTH, _WIDTH, dtype=torch.float64) for _ in range(stages)]
+        inputs, targets = torch.randn(2, _SAMPLES, _WIDTH, dtype=torch.float64)
+    return layers, inputs, targets
+
+
+def _gradient_of_stage(rank, stages):
+    """Return the gradient of this rank's weight after `my_backward`, whose arguments hang on a graph."""
+    layers, x, targets = _pipeline(stages)
+    for layer in layers[:rank]:
+        x = layer(x)
+    x = x.detach().requires_grad_(rank > 0)
+    answer("my_backward", [x, layers[rank](x), targets], then="finish")
+    return layers[rank].weight.grad
+
+
+def _compared(gradient, expected):
+    """Return by which factor a gradient differs from another one, "not" when that is not all, "" for equal ones."""
+    if torch.allclose(gradient, expected, rtol=1e-9):
+        return ""
+    factor = (gradient.norm() / expected.norm()).item()
+    return f"{factor:.2f} times" if torch.allclose(gradient, factor * expected, rtol=1e-9) else "not"
+
+
+def _asked_orders(exam, name, stages, m):
+    """Return for each stage its order as a list of pairs, or, in words, what was returned instead."""
+    return [_pairs(order) for order in exam.on_rank(_orders, name, stages, m)]
+
+
+def _orders(name, stages, m):
+    """Return what the learner's function returns for each stage; the actions may come from a generator."""
+    orders = []
+    for stage in range(stages):
+        order = answer(name, [stage, stages, m])
+        with errors_of_answer():
+            orders.append(list(order) if isinstance(order, Iterable) and not isinstance(order, str) else order)
+    return orders
+
+
+def _pairs(order):
+    if not isinstance(order, list):
+        return show(order)
+    pairs = []
+    for action in order:
+        try:
+            kind, number = action
+            pairs.append((str(kind), int(number)))
+        except (TypeError, ValueError, OverflowError):
+            return f"a list with {action!r}"
+    return pairs
+
+
+def _require_order(exam, orders, m, durations, expected):
     """Require that every stage does everything once, that no stage waits for ever, and that all end in time."""
-    stages = len(orders)
+    fault = _fault_of_actions(exam.rank, orders, m, durations) or _fault_of_time(orders, m, durations, expected)
+    return exam.require(not fault, fault)
+
+
+def _fault_of_actions(rank, orders, m, kinds):
+    """Return which order does not do everything once, in words, or ""."""
     wanted = sorted((kind, number) for kind in kinds for number in range(m))
     for stage, order in enumerate(orders):
-        where = f"For stage {stage} of {stages} and {m} micro-batches rank {rank} returned"
+        where = f"For stage {stage} of {len(orders)} and {m} micro-batches rank {rank} returned"
         if isinstance(order, str):
-            raise Wrong(f"{where} {order}, and the target is a list of pairs such as ('F', 0).")
+            return f"{where} {order}, expected a list of pairs such as ('F', 0)."
         for action in order:
             if action not in wanted:
-                raise Wrong(f"{where} the action {action!r}, which there is not.")
-        for kind, number in wanted:
-            if (times := order.count((kind, number))) != 1:
-                raise Wrong(f"{where} {times} times {(kind, number)!r}, and the target is once.")
+                return f"{where} the action {action!r}, which there is not."
+        for action in wanted:
+            if (times := order.count(action)) != 1:
+                return f"{where} {times} times {action!r}, expected once."
+    return ""
+
+
+def _fault_of_time(orders, m, durations, expected):
+    """Return which stage waits for ever, or that the last one ends too late, in words, or ""."""
+    case = f"With {len(orders)} stages and {m} micro-batches"
     ticks, stuck = _ticks(orders, durations)
     if stuck:
         stage, action = stuck
-        raise Wrong(f"With {stages} stages and {m} micro-batches stage {stage} waits for ever before {action!r}.")
-    if ticks > target:
-        took = f"a step takes {ticks} ticks, and the target is {target}"
-        raise Wrong(f"With {stages} stages and {m} micro-batches {took}.")
+        return f"{case} stage {stage} waits for ever before {action!r}."
+    return f"{case} a step takes {ticks} ticks, expected {expected}." if ticks > expected else ""
 
 
-def _require_room(rank, order, freed_by, case, room):
-    stage, stages, m = case
-    most = max(_kept(order, freed_by))
-    if most > room:
-        raise Wrong(
-            f"For stage {stage} of {stages} and {m} micro-batches the order of rank {rank} keeps {most} micro-batches "
-            f"at once, and the target is {room}."
+def _require_room(exam, orders, m, freed_by, rooms):
+    """Require that each stage keeps at most so many micro-batches."""
+    for stage, (order, room) in enumerate(zip(orders, rooms, strict=True)):
+        most = max(_kept(order, freed_by))
+        exam.require(
+            most <= room,
+            f"For stage {stage} of {len(orders)} and {m} micro-batches the order of rank {exam.rank} keeps {most} "
+            f"micro-batches at once, expected {room} at most.",
         )
 
 
@@ -137,86 +207,23 @@ def _needed(kind, number, stage, stages):
     return {("F", number, stage)} | after
 
 
-def _run_orders(function, cases):
-    results = {}
-    for stages, m in cases:
-        results[stages, m] = []
-        for stage in range(stages):
-            run = call_answer(function, [stage, stages, m])
-            if run.error:
-                return run
-            results[stages, m].append(_pairs(run.result))
-    return Run(results, [], "")
+def _all_forward_first(stage, stages, m):
+    return [("F", number) for number in range(m)] + [("B", number) for number in range(m)]
 
 
-def _pairs(order):
-    """Return an order as a list of pairs; in words what it is, where it is none."""
-    try:
-        return [(str(kind), int(number)) for kind, number in order]
-    except (TypeError, ValueError):
-        return f"a {type(order).__name__}" if not isinstance(order, list) else f"a list with {order[0]!r}"
+def _in_pairs(stage, stages, m):
+    order = []
+    for number in range(0, m, 2):
+        pair = range(number, min(number + 2, m))
+        order += [("F", i) for i in pair] + [("B", i) for i in pair]
+    return order
 
 
-def _run_most():
-    def all_forward_first(stage, stages, m):
-        return [("F", number) for number in range(m)] + [("B", number) for number in range(m)]
-
-    def in_pairs(stage, stages, m):
-        order = []
-        for number in range(0, m, 2):
-            pair = range(number, min(number + 2, m))
-            order += [("F", i) for i in pair] + [("B", i) for i in pair]
-        return order
-
-    def one_of_each(stage, stages, m):
-        ahead = min(stages - stage, m)
-        order = [("F", number) for number in range(ahead)]
-        for number in range(m):
-            order.append(("B", number))
-            if ahead + number < m:
-                order.append(("F", ahead + number))
-        return order
-
-    schedules = {"GPipe's order": all_forward_first, "1F1B": one_of_each, "pairs": in_pairs}
-    results = []
-    for stages, bytes_each, memory in ((4, 100, 650), (4, 100, 400), (4, 100, 399), (3, 64, 63), (2, 10, 10)):
-        room = memory // bytes_each
-        for name, order in schedules.items():
-            fits = [m for m in range(1, 65) if all(max(_kept(order(s, stages, m))) <= room for s in range(stages))]
-            run = call_answer("most_micro_batches", [order, stages, bytes_each, memory])
-            if run.error:
-                return run
-            results.append((name, stages, bytes_each, memory, run.result, max(fits, default=0)))
-    return Run(results, [], "")
-
-
-def _run_backward():
-    import torch
-    import torch.distributed as dist
-    from torch import nn
-
-    rank, n = dist.get_rank(), dist.get_world_size()
-    with torch.random.fork_rng():
-        torch.manual_seed(2)
-        layers = [nn.Linear(_WIDTH, _WIDTH, dtype=torch.float64) for _ in range(n)]
-        inputs, targets = torch.randn(2, _SAMPLES, _WIDTH, dtype=torch.float64)
-    nn.functional.mse_loss(nn.Sequential(*layers)(inputs), targets).backward()
-    true = layers[rank].weight.grad.clone()
-    layers[rank].zero_grad()
-    x = inputs
-    for layer in layers[:rank]:
-        x = layer(x)
-    x = x.detach().requires_grad_(rank > 0)
-    run = call_answer("my_backward", [x, layers[rank](x), targets], then="finish")
-    return run._replace(result=None if run.error else _compared(layers[rank].weight.grad, true))
-
-
-def _compared(gradient, true):
-    import torch
-
-    if gradient is None:
-        return "none"
-    if torch.allclose(gradient, true, rtol=1e-9):
-        return "right"
-    factor = (gradient.norm() / true.norm()).item()
-    return f"{factor:.2f} times" if torch.allclose(gradient, factor * true, rtol=1e-9) else "not"
+def _one_forward_one_backward(stage, stages, m):
+    ahead = min(stages - stage, m)
+    order = [("F", number) for number in range(ahead)]
+    for number in range(m):
+        order.append(("B", number))
+        if ahead + number < m:
+            order.append(("F", ahead + number))
+    return order

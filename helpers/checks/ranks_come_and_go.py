@@ -1,86 +1,131 @@
-"""Checks of what the learner writes in 30_ranks_come_and_go, and of its exercises."""
+"""Exercises of 30_ranks_come_and_go."""
 
+import os
+import time
 import uuid
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
 
 from helpers.checks.ddp_in_practice import handed_over
-from helpers.checks.judging import Run, Verdict, Wrong, call_answer, judge
+from helpers.checks.exam import AnswerError, Wrong, answer, errors_of_answer, exercise, number, show
+from helpers.checks.judging import SECONDS_TO_ANSWER
 
 _GRACE = 0.6
 _SECONDS_BETWEEN = 0.2  # by which one rank signs later than the others, and in time
 _SECONDS_TO_MEET = 30
 _NUMBERS = 256  # in the state of a training
+_attempt = {}  # on a rank: the name under which all meet in the store, which keeps what earlier attempts have written
 
 
-def my_quorum(world) -> Verdict:
-    """Check `my_quorum(store, name, grace)`: all get one list, of those who have signed within the grace."""
-    last = world.size - 1
-
-    def check(runs):
-        for late, what in enumerate([f"Rank {last} never came", f"Rank {last} signed when the others had their list"]):
-            results = [run.result[late] for run in runs if run.result[late] is not None]
-            for rank, (result, _) in enumerate(results):
-                if not isinstance(result, list) or not all(isinstance(name, int) for name in result):
-                    raise Wrong(f"Rank {rank} returned {result!r}, and the target is a list of names, as in [0, 2].")
-                if last in result and rank < last:
-                    raise Wrong(f"{what}, and rank {rank} has it on its list, {result}.")
-            first = min(signed for _, signed in results[:last])
-            for rank, (_, signed) in enumerate(results[:last]):
-                # How long a busy machine lets a rank wait is not the answer's fault.
-                if signed - first < _GRACE * 2 / 3 and rank not in results[0][0]:
-                    raise Wrong(
-                        f"Rank {rank} signed {signed - first:.1f} s after the first one, the grace is {_GRACE} s, and "
-                        f"the list of rank 0 is {results[0][0]}."
-                    )
-            for rank, (result, _) in enumerate(results):
-                if result != results[0][0]:
-                    raise Wrong(f"{what}; rank 0 returned {results[0][0]}, and rank {rank} {result}.")
-        return "All ranks have the same list, of those who signed in time, and nobody waited for who never came."
-
-    return judge(world, "my_quorum", check, _run_quorum, uuid.uuid4().hex, group_of_its_own=True)
+def _begin_attempt(world):
+    """Name this attempt on all ranks; if some are busy, none is named, and the verdict says so."""
+    if all(state.state == "idle" for state in world.where()):
+        world.view.apply_async(_name_attempt, uuid.uuid4().hex).get(SECONDS_TO_ANSWER)
 
 
-def my_loss(world) -> Verdict:
-    """Check `my_loss(losses, batch, n)`: under DDP, its gradient is that of the mean over the batch."""
+def _name_attempt(name):
+    _attempt["name"] = name
 
-    def check(runs):
-        for case, (batch, parts, target, _) in enumerate(runs[0].result):
-            results = [run.result[case][3] for run in runs]
-            off = abs(sum(results) / len(runs) - target)
-            if not off < 1e-9:
+
+def _judge_quorum(returned):
+    """Return the sentence when all ranks got the same list, of those who signed in time; raise `Wrong` otherwise."""
+    last = len(returned) - 1
+    for late, what in enumerate([f"Rank {last} never came", f"Rank {last} signed when the others had their list"]):
+        results = [of_rank[late] for of_rank in returned if of_rank[late] is not None]
+        for rank, (result, _) in enumerate(results[:last]):
+            if last in result:
+                raise Wrong(f"{what}, and rank {rank} has it on its list, {result}.")
+        first = min(signed for _, signed in results[:last])
+        for rank, (_, signed) in enumerate(results[:last]):
+            # How long a busy machine lets a rank wait is not the answer's fault.
+            if signed - first < _GRACE * 2 / 3 and rank not in results[0][0]:
                 raise Wrong(
-                    f"With {batch} examples, dealt out as {parts}, the gradient after DDP's average is "
-                    f"{sum(results) / len(runs):.4f}, and the target is {target:.4f}."
+                    f"Rank {rank} signed {signed - first:.1f} s after the first one, the grace is {_GRACE} s, and "
+                    f"the list of rank 0 is {results[0][0]}."
                 )
-        return "However the batch is dealt out, DDP's average is the gradient of the mean over the batch."
+        for rank, (result, _) in enumerate(results):
+            if result != results[0][0]:
+                raise Wrong(f"{what}; rank 0 returned {results[0][0]}, and rank {rank} {result}.")
+    return "All ranks have the same list, of those who signed in time, and nobody waited for who never came."
 
-    return judge(world, "my_loss", check, _run_weighed)
+
+@exercise(before=_begin_attempt, together=_judge_quorum, own_group=True)
+def my_quorum(exam):
+    """Check `my_quorum(store, name, grace)`: all get one list, of those who have signed within the grace.
+
+    It is called twice: first the last rank never comes, then it comes when the others have their list.
+    """
+    returned = exam.on_rank(_quorum, exam.rank, exam.n)
+    for result, _ in filter(None, returned):
+        exam.require(
+            isinstance(result, list) and all(isinstance(name, int) for name in result),
+            f"Rank {exam.rank} returned {show(result)}, expected a list of names, as in [0, 2].",
+        )
+    return returned
 
 
-def catch_up(world) -> Verdict:
+def _judge_gradients(returned):
+    """Return the sentence when the mean of the gradients over all ranks is right; raise `Wrong` otherwise."""
+    n = len(returned)
+    for batch, gradients in zip(_batches(n), zip(*returned, strict=True), strict=True):
+        parts = [len(_examples(batch)[part::n]) for part in range(n)]
+        mean, expected = sum(gradients) / n, _examples(batch).mean().item()
+        if not abs(mean - expected) < 1e-9:
+            raise Wrong(
+                f"With {batch} examples, dealt out as {parts}, the gradient after DDP's average is {mean:.4f}, "
+                f"expected {expected:.4f}."
+            )
+    return "However the batch is dealt out, DDP's average is the gradient of the mean over the batch."
+
+
+@exercise(together=_judge_gradients)
+def my_loss(exam):
+    """Check `my_loss(losses, batch, n)`: under DDP, its gradient is that of the mean over the batch.
+
+    It is called with 4n, 4n + 1 and n - 1 examples.
+    """
+    gradients = []
+    for batch in _batches(exam.n):
+        result, gradient = exam.on_rank(_gradient_of_loss, exam.rank, exam.n, batch)
+        exam.require(
+            gradient is not None,
+            f"With {batch} examples rank {exam.rank} returned {show(result)}, expected a tensor with one element.",
+        )
+        gradients.append(gradient)
+    return gradients
+
+
+@exercise
+def catch_up(exam):
     """Check `catch_up(step, state)`: all return the state of the furthest; when all are level, none is sent."""
-    cases = [
-        "rank 1 is new",
-        "all but the last rank are behind",
-        "all are level",
-        "each rank has got to another step",
-    ]
+    rank, n = exam.rank, exam.n
+    cases = {
+        "rank 1 is new": [7, 0] + [7] * (n - 2),
+        "all but the last rank are behind": [7] * (n - 1) + [8],
+        "all are level": [7] * n,
+        "each rank has got to another step": [3 + (other + 2) % n for other in range(n)],
+    }
+    for case, steps in cases.items():
+        result, sent = exam.on_rank(_caught_up, steps[rank])
+        returned, expected = _in_words(result), f"the state of step {max(steps)}"
+        exam.require(returned == expected, f"When {case}, rank {rank} returned {returned}, expected {expected}.")
+        if case == "all are level":
+            exam.require(
+                sent < _state(0).nbytes / 2,
+                f"When {case}, rank {rank} handed over {sent} bytes, and nobody needs a state.",
+            )
+    return "Every rank has the state of the furthest, and none is sent when nobody needs one."
 
-    def check(runs):
-        for case, what in enumerate(cases):
-            for rank, run in enumerate(runs):
-                result, target, sent = run.result[case]
-                if result != target:
-                    raise Wrong(f"When {what}, rank {rank} returned {result}, and the target is {target}.")
-                if sent and what == "all are level":
-                    raise Wrong(f"When {what}, rank {rank} handed over {sent} bytes, and nobody needs a state.")
-        return "Every rank has the state of the furthest, and none is sent when nobody needs one."
 
-    return judge(world, "catch_up", check, _run_caught_up)
+@exercise
+def majority(exam):
+    """Check `majority(store, name, grace, last)`: the members, or None when not more than half of `last` are there.
 
-
-def majority(world) -> Verdict:
-    """Check `majority(store, name, grace, last)`: the members, or None when not more than half of `last` are there."""
-    n = world.size
+    The `quorum` that it calls is one of this check, which returns a list of its own.
+    """
+    rank, n = exam.rank, exam.n
     newcomers = [*range((n - 1) // 2), n - 1]
     cases = [
         ("all have signed", list(range(n)), list(range(n)), True),
@@ -90,137 +135,130 @@ def majority(world) -> Verdict:
         (f"{newcomers} have signed, of which {n - 1} is new", newcomers, list(range(n - 1)), False),
         (f"all have signed, of which {n - 1} is new", list(range(n)), list(range(n - 1)), True),
     ]
-
-    def check(runs):
-        for case, (what, signed, last, goes_on) in enumerate(cases):
-            target = signed if goes_on else None
-            for rank, run in enumerate(runs):
-                if not run.result[case][1]:
-                    raise Wrong(f"Rank {rank} did not call `quorum(store, name, grace)`.")
-                if run.result[case][0] != target:
-                    raise Wrong(
-                        f"When {what}, and the last group was {last}, rank {rank} returned {run.result[case][0]}, "
-                        f"and the target is {target}."
-                    )
-        return "Nobody goes on without more than half of the last group, so no two groups ever do."
-
-    return judge(world, "majority", check, _run_majority, [(signed, last) for _, signed, last, _ in cases])
+    for what, signed, last, goes_on in cases:
+        result, called = exam.on_rank(_majority, rank, signed, last)
+        members = list(map(number, result)) if isinstance(result, list) else result
+        expected = signed if goes_on else None
+        exam.require(called, f"Rank {rank} did not call `quorum(store, name, grace)`.")
+        exam.require(
+            type(members) is type(expected) and members == expected,
+            f"When {what}, and the last group was {last}, rank {rank} returned "
+            f"{members if isinstance(members, list) else show(members)}, expected {expected}.",
+        )
+    return "Nobody goes on without more than half of the last group, so no two groups ever do."
 
 
-def _run_quorum(token):
-    """For each of two cases, return what this rank got and when it signed; None where it did not come."""
-    import os
-    import time
-    from datetime import timedelta
+class _NotedStore(dist.PrefixStore):
+    """A store that notes when this rank has written to it."""
 
-    import torch.distributed as dist
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        self.written = []
 
-    name, n = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    def set(self, *arguments):
+        self.written.append(time.monotonic())
+        return super().set(*arguments)
+
+    def add(self, *arguments):
+        self.written.append(time.monotonic())
+        return super().add(*arguments)
+
+    def compare_set(self, *arguments):
+        self.written.append(time.monotonic())
+        return super().compare_set(*arguments)
+
+
+def _quorum(name, n):
+    """For each of two cases, return what this rank got and when it signed; None where it did not come.
+
+    In the first case the last rank does not come; in the second it comes when the others are done.
+    """
     address = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
     base = dist.TCPStore(*address, is_master=False, timeout=timedelta(seconds=_SECONDS_TO_MEET))
+    meetings = [dist.PrefixStore(f"{_attempt['name']} {late}", base) for late in (False, True)]
+    others = [other for other in range(n - 1) if other != name]
     results = []
-    for late in (False, True):
-        meeting = dist.PrefixStore(f"{token} {late}", base)
-        signed = []
-
-        class Noted(dist.PrefixStore):
-            """A store that notes when this rank first writes to it."""
-
-            def set(self, *arguments, signed=signed):
-                signed.append(time.monotonic())
-                return super().set(*arguments)
-
-            def add(self, *arguments, signed=signed):
-                signed.append(time.monotonic())
-                return super().add(*arguments)
-
-            def compare_set(self, *arguments, signed=signed):
-                signed.append(time.monotonic())
-                return super().compare_set(*arguments)
-
+    for late, meeting in enumerate(meetings):
         if name == n - 1:
             if not late:
                 results.append(None)
                 continue
-            meeting.wait([f"done {other}" for other in range(n - 1)])
+            meeting.wait([f"done {other}" for other in others])
         else:
             meeting.set(f"there {name}", "")
-            meeting.wait([f"there {other}" for other in range(n - 1)])
+            meeting.wait([f"there {other}" for other in others])
         if name == 1:
             time.sleep(_SECONDS_BETWEEN)
-        run = call_answer("my_quorum", [Noted("quorum", meeting), name, _GRACE])
+        store = _NotedStore("quorum", meeting)
+        try:
+            result = answer("my_quorum", [store, name, _GRACE])
+        except AnswerError as error:
+            meeting.set(f"done {name}", "")
+            for what in ("there", "done"):  # no rank waits for this one in the other case
+                meetings[-1].set(f"{what} {name}", "")
+            if "wait timeout" in str(error):
+                raise AnswerError("TimeoutError: it waited for what nobody writes") from error
+            raise
         meeting.set(f"done {name}", "")
-        if run.error:
-            for what in ("there", "done"):  # nobody shall wait for this rank in the other case
-                dist.PrefixStore(f"{token} {True}", base).set(f"{what} {name}", "")
-            waited = "wait timeout" in run.error
-            return Run(None, [], "TimeoutError: it waited for what nobody writes" if waited else run.error)
-        results.append((run.result, signed[0] if signed else float("inf")))
-    return Run(results, [], "")
+        results.append(
+            (repr(result) if isinstance(result, bytes) else result, min(store.written, default=float("inf")))
+        )
+    return results
 
 
-def _run_weighed():
-    import torch
-    import torch.distributed as dist
-
-    rank, n, results = dist.get_rank(), dist.get_world_size(), []
-    for batch in (4 * n, 4 * n + 1, n - 1):
-        examples = torch.arange(1.0, batch + 1).double() ** 2
-        weight = torch.ones(1, dtype=torch.float64, requires_grad=True)
-        run = call_answer("my_loss", [weight * examples[rank::n], batch, n])
-        if run.error:
-            return run
-        if not isinstance(run.result, torch.Tensor) or run.result.numel() != 1:
-            return Run(None, [], "TypeError: `my_loss` returned no tensor with one number")
-        (gradient,) = torch.autograd.grad(run.result.sum(), weight, allow_unused=True)
-        parts = [len(examples[part::n]) for part in range(n)]
-        results.append((batch, parts, examples.mean().item(), 0.0 if gradient is None else gradient.item()))
-    return Run(results, [], "")
+def _batches(n):
+    return 4 * n, 4 * n + 1, n - 1
 
 
-def _run_caught_up():
-    import torch
-    import torch.distributed as dist
-
-    rank, n, results = dist.get_rank(), dist.get_world_size(), []
-    one_is_new = [7, 0] + [7] * (n - 2)
-    one_is_ahead = [7] * (n - 1) + [8]
-    for steps in (one_is_new, one_is_ahead, [7] * n, [3 + (r + 2) % n for r in range(n)]):
-        state = torch.full((_NUMBERS,), float(steps[rank]))
-        with handed_over() as sizes:
-            run = call_answer("catch_up", [steps[rank], state])
-        if run.error:
-            return run
-        result = run.result
-        if not isinstance(result, torch.Tensor) or result.shape != state.shape:
-            return Run(None, [], "TypeError: `catch_up` returned no state")
-        here = f"the state of step {result[0].item():g}" if (result == result[0]).all() else "a mixture of states"
-        sent = sum(sizes) * (sum(sizes) >= state.nbytes / 2)
-        results.append((here, f"the state of step {max(steps)}", sent))
-    return Run(results, [], "")
+def _examples(batch):
+    return torch.arange(1.0, batch + 1).double() ** 2
 
 
-def _run_majority(cases):
-    import os
+def _gradient_of_loss(rank, n, batch):
+    """Return what `my_loss` makes of this rank's losses, and its gradient; None where that is no tensor of one element.
 
-    import torch.distributed as dist
+    The losses hang on a graph.
+    """
+    weight = torch.ones(1, dtype=torch.float64, requires_grad=True)
+    result = answer("my_loss", [weight * _examples(batch)[rank::n], batch, n])
+    if not isinstance(result, torch.Tensor) or result.numel() != 1:
+        return result, None
+    with errors_of_answer():
+        (gradient,) = torch.autograd.grad(result.sum(), weight, allow_unused=True)
+    return result.detach(), 0.0 if gradient is None else gradient.item()
 
+
+def _state(step):
+    """Return the state of a training after so many steps."""
+    return torch.full((_NUMBERS,), float(step))
+
+
+def _caught_up(step):
+    """Return what `catch_up` returns, and the bytes of tensors that this rank has handed over."""
+    with handed_over() as sizes:
+        result = answer("catch_up", [step, _state(step)])
+    return result, sum(sizes)
+
+
+def _in_words(result):
+    """Return which state an answer has returned."""
+    if not isinstance(result, torch.Tensor) or result.shape != _state(0).shape:
+        return show(result)
+    return f"the state of step {result[0].item():g}" if (result == result[0]).all() else "a mixture of states"
+
+
+def _majority(name, signed, last):
+    """Return what `majority` makes of a `quorum` that returns `signed`, and whether it has called that."""
     import __main__
 
-    name, results, own = int(os.environ["RANK"]), [], vars(__main__).get("quorum")
-    for signed, last in cases:
-        calls = []
+    calls, own = [], vars(__main__).get("quorum")
 
-        def listed(store, name, grace, signed=signed, calls=calls):
-            calls.append(name)
-            return list(signed)
+    def quorum(store, name, grace):
+        calls.append(name)
+        return list(signed)
 
-        __main__.quorum = listed
-        try:
-            run = call_answer("majority", [dist.HashStore(), name, 0.0, list(last)])
-        finally:
-            __main__.quorum = own
-        if run.error:
-            return run
-        results.append((run.result, bool(calls)))
-    return Run(results, [], "")
+    __main__.quorum = quorum
+    try:
+        return answer("majority", [dist.HashStore(), name, 0.0, list(last)]), bool(calls)
+    finally:
+        __main__.quorum = own

@@ -129,7 +129,7 @@ SLICE = """
             "return range(rows * rank // n, rows * (rank + 1) // n)",
             "Of 7 rows on 2 ranks rank 0 has rows 0 to 3, and rank 0 returned rows 0 to 2.",
         ),
-        ("return len(range(rows)[rank::n])", "Of 8 rows on 1 ranks rank 0 got a int from rank 0"),
+        ("return len(range(rows)[rank::n])", "Of 8 rows on 1 ranks rank 0 got 8 from rank 0, expected a range."),
     ],
 )
 def test_wrong_slices(world, lines, message):
@@ -151,15 +151,26 @@ NO_ROOT = "norm = sum(g.square().sum() for g in gradients); dist.all_reduce(norm
 @pytest.mark.parametrize(
     ("norm", "factor", "times"),
     [
-        (SUM, "(most / norm).clamp(max=1)", "and the target is 0.5000 times."),
-        (ALL, "most / norm", "are 2.0000 times what they were, and the target is 1.0000 times."),
-        (ALL, "(1 / norm).clamp(max=1)", "and the target is 0.5000 times."),
-        (NO_ROOT, "(most / norm).clamp(max=1)", "and the target is 0.5000 times."),
+        (SUM, "(most / norm).clamp(max=1)", "expected 0.5000 times."),
+        (ALL, "most / norm", "are 2.0000 times what they were, expected 1.0000 times."),
+        (ALL, "(1 / norm).clamp(max=1)", "expected 0.5000 times."),
+        (NO_ROOT, "(most / norm).clamp(max=1)", "expected 0.5000 times."),
     ],
 )
 def test_wrong_clip(world, norm, factor, times):
     said = says(checks.fully_shard.my_clip, world, CLIP.format(norm=norm, factor=factor))
     assert said.startswith("Not yet. With a norm of ") and said.endswith(times), said
+
+
+def test_clip_that_takes_the_gradients_away(world):
+    answer = """
+        def my_clip(parameters, most):
+            for parameter in parameters:
+                parameter.grad = None
+    """
+    assert says(checks.fully_shard.my_clip, world, answer) == (
+        "Not yet. After `my_clip` a parameter of rank 0 has no gradient."
+    )
 
 
 @pytest.mark.parametrize(
@@ -172,7 +183,10 @@ def test_wrong_clip(world, norm, factor, times):
             "[[layer, layer + 1] for layer in range(0, len(sizes), 2)]",
             "With layers of [4, 4, 4, 4] bytes and a limit of 4",
         ),
-        ("len(sizes)", "With layers of [4, 4, 4, 4] bytes and a limit of 8 rank 0 returned a int"),
+        (
+            "len(sizes)",
+            "With layers of [4, 4, 4, 4] bytes and a limit of 8 rank 0 returned 4, expected a list of lists",
+        ),
     ],
 )
 def test_wrong_groups(world, result, message):

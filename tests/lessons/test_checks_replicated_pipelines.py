@@ -97,7 +97,7 @@ def test_staleness_solution(world):
 
 def test_staleness_skeleton(world):
     assert says(checks.replicated_pipelines.staleness, world, skeleton("staleness")) == (
-        "Not yet. For F0 F1 B0 F2 B1 B2 rank 0 returned [0, 0, 0], and the target is [0, 1, 1]."
+        "Not yet. For F0 F1 B0 F2 B1 B2 rank 0 returned [0, 0, 0], expected [0, 1, 1]."
     )
 
 
@@ -135,10 +135,10 @@ def test_staleness_that_is_right(world, answer):
         (
             "updates += 1",
             "updates += 0",
-            "For F0 F1 B0 F2 B1 B2 rank 0 returned [0, 0, 0], and the target is [0, 1, 1].",
+            "For F0 F1 B0 F2 B1 B2 rank 0 returned [0, 0, 0], expected [0, 1, 1].",
         ),
-        ("updates - at_forward[batch]", "updates", "For F0 B0 F1 B1 rank 0 returned [0, 1], and the target is [0, 0]."),
-        ("sorted(stale)", "stale", "For F0 F1 F2 B2 B1 B0 rank 0 returned [0, 1, 2], and the target is [2, 1, 0]."),
+        ("updates - at_forward[batch]", "updates", "For F0 B0 F1 B1 rank 0 returned [0, 1], expected [0, 0]."),
+        ("sorted(stale)", "stale", "For F0 F1 F2 B2 B1 B0 rank 0 returned [0, 1, 2], expected [2, 1, 0]."),
         ("return [stale[batch] for batch in sorted(stale)]", "return max(stale)", "Rank 0 raised ValueError: "),
         ("at_forward[batch] = updates", "at_forward[batch] = batch", "For F0 F1 B0 F2 B1 B2 rank 0 returned [0, 0, 0]"),
     ],

@@ -47,7 +47,7 @@ def test_solution(world, function):
 @pytest.mark.parametrize(
     ("function", "message"),
     [
-        ("my_zero1", "Not yet. The optimizer of rank 0 keeps 44568 bytes, and the target is 11136, twice its shards."),
+        ("my_zero1", "Not yet. The optimizer of rank 0 keeps 44568 bytes, expected 11136, twice its shards."),
         (
             "my_zero3",
             "Not yet. In step 0, after the update, rank 0 holds 39000 bytes. Its shards, their gradients and states "
@@ -160,7 +160,14 @@ GATHER = "all_gather(unit.shard, unit.full)"
             "unit.shard.grad = flat.chunk(n)[rank] / n",
             GATHER,
             "optimizer, update",
-            "In step 0 rank 0 sent 50112 bytes, and the target is 33408.",
+            "In step 0 rank 0 sent 50112 bytes, expected 33408 at most.",
+        ),
+        (
+            "shard",
+            SCATTER + "; unit.shard.grad[0] = float('nan')",
+            GATHER,
+            "optimizer, update",
+            "After step 0 the parameters of rank 0 differ from those of one process by up to nan.",
         ),
         ("shard", SCATTER, GATHER, "update", "Rank 0: my_zero1 returned a function, not an optimizer and a function."),
     ],
@@ -265,7 +272,7 @@ WRONG_ZERO3 = {
     ),
     "gathered once more": (
         {"before": "[gather(unit), gather(unit)].clear()"},
-        "In step 0 rank 0 sent 66816 bytes, and the target is 50112.",
+        "In step 0 rank 0 sent 66816 bytes, expected 50112 at most.",
     ),
     "not gathered for backward": ({"before_backward": "None"}, "Rank 0 raised RuntimeError: "),
 }
@@ -331,12 +338,22 @@ WHOLE = '{"data parallel": 16, "zero1": 4, "zero2": 2, "zero3": 0}'
             "int(memory / (whole + (16 - whole) / n))",
             "With 1600 bytes, 4 ranks and zero2 the 290 parameters of rank 0",
         ),
-        (WHOLE, "memory / (whole + (16 - whole) / n)", "With 1600 bytes, 4 ranks and data parallel rank 0 returned a"),
+        (
+            WHOLE,
+            "memory / (whole + (16 - whole) / n)",
+            "With 1600 bytes, 4 ranks and data parallel rank 0 returned 100.0, ",
+        ),
         (WHOLE, "memory // (whole or 16) * n", "With 1600 bytes, 4 ranks and data parallel the 400 parameters of rank"),
         (
             '{"data parallel": 16, "zero1": 2, "zero2": 2, "zero3": 0}',
             "next(p for p in range(memory * n, -1, -1) if whole * p + (16 - whole) * -(-p // n) <= memory)",
             "With 1600 bytes, 4 ranks and zero1 the 289 parameters of rank 0 take",
+        ),
+        (WHOLE, "-1", "With 1600 bytes, 4 ranks and data parallel rank 0 returned -1, expected an int, 0 or more."),
+        (
+            WHOLE,
+            "10**12",
+            "With 1600 bytes, 4 ranks and data parallel the 1000000000000 parameters of rank 0 take more",
         ),
         (WHOLE, "memory // 16 * n if whole < 16 else memory // 16", "With 1600 bytes, 4 ranks and zero1 the 400 para"),
     ],

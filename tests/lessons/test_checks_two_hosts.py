@@ -50,7 +50,7 @@ def test_two_levels_solution(cabled_world):
 
 def test_two_levels_skeleton(cabled_world):
     said = says(checks.two_hosts.my_two_level_all_reduce, cabled_world, skeleton("my_two_level_all_reduce"))
-    assert re.fullmatch(r"Not yet. The sum is right. 1.5\d tensors have left host0, and the target is 1.00.", said)
+    assert re.fullmatch(r"Not yet. The sum is right. 1.5\d tensors have left host0, expected 1.00.", said)
 
 
 RIGHT_TWO_LEVELS = {
@@ -105,7 +105,7 @@ def test_two_levels_in_another_way(cabled_world, answer):
     ("right", "wrong", "verdict"),
     [
         pytest.param("    if rank == first:\n        dist", "    if True:\n        dist", " 2.0", id="all across"),
-        pytest.param("dist.all_reduce(tensor, group=across)", "pass", "Rank 0 holds 3, and the", id="nothing across"),
+        pytest.param("dist.all_reduce(tensor, group=across)", "pass", "Rank 0 holds 3, expected", id="nothing across"),
         pytest.param("    dist.broadcast(tensor, src=first, group=inside)", "", "Rank 1 holds", id="no broadcast"),
         pytest.param("    dist.reduce(tensor, dst=first, group=inside)\n", "", "Rank 0 holds 4", id="no reduce"),
         pytest.param("src=first", "src=0", "Rank 2 raised ValueError", id="rank 0 for everybody"),
@@ -156,10 +156,10 @@ def test_best_order_in_another_way(world, answer):
 @pytest.mark.parametrize(
     ("returned", "verdict"),
     [
-        pytest.param("sorted(hosts)", "returned [0, 0, 1, 1], and the target is a list of the 4 ranks", id="hosts"),
+        pytest.param("sorted(hosts)", "returned [0, 0, 1, 1], expected a list of the 4 ranks", id="hosts"),
         pytest.param("list(range(len(hosts)))[::-1]", "goes from host to host 4 times", id="only turned round"),
-        pytest.param("[r for r in range(len(hosts)) if hosts[r] == 0]", "returned [0, 1], and", id="one host"),
-        pytest.param("None", "returned None, and the target is a list", id="nothing"),
+        pytest.param("[r for r in range(len(hosts)) if hosts[r] == 0]", "returned [0, 1], expected", id="one host"),
+        pytest.param("None", "returned None, expected a list", id="nothing"),
         pytest.param(
             "[r for l in range(2) for r in range(l, len(hosts), 2)]", "goes from host to host 4 times", id="two by two"
         ),
@@ -181,7 +181,7 @@ def test_sharded_solution(world):
 
 def test_sharded_skeleton(world):
     assert says(checks.two_hosts.sharded_all_reduce, world, skeleton("sharded_all_reduce")) == (
-        "Not yet. The sum is right. Rank 0 brought 1048576 bytes to ranks of other hosts, and the target is 524288: "
+        "Not yet. The sum is right. Rank 0 brought 1048576 bytes to ranks of other hosts, expected 524288: "
         "one of 2 shards of 1048576 bytes."
     )
 
@@ -223,10 +223,13 @@ def test_sharded_in_another_way(world, answer):
 @pytest.mark.parametrize(
     ("right", "wrong", "verdict"),
     [
-        pytest.param("    dist.all_reduce(shard, group=across)\n", "", "Rank 0 holds 3, and the", id="nothing across"),
+        pytest.param("    dist.all_reduce(shard, group=across)\n", "", "Rank 0 holds 3, expected", id="nothing across"),
         pytest.param("dist.all_reduce(shard, group=across)", "dist.all_reduce(shard)", "Rank 0 holds 20", id="all"),
         pytest.param(
-            "    dist.all_gather_into_tensor(tensor, shard, group=inside)", "", "Rank 0 holds 1, and", id="not gathered"
+            "    dist.all_gather_into_tensor(tensor, shard, group=inside)",
+            "",
+            "Rank 0 holds 1, expected",
+            id="not gathered",
         ),
         pytest.param(
             "dist.all_reduce(shard, group=across)",
@@ -305,7 +308,7 @@ def test_two_levels_pay_in_another_way(world, answer):
         pytest.param("inside[1] > across[1]", "For 16 hosts of 8 ranks", id="by bandwidth"),
         pytest.param("h < 100 and inside[1] > across[1] or size == 2**12", "For 128 hosts", id="by hosts"),
         pytest.param("False", "rank 0 returned False, and one ring takes 252 ms, two levels 170 ms", id="never"),
-        pytest.param("None", "Rank 0 returned None, and the target is True or False", id="nothing"),
+        pytest.param("None", "Rank 0 returned None, expected True or False", id="nothing"),
     ],
 )
 def test_two_levels_pay_that_is_wrong(world, returned, verdict):
@@ -324,6 +327,6 @@ def test_hosts_without_cables_have_their_sums_checked(monkeypatch, worlds):
         world.view.execute(SETUP, silent=True)
         assert "no cables" in says(checks.two_hosts.my_two_level_all_reduce, world, solution("my_two_level_all_reduce"))
         wrong = "def my_two_level_all_reduce(tensor):\n    dist.all_reduce(tensor, group=inside)"
-        assert "Rank 0 holds 3, and the target is 10" in says(checks.two_hosts.my_two_level_all_reduce, world, wrong)
+        assert "Rank 0 holds 3, expected 10" in says(checks.two_hosts.my_two_level_all_reduce, world, wrong)
     finally:
         world.stop()
