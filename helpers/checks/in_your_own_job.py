@@ -1,5 +1,6 @@
-"""Checks of 36_in_your_own_job: records compared, an alarm round a block, and the cause among the echoes."""
+"""Exercises of 36_in_your_own_job: records compared, an alarm round a block, and the cause among the echoes."""
 
+import math
 import os
 import pickle
 import tempfile
@@ -7,52 +8,72 @@ import time
 from datetime import timedelta
 from pathlib import Path
 
-from helpers.checks.judging import CUT_OFF, Run, Verdict, Wrong, call_answer, judge, missing
+import torch
+import torch.distributed as dist
+
+from helpers.checks.exam import AnswerError, answer, errors_of_answer, exercise, missing, number
+from helpers.checks.judging import CUT_OFF
+from helpers.measure.torch_parts import flight_records, without_compiler
 
 _SECONDS_OF_ALARM = 0.8
 _SECONDS_TO_WAIT = 2.5  # of a rank for one that is late
 _SECONDS_OF_A_GROUP = 1
 
+
+def _results(exam, name, case, argument):
+    """Call the learner's function, and return a list of its result; of none if it raised an error, which is noted."""
+    try:
+        return [exam.call(argument)]
+    except AnswerError as error:
+        if str(error) == missing(name):
+            raise
+        first_line = str(error).splitlines()[0]
+        exam.refuse(f"{case}: {name} raised {first_line}")
+        return []
+
+
 # ---------------------------------------------------------------- records compared
 
 
-def my_difference(world) -> Verdict:
-    """Check `my_difference(calls)`: where the calls of all ranks differ first, and which rank made which of them."""
+@exercise
+def my_difference(exam):
+    """Check `my_difference(calls)`: where the calls of all ranks differ first, and which rank made which of them.
 
-    def check(runs):
-        for rank, run in enumerate(runs):
-            for case, calls, (error, answer) in run.result:
-                if error:
-                    raise Wrong(f"{case}: my_difference raised {error}")
-                _require_difference(f"{case}: on rank {rank}", _place(calls), answer)
-        return "Wherever the records part, it names the place and, for each call, the ranks that made it."
-
-    return judge(world, "my_difference", check, _run_difference)
+    The calls are those that the flight recorders of the ranks have recorded, in several cases.
+    """
+    for case, calls in exam.on_rank(_recorded_calls).items():
+        for found in _results(exam, "my_difference", case, calls):
+            _require_difference(exam, f"{case}: on rank {exam.rank}", _first_difference(calls), found)
+    return "Wherever the records part, it names the place and, for each call, the ranks that made it."
 
 
-def _require_difference(where, target, answer):
-    if target is None:
-        if answer is not None:
-            raise Wrong(f"{where} my_difference returned {answer}, and the target is None.")
+def _require_difference(exam, where, expected, found):
+    if expected is None:
+        exam.require(found is None, f"{where} my_difference returned {found}, expected None.")
         return
     try:
-        number, ranks_of = answer
+        place, ranks_of = found
         ranks_of = {call: list(ranks) for call, ranks in ranks_of.items()}
     except (TypeError, ValueError, AttributeError):
-        raise Wrong(f"{where} my_difference returned {answer}, and the target is a number and a dictionary.") from None
-    if number != target[0]:
-        raise Wrong(f"{where} my_difference found call {number}, and the target is call {target[0]}.")
-    for call, ranks in target[1].items():
-        if ranks_of.get(call) != ranks:
-            made = f"made {call!r}" if call else "had no call left"
-            named = ranks_of.get(call)
-            raise Wrong(f"{where} ranks {ranks} {made} at call {number}, and my_difference names {named}.")
-    if len(ranks_of) > len(target[1]):
-        raise Wrong(f"{where} my_difference has a call that nobody made at call {number}: {list(ranks_of)}.")
+        exam.refuse(f"{where} my_difference returned {found}, expected a number and a dictionary.")
+        return
+    exam.require(
+        number(place) == expected[0], f"{where} my_difference found call {place}, expected call {expected[0]}."
+    )
+    for call, ranks in expected[1].items():
+        made = f"made {call!r}" if call else "had no call left"
+        named = ranks_of.get(call)
+        exam.require(
+            named == ranks, f"{where} ranks {ranks} {made} at call {expected[0]}, and my_difference names {named}."
+        )
+    exam.require(
+        len(ranks_of) <= len(expected[1]),
+        f"{where} my_difference has a call that nobody made at call {expected[0]}: {list(ranks_of)}.",
+    )
 
 
-def _place(calls):
-    """Return the answer that is the target."""
+def _first_difference(calls):
+    """Return the number of the first call that differs, and the ranks of each call there; None if none does."""
     for place in range(max(map(len, calls))):
         made = [rank_calls[place] if place < len(rank_calls) else None for rank_calls in calls]
         if len(set(made)) > 1:
@@ -60,14 +81,11 @@ def _place(calls):
     return None
 
 
-def _run_difference():
-    import torch
-    import torch.distributed as dist
-
-    last, one = dist.get_world_size() - 1, torch.ones(1)
+def _recorded_calls():
+    """Return by the name of each case what the flight recorder of each rank has recorded of the calls that it made."""
+    rank, last, one = dist.get_rank(), dist.get_world_size() - 1, torch.ones(1)
     # A group for each rank alone, in which no difference keeps anybody waiting.
-    alone = [dist.new_group([rank]) for rank in range(last + 1)][dist.get_rank()]
-    rank = dist.get_rank()
+    alone = [dist.new_group([other]) for other in range(last + 1)][rank]
     cases = {
         "All ranks alike": [one, one],
         "A rank with another shape": [one, torch.ones(2) if rank == last else one, one],
@@ -76,108 +94,87 @@ def _run_difference():
         "All ranks different": [one, one, one, torch.ones(rank + 1)],
         "A rank with a call too many": [one, torch.ones(3), one] if rank == last else [one, one],
     }
-    found = []
+    calls = {}
     for case, tensors in cases.items():
         before = len(_recorded(alone))
         for tensor in tensors:
             dist.all_reduce(tensor.clone(), group=alone)
         own = [f"all_reduce of {entry['input_sizes'][0]}" for entry in _recorded(alone)[before:]]
-        calls = [None] * (last + 1)
-        dist.all_gather_object(calls, own)
-        run = call_answer("my_difference", [calls])
-        if run.error == missing("my_difference"):
-            return run
-        found.append((case, calls, (run.error.partition("\n")[0], run.result)))
-    return Run(found, [], "")
+        calls[case] = [None] * (last + 1)
+        dist.all_gather_object(calls[case], own)
+    return calls
 
 
 def _recorded(group):
-    from helpers.measure.torch_parts import flight_records
-
     return [entry for entry in flight_records() if entry["process_group"][0] == group.group_name]
 
 
 # ---------------------------------------------------------------- an alarm
 
 
-def my_alarm(world) -> Verdict:
-    """Check `my_alarm(seconds, path)`: a block that takes longer has its record written meanwhile, and no other one."""
-    late = world.size - 1
+@exercise
+def my_alarm(exam):
+    """Check `my_alarm(seconds, path)`: a block that takes longer has its record written meanwhile, and no other one.
 
-    def check(runs):
-        for rank, run in enumerate(runs):
-            waited, quick, failed = run.result
-            if quick.error or waited.error:
-                raise Wrong(f"Rank {rank} raised {(quick.error or waited.error).splitlines()[0]}")
-            if not failed.error.startswith("ZeroDivisionError"):
-                let_out = failed.error or "nothing"
-                raise Wrong(f"On rank {rank} the block raised a ZeroDivisionError, and my_alarm let out {let_out}.")
-            if quick.result:
-                raise Wrong(f"On rank {rank} a block ended in time, and a record was written.")
-            if failed.result:
-                raise Wrong(f"On rank {rank} a block ended with an error, in time, and a record was written.")
-            if rank != late:
-                _require_record(rank, *waited.result)
-        return "Whoever waited has left its record while it waited, and nobody else."
-
-    return judge(world, "my_alarm", check, _run_alarm, late)
-
-
-def _require_record(rank, written, ended, record):
-    if written is None:
-        raise Wrong(
+    Under an alarm the ranks wait for one that is late, end a block in time, and leave one with an error.
+    """
+    rank, late = exam.rank, exam.n - 1
+    written, ended, shapes, quick, fails, let_out = exam.on_rank(_under_alarms, late)
+    exam.require(
+        let_out.startswith("ZeroDivisionError"),
+        f"On rank {rank} the block raised a ZeroDivisionError, and my_alarm let out {let_out}.",
+    )
+    exam.require(not quick, f"On rank {rank} a block ended in time, and a record was written.")
+    exam.require(not fails, f"On rank {rank} a block ended with an error, in time, and a record was written.")
+    if rank != late:
+        exam.require(
+            written is not None,
             f"Rank {rank} waited for {_SECONDS_TO_WAIT} s, the alarm was set to {_SECONDS_OF_ALARM} s, and no record "
-            "was written."
+            "was written.",
         )
-    if written > ended:
-        raise Wrong(f"Rank {rank} wrote its record after the block had ended. Who hangs for ever would write none.")
-    if record is None:
-        raise Wrong(f"What rank {rank} wrote is no flight record: pickle.loads does not read it.")
-    if [13] not in record:
-        raise Wrong(f"The record of rank {rank} has no all_reduce of 13 numbers, for which it was waiting.")
+        exam.require(
+            written is not None and written <= ended,
+            f"Rank {rank} wrote its record after the block had ended. Who hangs for ever would write none.",
+        )
+        exam.require(shapes is not None, f"What rank {rank} wrote is no flight record: pickle.loads does not read it.")
+        exam.require(
+            shapes is not None and [13] in shapes,
+            f"The record of rank {rank} has no all_reduce of 13 numbers, for which it was waiting.",
+        )
+    return "Whoever waited has left its record while it waited, and nobody else."
 
 
-def _run_alarm(late):
-    import torch
-    import torch.distributed as dist
+def _under_alarms(late):
+    """Run three blocks, each under an alarm: one waits for the rank that is late, one is quick, one fails.
 
-    import __main__
-    from helpers.measure.torch_parts import without_compiler
-
-    if "my_alarm" not in vars(__main__):
-        return Run(None, [], missing("my_alarm"))
+    Return when the record of the block that waits was written, when the block ended, and the shapes in that record;
+    whether the quick block, and the one that fails, have left a record; and what my_alarm let out of the last one.
+    """
     group = dist.new_group(timeout=timedelta(seconds=10))
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, without_compiler():
         waits, quick, fails = (Path(folder, name) for name in ("waits", "quick", "fails"))
-
-        def wait():
-            if dist.get_rank() == late:
-                time.sleep(_SECONDS_TO_WAIT)
-            with __main__.my_alarm(_SECONDS_OF_ALARM, str(waits)):
-                dist.all_reduce(torch.ones(13), group=group)
-                ended = time.time()
-            return _written(waits), ended, _shapes(waits)
-
-        def be_quick():
-            with __main__.my_alarm(_SECONDS_OF_ALARM, str(quick)):
-                pass
-
-        def fail():
-            with __main__.my_alarm(_SECONDS_OF_ALARM, str(fails)):
-                return 1 / 0
-
-        with without_compiler():
-            waited, was_quick, failed = _called(wait), _called(be_quick), _called(fail)
-            time.sleep(_SECONDS_OF_ALARM + 0.5)
-        runs = [waited, was_quick._replace(result=quick.exists()), failed._replace(result=fails.exists())]
-        return Run(runs, [], "")
+        if dist.get_rank() == late:
+            time.sleep(_SECONDS_TO_WAIT)
+        ended = math.inf
+        with errors_of_answer(), answer("my_alarm", [_SECONDS_OF_ALARM, str(waits)]):
+            dist.all_reduce(torch.ones(13), group=group)
+            ended = time.time()
+        record = _written(waits), ended, _shapes(waits)
+        with errors_of_answer(), answer("my_alarm", [_SECONDS_OF_ALARM, str(quick)]):
+            pass
+        let_out = _let_out(str(fails))
+        time.sleep(_SECONDS_OF_ALARM + 0.5)
+        return *record, quick.exists(), fails.exists(), let_out
 
 
-def _called(function):
+def _let_out(path):
+    """Return the error that my_alarm lets out of a block that divides by 0, or "nothing"."""
     try:
-        return Run(function(), [], "")
+        with answer("my_alarm", [_SECONDS_OF_ALARM, path]):
+            _divide()
     except Exception as error:
-        return Run(None, [], f"{type(error).__name__}: {error}")
+        return f"{type(error).__name__}: {error}"
+    return "nothing"
 
 
 def _written(path):
@@ -194,57 +191,43 @@ def _shapes(path):
 # ---------------------------------------------------------------- the cause among the echoes
 
 
-def my_suspects(world) -> Verdict:
-    """Check `my_suspects(errors)`: ranks with an error of their own; if all are echoes, those without a file."""
+@exercise
+def my_suspects(exam):
+    """Check `my_suspects(errors)`: ranks with an error of their own; if all are echoes, those without a file.
 
-    def check(runs):
-        for rank, run in enumerate(runs):
-            for case, errors, target, (error, answer) in run.result:
-                if error:
-                    raise Wrong(f"{case}: my_suspects raised {error}")
-                if answer is None or list(answer) != target:
-                    said = "; ".join(f"rank {other}: {_short(text)}" for other, text in enumerate(errors))
-                    raise Wrong(
-                        f"{case}: on rank {rank} my_suspects returned {answer}, and the target is {target}. The errors "
-                        f"were: {said}."
-                    )
-        return "An error of one's own comes before an echo, and silence before nothing at all."
-
-    return judge(world, "my_suspects", check, _run_suspects)
-
-
-def _run_suspects():
-    import torch.distributed as dist
-
-    last = dist.get_world_size() - 1
-    cases = {
-        "A rank fails by itself": (lambda: 1 / 0, [last]),
-        "A rank sleeps": (lambda: time.sleep(1.5 * _SECONDS_OF_A_GROUP), [last]),
-        "The disk of a rank does not answer": (_time_out, [last]),
-        "Nobody fails": (None, []),
-    }
-    found = []
-    for case, (fault, target) in cases.items():
-        errors = [None] * (last + 1)
-        dist.all_gather_object(errors, _error_of_this_rank(fault, last))
-        run = call_answer("my_suspects", [list(errors)])
-        if run.error == missing("my_suspects"):
-            return run
-        found.append((case, errors, target, (run.error.partition("\n")[0], run.result)))
+    The errors are those with which the ranks end, one after another, in a step in which the last rank has a fault.
+    """
+    last = exam.n - 1
+    errors_in = exam.on_rank(_errors_by_case)
+    suspects = {case: [] if case == _NO_FAULT else [last] for case in errors_in}
     if last > 1:
-        errors = ["ValueError: the batch is empty", *found[0][1][1:]]
-        run = call_answer("my_suspects", [list(errors)])
-        found.append(("Two ranks fail by themselves", errors, [0, last], (run.error.partition("\n")[0], run.result)))
-    return Run(found, [], "")
+        case = "Two ranks fail by themselves"
+        errors_in[case] = ["ValueError: the batch is empty", *errors_in[_OWN_ERROR][1:]]
+        suspects[case] = [0, last]
+    for case, errors in errors_in.items():
+        for found in _results(exam, "my_suspects", case, list(errors)):
+            said = "; ".join(f"rank {rank}: {_short(text)}" for rank, text in enumerate(errors))
+            exam.require(
+                isinstance(found, list | tuple | set) and list(found) == suspects[case],
+                f"{case}: on rank {exam.rank} my_suspects returned {found}, expected {suspects[case]}. The errors "
+                f"were: {said}.",
+            )
+    return "An error of one's own comes before an echo, and silence before nothing at all."
 
 
-def _error_of_this_rank(fault, faulty):
-    """Return what ends this rank in a step in which this rank has this fault, or None when it has come to no error."""
-    import torch
-    import torch.distributed as dist
+def _errors_by_case():
+    """Return by the name of each case with what error each rank ends, None for a rank that comes to no error."""
+    errors_in = {}
+    for case, fault in _FAULTS.items():
+        errors_in[case] = [None] * dist.get_world_size()
+        dist.all_gather_object(errors_in[case], _error_of_this_rank(fault))
+    return errors_in
 
+
+def _error_of_this_rank(fault):
+    """Return what ends this rank in a step in which the last rank has this fault, None if nothing does."""
     group = dist.new_group(timeout=timedelta(seconds=10 if fault is None else _SECONDS_OF_A_GROUP))
-    is_faulty = dist.get_rank() == faulty and fault is not None
+    is_faulty = fault is not None and dist.get_rank() == dist.get_world_size() - 1
     try:
         if is_faulty:
             fault()
@@ -255,8 +238,25 @@ def _error_of_this_rank(fault, faulty):
     return None
 
 
+def _divide():
+    return 1 / 0
+
+
+def _sleep():
+    time.sleep(1.5 * _SECONDS_OF_A_GROUP)
+
+
 def _time_out():
     raise OSError("Timed out reading the next batch")
+
+
+_OWN_ERROR, _NO_FAULT = "A rank fails by itself", "Nobody fails"
+_FAULTS = {
+    _OWN_ERROR: _divide,
+    "A rank sleeps": _sleep,
+    "The disk of a rank does not answer": _time_out,
+    _NO_FAULT: None,
+}
 
 
 def _short(text):

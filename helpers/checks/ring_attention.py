@@ -1,174 +1,138 @@
-"""Checks of 34_ring_attention: softmax from blocks, chunks with equal work, two results merged, and a window."""
+"""Exercises of 34_ring_attention: softmax from blocks, chunks with equal work, two results merged, and a window."""
 
-import os
+import torch
+from torch.nn.functional import scaled_dot_product_attention
 
-from helpers.checks.collectives import called, show
-from helpers.checks.judging import Verdict, Wrong, call_answer, judge
+from helpers.checks.exam import called, exercise, number, show
 
 _QUERIES, _KEYS, _BLOCKS, _WIDTH = 3, 4, 4, 2  # _KEYS in a block
 _HEADS, _POSITIONS, _HEAD_WIDTH = 2, 6, 4  # _POSITIONS of each rank
+_MOST_RANKS = 8  # for which chunks are asked
 
 
-def my_update(world) -> Verdict:
-    """Check `my_update(state, scores, values)`: after all blocks, output over total is attention over all keys."""
+@exercise
+def my_update(exam):
+    """Check `my_update(state, scores, values)`: after all blocks, output over total is attention over all keys.
 
-    def check(runs):
-        for rank, run in enumerate(runs):
-            for name, found, truth in run.result:
-                if isinstance(found, str):
-                    raise Wrong(f"Rank {rank} returned {found}; the target is (largest, total, output), as in `state`.")
-                if any(number != number for number in found):
-                    raise Wrong(f"With {name} rank {rank} gets nan for a query: exp overflows, or all weights are 0.")
-                if not _close(found, truth):
-                    raise Wrong(
-                        f"With {name} rank {rank} gets {_rounded(found[:_WIDTH])} for the first query after "
-                        f"{_BLOCKS} blocks, and attention over all keys is {_rounded(truth[:_WIDTH])}."
-                    )
-        return "Whatever the order and the size of the scores, the blocks make the attention over all keys."
-
-    return judge(world, "my_update", check, _run_updates)
-
-
-def my_chunks(world) -> Verdict:
-    """Check `my_chunks(rank, n)`: each of 2n chunks has one rank, and all ranks meet as many chunks before theirs."""
-
-    def check(runs):
-        for rank, run in enumerate(runs):
-            for size, chunks in run.result.items():
-                for of_rank, pair in enumerate(chunks):
-                    if isinstance(pair, str) or len(pair) != 2:
-                        raise Wrong(f"For rank {of_rank} of {size} rank {rank} returned {pair}, and not two chunks.")
-                dealt = sorted(chunk for pair in chunks for chunk in pair)
-                if dealt != list(range(2 * size)):
-                    raise Wrong(
-                        f"With {size} ranks the chunks {dealt} are dealt out on rank {rank}. "
-                        f"Each of 0 to {2 * size - 1} is to be there once."
-                    )
-                work = [sum(chunk + 1 for chunk in pair) for pair in chunks]
-                for of_rank, met in enumerate(work):
-                    if met != 2 * size + 1:
-                        raise Wrong(
-                            f"With {size} ranks the chunks of rank {of_rank}, {chunks[of_rank]}, meet {met} chunks, "
-                            f"and each rank's are to meet {2 * size + 1}."
-                        )
-        return "The chunks of every rank meet 2n + 1 chunks."
-
-    return judge(world, "my_chunks", check, _run_chunks)
-
-
-def merged(world) -> Verdict:
-    """Check `merged(first, second)`: output and logarithm of two sets of keys make those of both together."""
-
-    def check(runs):
-        for rank, run in enumerate(runs):
-            for name, found, truth in run.result:
-                if isinstance(found, str):
-                    raise Wrong(f"Rank {rank} returned {found}; the target is a pair, output and logarithm.")
-                for part, mine, true in zip(("output", "logarithm"), found, truth, strict=True):
-                    if not _close(mine, true):
-                        raise Wrong(
-                            f"With {name} rank {rank} returned the {part} {_rounded(mine[:_WIDTH])} ... , and that of "
-                            f"all keys is {_rounded(true[:_WIDTH])} ..."
-                        )
-        return "Two results make one, however large the logarithms are, and also when one set has nothing to see."
-
-    return judge(world, "merged", check, _run_merged)
-
-
-def windowed(world) -> Verdict:
-    """Check `windowed(q, k, v)`: attention to the last c positions, for which a rank sends at most one block."""
-    most = 2 * 8 * _HEADS * _POSITIONS * _HEAD_WIDTH
-
-    def check(runs):
-        for rank, run in enumerate(runs):
-            found, truth = run.result
-            if isinstance(found, str):
-                raise Wrong(f"Rank {rank} returned {found}, and the target is a tensor of the shape of q.")
-            for position in range(_POSITIONS):
-                if not _close(found[position], truth[position]):
-                    raise Wrong(
-                        f"Rank {rank} is wrong for its position {position}, number {rank * _POSITIONS + position} of "
-                        f"the sequence: it sees itself and up to {_POSITIONS - 1} positions before it."
-                    )
-        for rank, run in enumerate(runs):
-            if set(run.collectives) - {"barrier"}:
-                raise Wrong(
-                    f"The output is right. Rank {rank} called {called(run.collectives)}; one neighbour's are enough."
-                )
-            sent = sum(message.bytes for message in run.messages if message.sent)
-            if sent > most:
-                raise Wrong(f"The output is right. Rank {rank} sent {sent} bytes, and the target is at most {most}.")
-        return f"Each position has its window, and no rank sent more than {most} bytes."
-
-    return judge(world, "windowed", check, _run_windowed)
-
-
-def _close(found, truth):
-    if len(found) != len(truth):
-        return False
-    return all(one == other or abs(one - other) <= 1e-10 for one, other in zip(found, truth, strict=True))
-
-
-def _rounded(numbers):
-    return [round(number, 4) if abs(number) < 1e300 else number for number in numbers]
-
-
-def _run_updates():
-    import torch
-
-    torch.manual_seed(7)
-    plain = torch.randn(_BLOCKS, _QUERIES, _KEYS, dtype=torch.float64)
-    values = torch.randn(_BLOCKS, _KEYS, _WIDTH, dtype=torch.float64)
-    hidden = plain.clone()
-    hidden[1:, 0] = -torch.inf
-    hidden[:, 1, ::2] = -torch.inf
-    rising = plain + 3 * torch.arange(_BLOCKS, dtype=torch.float64).view(-1, 1, 1)
-    cases = {
-        "small scores": plain,
-        "scores that rise from block to block": rising,
-        "scores that fall from block to block": rising.flip(0),
-        "scores of about 1,000": plain + 1000,
-        "scores of about -1,000": plain - 1000,
-        "scores of which some are -inf": hidden,
-        "scores of two heads": torch.stack([plain, rising], dim=1),
-    }
-    results = []
-    for name, scores in cases.items():
+    It is called for one block after another, with scores of several sizes and orders, and with some that are -inf.
+    """
+    rank = exam.rank
+    scores_of, values = _scores_and_values()
+    for name, scores in scores_of.items():
         shape = scores.shape[1:-1]
-        column = torch.zeros(*shape, 1, dtype=torch.float64)
-        state = column - torch.inf, column, torch.zeros(*shape, _WIDTH, dtype=torch.float64)
+        shapes = [(*shape, 1), (*shape, 1), (*shape, _WIDTH)]
+        column = torch.zeros(shapes[0], dtype=torch.float64)
+        state = column - torch.inf, column, torch.zeros(shapes[2], dtype=torch.float64)
         for block in range(_BLOCKS):
             of_block = values[block].expand(*shape[:-1], -1, -1)
-            run = call_answer("my_update", [state, scores[block].clone(), of_block.clone()])
-            if run.error:
-                return run
-            state = run.result
-            if wrong := _not_tensors(state, [(*shape, 1), (*shape, 1), (*shape, _WIDTH)]):
-                return run._replace(result=[(name, wrong, [])])
-        weights = torch.cat(list(scores), dim=-1).softmax(-1)
-        truth = weights @ values.flatten(0, 1)
-        results.append((name, (state[2] / state[1]).flatten().tolist(), truth.flatten().tolist()))
-    return run._replace(result=results)
+            state = exam.call(state, scores[block].clone(), of_block.clone())
+            if not _has_shapes(state, shapes):
+                break
+        if exam.require(
+            _has_shapes(state, shapes),
+            f"Rank {rank} returned {_shown(state)}, expected (largest, total, output), as in `state`: tensors of "
+            f"{_names_of(shapes)}.",
+        ):
+            found = state[2] / state[1]
+            expected = torch.cat(list(scores), dim=-1).softmax(-1) @ values.flatten(0, 1)
+            exam.require(
+                not found.isnan().any(),
+                f"With {name} rank {rank} gets nan for a query: exp overflows, or all weights are 0.",
+            )
+            exam.require(
+                _close(found, expected),
+                f"With {name} rank {rank} gets {_first(found)} for the first query after {_BLOCKS} blocks, expected "
+                f"{_first(expected)}, the attention over all keys.",
+            )
+    return "Whatever the order and the size of the scores, the blocks make the attention over all keys."
 
 
-def _run_chunks():
-    results = {}
-    for size in range(2, 9):
-        results[size] = []
-        for rank in range(size):
-            run = call_answer("my_chunks", [rank, size])
-            if run.error:
-                return run
-            try:
-                results[size].append([int(chunk) for chunk in run.result])
-            except TypeError:
-                results[size].append(show(run.result))
-    return run._replace(result=results)
+def _scores_and_values():
+    """Return scores by the name of the case, (blocks, ..., queries, keys), and values, (blocks, keys, width)."""
+    torch.manual_seed(7)
+    small = torch.randn(_BLOCKS, _QUERIES, _KEYS, dtype=torch.float64)
+    values = torch.randn(_BLOCKS, _KEYS, _WIDTH, dtype=torch.float64)
+    hidden = small.clone()
+    hidden[1:, 0] = -torch.inf
+    hidden[:, 1, ::2] = -torch.inf
+    rising = small + 3 * torch.arange(_BLOCKS, dtype=torch.float64).view(-1, 1, 1)
+    scores = {
+        "small scores": small,
+        "scores that rise from block to block": rising,
+        "scores that fall from block to block": rising.flip(0),
+        "scores of about 1,000": small + 1000,
+        "scores of about -1,000": small - 1000,
+        "scores of which some are -inf": hidden,
+        "scores of two heads": torch.stack([small, rising], dim=1),
+    }
+    return scores, values
 
 
-def _run_merged():
-    import torch
+@exercise
+def my_chunks(exam):
+    """Check `my_chunks(rank, n)`: each of 2n chunks has one rank, and all ranks meet as many chunks before theirs.
 
+    Every rank is asked for the chunks of all ranks, with 2 to 8 ranks.
+    """
+    rank = exam.rank
+    for n in range(2, _MOST_RANKS + 1):
+        results = [exam.call(of_rank, n) for of_rank in range(n)]
+        pairs = [_numbers(result) for result in results]
+        for of_rank, (result, pair) in enumerate(zip(results, pairs, strict=True)):
+            exam.require(
+                len(pair) == 2,
+                f"For rank {of_rank} of {n} rank {rank} returned {pair or show(result)}, expected two chunks.",
+            )
+        chunks = sorted(chunk for pair in pairs for chunk in pair)
+        exam.require(
+            chunks == list(range(2 * n)),
+            f"With {n} ranks the chunks {chunks} are dealt out on rank {rank}. Each of 0 to {2 * n - 1} is to be there "
+            "once.",
+        )
+        for of_rank, pair in enumerate(pairs):
+            met = sum(chunk + 1 for chunk in pair)
+            exam.require(
+                met == 2 * n + 1,
+                f"With {n} ranks the chunks of rank {of_rank}, {pair}, meet {met} chunks, expected {2 * n + 1}, as for "
+                "each rank.",
+            )
+    return "The chunks of every rank meet 2n + 1 chunks."
+
+
+def _numbers(result):
+    """Return the numbers in a result as a list, an empty one if it is something else."""
+    values = result.tolist() if hasattr(result, "tolist") else result
+    numbers = [number(value) for value in values] if isinstance(values, list | tuple | set) else []
+    return [] if None in numbers else numbers
+
+
+@exercise
+def merged(exam):
+    """Check `merged(first, second)`: output and logarithm of two sets of keys make those of both together.
+
+    It is called with logarithms of several sizes, and with queries that see no key of a set.
+    """
+    rank = exam.rank
+    scores_of, values = _scores_of_two_sets()
+    shapes = [(_QUERIES, _WIDTH), (_QUERIES, 1)]
+    for name, scores in scores_of.items():
+        sets = zip(scores.chunk(2, 1), values.chunk(2), strict=True)
+        pair = exam.call(*[_attention(of_set, values_of_set) for of_set, values_of_set in sets])
+        if exam.require(
+            _has_shapes(pair, shapes),
+            f"Rank {rank} returned {_shown(pair)}, expected output and logarithm: tensors of {_names_of(shapes)}.",
+        ):
+            for part, found, expected in zip(("output", "logarithm"), pair, _attention(scores, values), strict=True):
+                exam.require(
+                    _close(found, expected),
+                    f"With {name} rank {rank} returned the {part} {_first(found)} ..., expected {_first(expected)} "
+                    "..., that of all keys.",
+                )
+    return "Two results make one, however large the logarithms are, and also when one set has nothing to see."
+
+
+def _scores_of_two_sets():
+    """Return scores by the name of the case, (queries, keys of both sets), and values, (keys of both sets, width)."""
     torch.manual_seed(7)
     scores = torch.randn(_QUERIES, 2 * _KEYS, dtype=torch.float64)
     values = torch.randn(2 * _KEYS, _WIDTH, dtype=torch.float64)
@@ -184,57 +148,72 @@ def _run_merged():
         "logarithms of about -1,000": uneven - 1000,
         "queries that see no key of a set": hidden,
     }
-    results = []
-    for name, case in cases.items():
-        sets = zip(case.chunk(2, 1), values.chunk(2), strict=True)
-        pairs = [_attention(part, of_part) for part, of_part in sets]
-        run = call_answer("merged", pairs)
-        if run.error:
-            return run
-        found = _not_tensors(run.result, [(_QUERIES, _WIDTH), (_QUERIES, 1)])
-        found = found or [part.flatten().tolist() for part in run.result]
-        results.append((name, found, [part.flatten().tolist() for part in _attention(case, values)]))
-    return run._replace(result=results)
+    return cases, values
 
 
 def _attention(scores, values):
     """Return output and logarithm; a query that sees no key has zeros and -inf."""
-    import torch
-
     logarithm = scores.logsumexp(-1, keepdim=True)
     weights = torch.where(logarithm == -torch.inf, 0.0, (scores - logarithm).exp())
     return weights @ values, logarithm
 
 
-def _run_windowed():
-    import torch
-    from torch.nn.functional import scaled_dot_product_attention
+@exercise
+def windowed(exam):
+    """Check `windowed(q, k, v)`: attention to the last c positions, for which a rank sends at most one block.
 
-    rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    Each rank has c positions of the sequence.
+    """
+    rank, n = exam.rank, exam.n
+    most = 2 * 8 * _HEADS * _POSITIONS * _HEAD_WIDTH
     torch.manual_seed(7)
-    whole = torch.randn(3, _HEADS, size * _POSITIONS, _HEAD_WIDTH, dtype=torch.float64)
-    place = torch.arange(size * _POSITIONS)
+    qkv = torch.randn(3, _HEADS, n * _POSITIONS, _HEAD_WIDTH, dtype=torch.float64)
+    place = torch.arange(n * _POSITIONS)
     behind = place.unsqueeze(1) - place
-    truth = scaled_dot_product_attention(*whole, attn_mask=(behind >= 0) & (behind < _POSITIONS))
     own = slice(rank * _POSITIONS, (rank + 1) * _POSITIONS)
-    run = call_answer("windowed", [part[:, own].clone() for part in whole])
-    if run.error:
-        return run
-    shape = (_HEADS, _POSITIONS, _HEAD_WIDTH)
-    found = _not_tensors([run.result], [shape]) or _by_position(run.result)
-    return run._replace(result=(found, _by_position(truth[:, own])))
+    expected = scaled_dot_product_attention(*qkv, attn_mask=(behind >= 0) & (behind < _POSITIONS))[:, own]
+    result = exam.call(*[part[:, own].clone() for part in qkv])
+    if exam.require(
+        _has_shapes([result], [expected.shape]),
+        f"Rank {rank} returned {_shown([result])}, expected a tensor of {_names_of([expected.shape])}, the shape of q.",
+    ):
+        for position in range(_POSITIONS):
+            exam.require(
+                _close(result[:, position], expected[:, position]),
+                f"Rank {rank} is wrong for its position {position}, number {own.start + position} of the sequence: it "
+                f"sees itself and up to {_POSITIONS - 1} positions before it.",
+            )
+    exam.require(
+        not set(exam.collectives) - {"barrier"},
+        f"The output is right. Rank {rank} called {called(exam.collectives)}; one neighbour's are enough.",
+    )
+    sent = sum(message.bytes for message in exam.messages if message.sent)
+    exam.require(sent <= most, f"The output is right. Rank {rank} sent {sent} bytes, expected at most {most}.")
+    return f"Each position has its window, and no rank sent more than {most} bytes."
 
 
-def _by_position(output):
-    return [output[:, position].detach().flatten().tolist() for position in range(_POSITIONS)]
+def _has_shapes(result, shapes):
+    """Return whether a result consists of tensors of these shapes."""
+    if not isinstance(result, list | tuple) or not all(isinstance(part, torch.Tensor) for part in result):
+        return False
+    return [part.shape for part in result] == shapes
 
 
-def _not_tensors(result, shapes):
-    """Return in words what is there instead of tensors of these shapes; nothing if they are there."""
-    import torch
-
+def _shown(result):
+    """Return in words what a result consists of."""
     parts = result if isinstance(result, list | tuple) else [result]
-    found = [f"shape {tuple(part.shape)}" if isinstance(part, torch.Tensor) else show(part) for part in parts]
-    if found == [f"shape {shape}" for shape in shapes]:
-        return ""
-    return f"{', '.join(found)} in place of tensors of {', '.join(f'shape {shape}' for shape in shapes)}"
+    return ", ".join(f"shape {tuple(part.shape)}" if hasattr(part, "shape") else show(part) for part in parts)
+
+
+def _names_of(shapes):
+    return ", ".join(f"shape {tuple(shape)}" for shape in shapes)
+
+
+def _close(found, expected):
+    return torch.allclose(found.double(), expected, rtol=0, atol=1e-10)
+
+
+def _first(tensor):
+    """Return the first numbers of a tensor, rounded."""
+    numbers = tensor.flatten()[:_WIDTH].tolist()
+    return [round(number, 4) if abs(number) < 1e300 else number for number in numbers]

@@ -1,286 +1,231 @@
-"""Checks of 33_tensor_parallel: which numbers a rank keeps, what passes f and g, and what is sent for a next word."""
+"""Exercises of 33_tensor_parallel: which elements a rank keeps, what passes f and g, and what a next word costs."""
 
-import os
+import functools
+import math
 from contextlib import contextmanager
 
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.functional import gelu, linear
+
 from helpers.checks.accepting import accept
-from helpers.checks.collectives import show
-from helpers.checks.judging import Verdict, Wrong, call_answer, judge
+from helpers.checks.exam import Exercise, Wrong, answer, errors_of_answer, exercise, show
 from helpers.measure.patching import replaced
+from helpers.measure.traffic import METHODS_OF_COLLECTIVES
 
 _INPUTS, _HIDDEN, _OUTPUTS = 3, 4, 5  # of two layers; _HIDDEN for each rank
 _HEAD_WIDTH, _HEADS = 2, 2  # heads for each rank
 _TOKENS, _WORDS = 6, 7  # words for each rank
 
 
-def my_columns(world) -> Verdict:
-    """Check `my_columns(layer)` and `my_rows(layer)`: the shares that two layers cut so make add up to their output."""
+class _ExerciseOfSeveral(Exercise):
+    """An exercise in which the learner writes more than the function of its name: all of it passes together."""
 
-    def check(runs):
-        hidden = _HIDDEN * world.size
-        for rank, run in enumerate(runs):
-            _require_part(rank, "my_columns, weight", run.result[0], [_HIDDEN, _INPUTS], hidden * _INPUTS)
-            _require_part(rank, "my_columns, bias", run.result[1], [_HIDDEN], hidden)
-            _require_part(rank, "my_rows", run.result[2], [_OUTPUTS, _HIDDEN], _OUTPUTS * hidden)
-        total = [sum(numbers) for numbers in zip(*(run.result[3] for run in runs), strict=True)]
-        if not _close(total, runs[0].result[4]):
-            raise Wrong(
-                "All parts have the right shapes, but the shares of the ranks do not add up to the output of the two "
-                "layers. The parts of all ranks are to make up the whole layer, and the rows of the second layer that "
-                "a rank keeps are to fit its columns of the first."
-            )
-        return f"Each rank keeps 1/{world.size} of both layers, and the shares add up to their output."
+    def __init__(self, function, *, together_with, **options):
+        super().__init__(function, **options)
+        self._others = together_with
 
-    return _accepting(world, judge(world, "my_columns", check, _run_cuts), "my_rows")
+    def __call__(self, world):
+        verdict = super().__call__(world)
+        if verdict:
+            for name in self._others:
+                accept(world, name)
+        return verdict
 
 
-def MyF(world) -> Verdict:
-    """Check `my_mlp(x, up, down)`: its output and all gradients are those of one process."""
-
-    def check(runs):
-        size = world.size
-        for rank, run in enumerate(runs):
-            found, truth, share = run.result["output"]
-            if isinstance(found, str):
-                raise Wrong(f"Rank {rank} returned {found}, and the target is a tensor of the shape of x.")
-            if not _close(found, truth):
-                why = "only its own share of the output" if _close(found, share) else _compared(found, truth, "output")
-                raise Wrong(f"Rank {rank} returned {why}. What leaves on the ranks is to be added up.")
-        for name in ("down", "up"):
-            for rank, run in enumerate(runs):
-                found, truth, _ = run.result[name]
-                if not _close(found, truth):
-                    raise Wrong(
-                        f"The output is right. Rank {rank} got {_compared(found, truth, f'gradient of {name}')}. All "
-                        "ranks have one and the same loss, so the gradient of the output is on each of them, once."
-                    )
-        for rank, run in enumerate(runs):
-            found, truth, share = run.result["x"]
-            if not _close(found, truth):
-                if not _close(found, share):
-                    raise Wrong(f"The weights are right. Rank {rank} got {_compared(found, truth, 'gradient of x')}.")
-                raise Wrong(
-                    f"Output and gradients of the weights are right. Rank {rank} has of the gradient of x only what "
-                    f"comes through its own columns; that of the other {size - 1} is to be added."
-                )
-        return "The output and the gradients of x and of both weights are those of one process."
-
-    return _accepting(world, judge(world, "my_mlp", check, _run_mlp), "MyF", "MyG")
-
-
-def cut_qkv(world) -> Verdict:
-    """Check `cut_qkv(layer)`: of a layer for queries, keys and values the rows of this rank's heads."""
-    width = _HEAD_WIDTH * _HEADS
-    whole = width * world.size
-
-    def check(runs):
-        for rank, run in enumerate(runs):
-            weight, bias = run.result
-            if not isinstance(weight, list) or not isinstance(bias, list):
-                raise Wrong(f"Rank {rank} returned {show(weight)} and {bias}; the target is a weight and a bias.")
-            kept = [sum(row // whole == part for row in weight) for part in range(3)]
-            if kept != [width] * 3:
-                raise Wrong(
-                    f"Rank {rank} keeps {kept[0]} rows of the queries, {kept[1]} of the keys and {kept[2]} of the "
-                    f"values. Its heads have {width} of each."
-                )
-            target = [part * whole + rank * width + row for part in range(3) for row in range(width)]
-            if sorted(weight) != target:
-                (wrong, *_) = [row for row in weight if row not in target]
-                of_rank = wrong % whole // width
-                raise Wrong(f"Rank {rank} keeps row {wrong}, which belongs to the heads of rank {of_rank}.")
-            if weight != target:
-                raise Wrong(f"Rank {rank} keeps the right rows in the order {weight}, and the target is {target}.")
-            if bias != target:
-                raise Wrong(f"The weight is right. Rank {rank} keeps the biases {bias}, and the target is {target}.")
-        return "Each rank has the queries, the keys and the values of its own heads."
-
-    return judge(world, "cut_qkv", check, _run_cut_qkv)
-
-
-def next_words(world) -> Verdict:
-    """Check `next_words(logits)`: the best of all words for each token, for at most three numbers of each token."""
-
-    def check(runs):
-        for rank, run in enumerate(runs):
-            found, target, _ = run.result
-            if not isinstance(found, list) or len(found) != len(target):
-                raise Wrong(f"Rank {rank} returned {show(found)}, and the target is a tensor of {len(target)} numbers.")
-            if found != target:
-                first, right = next((one, other) for one, other in zip(found, target, strict=True) if one != other)
-                raise Wrong(f"Rank {rank} returned word {first} for a token, and the best of all words is {right}.")
-        for rank, run in enumerate(runs):
-            brought = run.result[2]
-            if brought > 3 * _TOKENS:
-                raise Wrong(
-                    f"The words are right. Rank {rank} brought {brought} numbers to its collectives for {_TOKENS} "
-                    f"tokens, and the target is at most {3 * _TOKENS}."
-                )
-        return "Every rank knows the best words, and none brought more than three numbers for each token."
-
-    return judge(world, "next_words", check, _run_next_words)
-
-
-def _accepting(world, verdict, *names):
-    """Note that these answers have passed, too, if the verdict says that the function that was called has passed."""
-    if verdict:
-        for name in names:
-            accept(world, name)
-    return verdict
-
-
-def _require_part(rank, name, shape, target, numbers):
-    if not isinstance(shape, list):
-        raise Wrong(f"Rank {rank}, {name}: it returned {shape}, and the target is a tensor.")
-    kept = 1
-    for side in shape:
-        kept *= side
-    share = 1
-    for side in target:
-        share *= side
-    if kept != share:
-        raise Wrong(f"Rank {rank}, {name}: it keeps {kept} of {numbers} numbers, and the target is {share}.")
-    if shape != target:
+def _judge_sum(returned):
+    """Judge the partial sums of all ranks, each with the output of the two whole layers."""
+    expected = returned[0][1]
+    if not _close(sum(partial_sum for partial_sum, _ in returned), expected):
         raise Wrong(
-            f"Rank {rank}, {name}: the part has the shape {shape}, and the target is {target}. "
-            "A weight is stored as (outputs, inputs)."
+            "All parts have the right shapes, but the shares of the ranks do not add up to the output of the two "
+            "layers. The parts of all ranks are to make up the whole layer, and the rows of the second layer that "
+            "a rank keeps are to fit its columns of the first."
         )
+    return f"Each rank keeps 1/{len(returned)} of both layers, and the shares add up to their output."
 
 
-def _close(found, truth):
-    if not isinstance(found, list) or len(found) != len(truth):
-        return False
-    return all(abs(one - other) <= 1e-10 for one, other in zip(found, truth, strict=True))
-
-
-def _compared(found, truth, name):
-    """Return in words how a list of numbers differs from the true one."""
-    if not isinstance(found, list):
-        return f"no {name}"
-    share = sum(one * other for one, other in zip(found, truth, strict=True)) / sum(number**2 for number in truth)
-    if _close(found, [share * number for number in truth]):
-        return f"{share:.3g} times the {name}"
-    return f"another {name} than one process"
-
-
-def _numbers(result):
-    """Return a tensor as a list of its numbers, anything else in words."""
-    import torch
-
-    if isinstance(result, torch.Tensor):
-        return result.detach().flatten().tolist()
-    return "nothing" if result is None else f"a {type(result).__name__}"
-
-
-def _shape(result):
-    return list(result.shape) if hasattr(result, "shape") else _numbers(result)
-
-
-def _run_cuts():
-    import torch
-    from torch import nn
-    from torch.nn import functional
-
-    size = int(os.environ["WORLD_SIZE"])
+@functools.partial(_ExerciseOfSeveral, together_with=["my_rows"], together=_judge_sum)
+def my_columns(exam):
+    """Check `my_columns(layer)` and `my_rows(layer)`: the shares that two layers cut so make add up to their output."""
+    hidden = _HIDDEN * exam.n
     torch.manual_seed(7)
-    up = nn.Linear(_INPUTS, _HIDDEN * size, dtype=torch.float64)
-    down = nn.Linear(_HIDDEN * size, _OUTPUTS, bias=False, dtype=torch.float64)
+    up = nn.Linear(_INPUTS, hidden, dtype=torch.float64)
+    down = nn.Linear(hidden, _OUTPUTS, bias=False, dtype=torch.float64)
     x = torch.randn(2, _INPUTS, dtype=torch.float64)
-    truth = down(functional.gelu(up(x)))
-    first = call_answer("my_columns", [up])
-    if first.error:
-        return first
-    second = call_answer("my_rows", [down])
-    if second.error:
-        return second
-    weight, bias = first.result if isinstance(first.result, tuple | list) and len(first.result) == 2 else (None, None)
-    shapes = [_shape(part) for part in (weight, bias, second.result)]
-    share = []
-    if shapes == [[_HIDDEN, _INPUTS], [_HIDDEN], [_OUTPUTS, _HIDDEN]]:
-        share = _numbers(functional.linear(functional.gelu(functional.linear(x, weight, bias)), second.result))
-    return second._replace(result=(*shapes, share, _numbers(truth)))
+    output = down(gelu(up(x))).detach()
+    weight, bias = _weight_and_bias(exam, exam.call(up))
+    rows = exam.on_rank(answer, "my_rows", [down])
+    _require_part(exam, "my_columns, weight", weight, [_HIDDEN, _INPUTS], hidden * _INPUTS)
+    _require_part(exam, "my_columns, bias", bias, [_HIDDEN], hidden)
+    _require_part(exam, "my_rows", rows, [_OUTPUTS, _HIDDEN], _OUTPUTS * hidden)
+    if exam.fault is not None:
+        return None
+    weight, bias, rows = (torch.as_tensor(part).detach().double() for part in (weight, bias, rows))
+    return linear(gelu(linear(x, weight, bias)), rows), output
 
 
-def _run_mlp():
-    import torch
-    from torch.nn.functional import gelu, linear
+def _weight_and_bias(exam, result):
+    """Return the two parts of a result, and None for both if it is no pair."""
+    is_pair = isinstance(result, tuple | list) and len(result) == 2
+    shown = show(list(result) if isinstance(result, tuple) else result)
+    exam.require(is_pair, f"Rank {exam.rank} returned {shown}, expected a weight and a bias.")
+    return result if is_pair else (None, None)
 
-    rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+
+def _require_part(exam, name, part, expected, elements):
+    """Require a part of the expected shape, of a parameter with so many elements."""
+    shape = list(getattr(part, "shape", ()))
+    who = f"Rank {exam.rank}, {name}:"
+    exam.require(hasattr(part, "shape"), f"{who} it returned {show(part)}, expected a tensor.")
+    kept, share = math.prod(shape), math.prod(expected)
+    exam.require(kept == share, f"{who} it keeps {kept} of {elements} numbers, expected {share}.")
+    exam.require(
+        shape == expected,
+        f"{who} the part has the shape {shape}, expected {expected}. A weight is stored as (outputs, inputs).",
+    )
+
+
+@functools.partial(_ExerciseOfSeveral, together_with=["MyG"])
+def MyF(exam):
+    """Check `my_mlp(x, up, down)`, which calls `MyF` and `MyG`: its output and all gradients are those of one process.
+
+    Of `up` and `down` each rank has its own part; x is the same on all ranks.
+    """
+    rank, n = exam.rank, exam.n
     torch.manual_seed(7)
     x = torch.randn(2, _INPUTS, dtype=torch.float64, requires_grad=True)
-    up = torch.randn(_HIDDEN * size, _INPUTS, dtype=torch.float64, requires_grad=True)
-    down = torch.randn(_INPUTS, _HIDDEN * size, dtype=torch.float64, requires_grad=True)
+    up = torch.randn(_HIDDEN * n, _INPUTS, dtype=torch.float64, requires_grad=True)
+    down = torch.randn(_INPUTS, _HIDDEN * n, dtype=torch.float64, requires_grad=True)
     output = linear(gelu(linear(x, up)), down)
     loss = (x + output).square().sum()
     of_output = torch.autograd.grad(loss, output, retain_graph=True)[0]  # and that of x past the two layers
     of_x, of_up, of_down = torch.autograd.grad(loss, [x, up, down])
-    parts = [up.detach().chunk(size)[rank].clone(), down.detach().chunk(size, 1)[rank].clone()]
-    mine = [tensor.requires_grad_() for tensor in (x.detach().clone(), *parts)]
-    share = linear(gelu(linear(mine[0], mine[1])), mine[2])
-    of_share = of_output + torch.autograd.grad(share, mine[0], of_output)[0]
+    own_up, own_down = up.detach().chunk(n)[rank].clone(), down.detach().chunk(n, 1)[rank].clone()
+    share = linear(gelu(linear(x, own_up)), own_down)
+    of_share = of_output + torch.autograd.grad(share, x, of_output)[0]
 
-    run = call_answer("my_mlp", mine)
-    if run.error:
-        return run
-    found = {"output": (_numbers(run.result), _numbers(output), _numbers(share))}
-    if isinstance(run.result, torch.Tensor) and run.result.shape == x.shape:
-        try:
-            (mine[0] + run.result).square().sum().backward()
-        except Exception as error:
-            return run._replace(error=f"{type(error).__name__}: {error}")
-    elif isinstance(run.result, torch.Tensor):
-        found["output"] = (f"a tensor of shape {list(run.result.shape)}", [], [])
-    truths = {"x": of_x, "up": of_up.chunk(size)[rank], "down": of_down.chunk(size, 1)[rank]}
-    for name, tensor in zip(truths, mine, strict=True):
-        found[name] = (_numbers(tensor.grad), _numbers(truths[name]), _numbers(of_share) if name == "x" else [])
-    return run._replace(result=found)
+    found, found_x, found_up, found_down = exam.on_rank(_backward_of_my_mlp, x.detach().clone(), own_up, own_down)
+    exam.require(
+        getattr(found, "shape", None) == output.shape,
+        f"Rank {rank} returned {show(found)}, expected a tensor of the shape of x.",
+    )
+    what = "only its own share of the output" if _close(found, share) else _compared(found, output, "output")
+    exam.require(_close(found, output), f"Rank {rank} returned {what}. What leaves on the ranks is to be added up.")
+    for name, gradient, expected in (("down", found_down, of_down.chunk(n, 1)), ("up", found_up, of_up.chunk(n))):
+        exam.require(
+            _close(gradient, expected[rank]),
+            f"The output is right. Rank {rank} got {_compared(gradient, expected[rank], f'gradient of {name}')}. All "
+            "ranks have one and the same loss, so the gradient of the output is on each of them, once.",
+        )
+    if _close(found_x, of_share) and not _close(found_x, of_x):
+        exam.refuse(
+            f"Output and gradients of the weights are right. Rank {rank} has of the gradient of x only what comes "
+            f"through its own columns; that of the other {n - 1} is to be added."
+        )
+    exam.require(
+        _close(found_x, of_x),
+        f"The weights are right. Rank {rank} got {_compared(found_x, of_x, 'gradient of x')}.",
+    )
+    return "The output and the gradients of x and of both weights are those of one process."
 
 
-def _run_cut_qkv():
-    import torch
-    from torch import nn
+def _backward_of_my_mlp(x, up, down):
+    """Return the output of `my_mlp`, and the gradients of x, up and down: None if it has not the shape of x."""
+    inputs = [tensor.requires_grad_() for tensor in (x, up, down)]
+    output = answer("my_mlp", inputs)
+    if getattr(output, "shape", None) == x.shape:
+        with errors_of_answer():
+            (x + output).square().sum().backward()
+    found = output.detach() if isinstance(output, torch.Tensor) else output
+    return found, *(tensor.grad for tensor in inputs)
 
-    rows = 3 * _HEAD_WIDTH * _HEADS * int(os.environ["WORLD_SIZE"])
+
+@exercise
+def cut_qkv(exam):
+    """Check `cut_qkv(layer)`: of a layer for queries, keys and values the rows of this rank's heads."""
+    rank, width = exam.rank, _HEAD_WIDTH * _HEADS
+    whole = width * exam.n
+    expected = [part * whole + rank * width + row for part in range(3) for row in range(width)]
+    weight, bias = _weight_and_bias(exam, exam.call(_numbered_layer(3 * whole)))
+    exam.require(
+        isinstance(weight, torch.Tensor) and isinstance(bias, torch.Tensor),
+        f"Rank {rank} returned {show(weight)} and {show(bias)}, expected a weight and a bias.",
+    )
+    rows, biases = _rows(weight), _rows(bias)
+    kept = [sum(row // whole == part for row in rows) for part in range(3)]
+    exam.require(
+        kept == [width] * 3,
+        f"Rank {rank} keeps {kept[0]} rows of the queries, {kept[1]} of the keys and {kept[2]} of the values. Its "
+        f"heads have {width} of each.",
+    )
+    for row in [row for row in rows if row not in expected][:1]:
+        exam.refuse(f"Rank {rank} keeps row {row}, which belongs to the heads of rank {row % whole // width}.")
+    exam.require(sorted(rows) == expected, f"Rank {rank} keeps the rows {rows}, expected {expected}.")
+    exam.require(rows == expected, f"Rank {rank} keeps the right rows in the order {rows}, expected {expected}.")
+    exam.require(
+        biases == expected,
+        f"The weight is right. Rank {rank} keeps the biases {biases}, expected {expected}.",
+    )
+    return "Each rank has the queries, the keys and the values of its own heads."
+
+
+def _numbered_layer(rows):
+    """Return a layer in which each weight and each bias is the number of its row."""
     layer = nn.Linear(2, rows, dtype=torch.float64)
-    numbered = torch.arange(rows, dtype=torch.float64)
+    numbers = torch.arange(rows, dtype=torch.float64)
     with torch.no_grad():
-        layer.weight.copy_(numbered.unsqueeze(1).expand(rows, 2))
-        layer.bias.copy_(numbered)
-    run = call_answer("cut_qkv", [layer])
-    if run.error:
-        return run
-    weight, bias = run.result if isinstance(run.result, tuple | list) and len(run.result) == 2 else (None, None)
-    if isinstance(weight, torch.Tensor) and weight.dim() == 2:
-        weight = weight[:, 0]
-    parts = [_numbers(part) for part in (weight, bias)]
-    return run._replace(result=[[int(row) for row in part] if isinstance(part, list) else part for part in parts])
+        layer.weight.copy_(numbers.unsqueeze(1).expand(rows, 2))
+        layer.bias.copy_(numbers)
+    return layer
 
 
-def _run_next_words():
-    import torch
+def _rows(part):
+    """Return the numbers of the rows of which a weight or a bias consists; none if it is no tensor."""
+    if not isinstance(part, torch.Tensor):
+        return []
+    return (part[:, :1] if part.ndim == 2 else part).flatten().long().tolist()
 
-    rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+
+@exercise
+def next_words(exam):
+    """Check `next_words(logits)`: the best of all words for each token, for at most three numbers of each token.
+
+    It is called twice with the same logits, of which each rank has those of its own words.
+    """
+    rank = exam.rank
     torch.manual_seed(7)
     # None is above 0, so that a 0 in place of a logit is noticed.
-    whole = -1 - torch.rand(_TOKENS, _WORDS * size, dtype=torch.float64)
-    with brought() as numbers:
-        run = call_answer("next_words", [whole[:, rank * _WORDS : (rank + 1) * _WORDS].clone()])
-    if run.error:
-        return run
-    sent = sum(numbers) + sum(message.bytes // 8 for message in run.messages if message.sent)
-    found = _numbers(run.result)
-    found = [int(word) for word in found] if isinstance(found, list) else found
-    return run._replace(result=(found, whole.argmax(-1).tolist(), sent))
+    logits = -1 - torch.rand(_TOKENS, _WORDS * exam.n, dtype=torch.float64)
+    own = logits[:, rank * _WORDS : (rank + 1) * _WORDS]
+    result = exam.call(own.clone())
+    words = result.flatten().tolist() if isinstance(result, torch.Tensor) else []
+    exam.require(len(words) == _TOKENS, f"Rank {rank} returned {show(result)}, expected a tensor of {_TOKENS} numbers.")
+    for word, expected in zip(words, logits.argmax(-1).tolist(), strict=False):
+        if word != expected:
+            exam.refuse(f"Rank {rank} returned word {word} for a token, expected {expected}, the best of all words.")
+            break
+    brought = exam.on_rank(_numbers_brought, own.clone())
+    brought += sum(message.bytes // 8 for message in exam.messages if message.sent)
+    exam.require(
+        brought <= 3 * _TOKENS,
+        f"The words are right. Rank {rank} brought {brought} numbers to its collectives for {_TOKENS} tokens, "
+        f"expected at most {3 * _TOKENS}.",
+    )
+    return "Every rank knows the best words, and none brought more than three numbers for each token."
+
+
+def _numbers_brought(logits):
+    """Return how many numbers `next_words` brings to its collectives on this rank."""
+    with _brought() as numbers:
+        answer("next_words", [logits])
+    return sum(numbers)
 
 
 @contextmanager
-def brought():
+def _brought():
     """Count inside the block how many numbers this rank brings to each of its collectives."""
-    import torch
-    import torch.distributed as dist
-
-    from helpers.measure.traffic import METHODS_OF_COLLECTIVES
-
     numbers = []
 
     def size(argument):
@@ -302,3 +247,20 @@ def brought():
     names = [name for names in METHODS_OF_COLLECTIVES.values() for name in names if name in methods]
     with replaced([(dist.ProcessGroup, name, counting(methods[name])) for name in names]):
         yield numbers
+
+
+def _close(found, expected):
+    if not isinstance(found, torch.Tensor) or found.shape != expected.shape:
+        return False
+    return torch.allclose(found.double(), expected, rtol=0, atol=1e-10)
+
+
+def _compared(found, expected, name):
+    """Return in words how a tensor differs from the expected one."""
+    if found is None:
+        return f"no {name}"
+    if getattr(found, "shape", None) == expected.shape:
+        factor = ((found * expected).sum() / expected.square().sum()).item()
+        if _close(found, factor * expected):
+            return f"{factor:.3g} times the {name}"
+    return f"another {name} than one process"

@@ -1,16 +1,20 @@
-"""Checks of 35_three_dimensions: who is in a group, a step in three dimensions, and what it takes beside gradients.
+"""Exercises of 35_three_dimensions: the ranks of a group, a step in three dimensions, and what it needs besides.
 
 They build on names that the cells of the lesson define: `my_part`, `run_block`, `group`, `CUT` and the batch.
 """
 
 import itertools
 
-from helpers.checks.collectives import show
-from helpers.checks.judging import Run, Verdict, Wrong, call_answer, judge
+import torch
+import torch.distributed as dist
+from torch.nn.functional import mse_loss
+
+from helpers.checks.exam import answer, errors_of_answer, exercise, near, number, show
+from helpers.measure.patching import replaced
+from helpers.measure.traffic import by_group
 
 _AXES = "data", "pipeline", "tensor"
 _BILLION = 10**9
-_true = []  # on a rank: the gradients of the whole model
 # Parameters, ranks, stage of ZeRO, bytes of room on each.
 _TRAININGS = (
     (7 * _BILLION, 8, 0, 80 * _BILLION),
@@ -24,91 +28,202 @@ _TRAININGS = (
 )
 
 
-def my_members(world) -> Verdict:
-    """Check `my_members(rank, layout, axis)`: the ranks that differ from this one along that axis only."""
-    cases = [(rank, layout, axis) for layout in _layouts(world.size) for axis in _AXES for rank in range(world.size)]
+@exercise
+def my_members(exam):
+    """Check `my_members(rank, layout, axis)`: the ranks that differ from this one along that axis only.
 
-    def check(runs):
-        for here, run in enumerate(runs):
-            for (rank, layout, axis), found in zip(cases, run.result, strict=True):
-                target = _line(rank, layout, axis)
-                if found != target:
-                    raise Wrong(
-                        f"In the layout {_name(layout)}, for rank {rank} along {axis}, rank {here} returned "
-                        f"{found}, and the target is {target}."
-                    )
-        return f"Every rank knows its neighbours in {len(_layouts(world.size))} layouts."
-
-    return judge(world, "my_members", check, _run_members, cases)
-
-
-def my_step(world) -> Verdict:
-    """Check `my_step(blocks, layout)`: it leaves the gradients of one process, in one layout after another."""
-    tried = [((axis, world.size),) for axis in ("data", "tensor", "pipeline")]
-    in_order = [layout for layout in _layouts(world.size) if _in_order(layout)]
-    tried += [layout for layout in in_order if len(layout) == len(in_order[-1])][-2:]  # several axes at once
-    for layout in tried:
-        verdict = judge(world, "my_step", _check_step(layout), _run_step, layout, layout == tried[0])
-        if not verdict:
-            return verdict
-    return Verdict(True, f"The gradients are those of one process in {len(tried)} layouts, up to {_name(tried[-1])}.")
+    Every rank is asked about itself and about one other rank, in every layout.
+    """
+    layouts, asked_about = _layouts(exam.n), [exam.rank, (exam.rank + exam.n // 2) % exam.n]
+    for layout, axis, rank in itertools.product(layouts, _AXES, asked_about):
+        result = exam.call(rank, layout, axis)
+        members = _numbers(result)
+        expected = _line(rank, layout, axis)
+        if members != expected:
+            exam.refuse(
+                f"In the layout {_name(layout)}, for rank {rank} along {axis}, rank {exam.rank} returned "
+                f"{show(result) if members is None else members}, expected {expected}."
+            )
+            break
+    return f"Every rank knows its neighbours in {len(layouts)} layouts."
 
 
-def whole_norm(world) -> Verdict:
+def _numbers(result):
+    """Return the numbers in a list or tuple as a list; None for anything else."""
+    return [number(value) for value in result] if isinstance(result, list | tuple) else None
+
+
+@exercise
+def my_step(exam):
+    """Check `my_step(blocks, layout)`: it leaves the gradients of one process, in one layout after another.
+
+    A rank sends no more samples through its blocks than its share of the batch.
+    """
+    layouts = [((axis, exam.n),) for axis in ("data", "tensor", "pipeline")]
+    in_order = [layout for layout in _layouts(exam.n) if _in_order(layout)]
+    layouts += [layout for layout in in_order if len(layout) == len(in_order[-1])][-2:]  # several axes at once
+    gradients, cuts, batch = exam.on_rank(_step_of_one_process)
+    for layout in layouts:
+        # After a wrong step the ranks may wait for one another, which would hide what was wrong.
+        if not exam.on_rank(_on_any_rank, exam.fault is not None):
+            _require_step(exam, layout, _shares(gradients, cuts, exam.rank, layout), batch)
+    return f"The gradients are those of one process in {len(layouts)} layouts, up to {_name(layouts[-1])}."
+
+
+def _require_step(exam, layout, expected, batch):
+    """Require that a step in a layout leaves the gradients `expected`, a dictionary by name for each block."""
+    where = f"In the layout {_name(layout)}, on rank {exam.rank},"
+    samples, gradients = exam.on_rank(_samples_and_gradients, layout)
+    share = batch // dict(layout).get("data", 1)
+    exam.require(samples <= share, f"{where} {samples} samples went through a block, expected {share}.")
+    for block, (found, right) in enumerate(zip(gradients, expected, strict=True)):
+        for name, gradient in right.items():
+            difference = _difference(found.get(name), gradient)
+            exam.require(not difference, f"{where} the gradient of {name} in its block {block} is {difference}.")
+
+
+def _difference(found, expected):
+    """Return in words how a gradient differs from the expected one; nothing if it does not."""
+    if found is None:
+        return "None"
+    if _close(found, expected):
+        return ""
+    factor = (found.norm() / expected.norm()).item()
+    return f"{factor:.3g} times the true one" if _close(found, factor * expected) else "not the true one"
+
+
+def _close(found, expected):
+    return bool((found - expected).abs().max() <= 1e-10 * expected.abs().max())
+
+
+def _step_of_one_process():
+    """Return the gradients of the whole model, by block and name, the dimension of each cut, and the batch size."""
+    import __main__
+
+    blocks = __main__.my_part(())
+    out = __main__.batch_BSD
+    for weights in blocks:
+        out = __main__.run_block(out, weights, None)
+    mse_loss(out, __main__.target_BSD).backward()
+    return _gradients(blocks), __main__.CUT, len(__main__.batch_BSD)
+
+
+def _samples_and_gradients(layout):
+    """Return how many samples `my_step` sends through each block in a layout, and the gradients that it leaves."""
+    import __main__
+
+    samples = []
+    run_block = __main__.run_block
+
+    def counted(x_BSD, weights, tensor):
+        samples.append(len(x_BSD))
+        return run_block(x_BSD, weights, tensor)
+
+    blocks = __main__.my_part(layout)
+    with replaced([(__main__, "run_block", counted)]):
+        answer("my_step", [blocks, layout])
+    return sum(samples) // len(blocks), _gradients(blocks)
+
+
+def _gradients(blocks):
+    return [{name: weight.grad for name, weight in block.items()} for block in blocks]
+
+
+def _on_any_rank(flag):
+    """Return whether the flag is set on any rank."""
+    flags = torch.tensor(float(flag))
+    with errors_of_answer():
+        dist.all_reduce(flags)
+    return flags.item() > 0
+
+
+@exercise
+def whole_norm(exam):
     """Check `whole_norm(blocks, layout)`: the norm of the gradient of the whole model, on every rank."""
-    layouts = [layout for layout in _layouts(world.size) if _in_order(layout)]
+    rank = exam.rank
+    layouts = [layout for layout in _layouts(exam.n) if _in_order(layout)]
+    weights, cuts = exam.on_rank(_whole_model)
+    torch.manual_seed(1)
+    gradients = [{name: torch.randn_like(weight) for name, weight in block.items()} for block in weights]
+    expected = sum(gradient.pow(2).sum() for block in gradients for gradient in block.values()).sqrt().item()
+    for layout in layouts:
+        blocks = _shares(weights, cuts, rank, layout)
+        for block, share in zip(blocks, _shares(gradients, cuts, rank, layout), strict=True):
+            for name, weight in block.items():
+                block[name] = weight.clone().requires_grad_()
+                block[name].grad = share[name].clone()
+        norm = exam.call(blocks, layout)
+        exam.require(
+            near(norm, expected, within=1e-9 * expected),
+            f"In the layout {_name(layout)} rank {rank} returned {_shown_norm(norm)}, expected {expected:.4f}.",
+        )
+    return f"Every rank has the norm of the whole gradient, in {len(layouts)} layouts."
 
-    def check(runs):
-        for place, layout in enumerate(layouts):
-            for rank, run in enumerate(runs):
-                found, target = run.result[place]
-                if not isinstance(found, float) or abs(found - target) > 1e-9 * target:
-                    shown = f"{found:.4f}" if isinstance(found, float) else found
-                    raise Wrong(
-                        f"In the layout {_name(layout)} rank {rank} returned {shown}, and the target is {target:.4f}."
-                    )
-        return f"Every rank has the norm of the whole gradient, in {len(layouts)} layouts."
 
-    return judge(world, "whole_norm", check, _run_norm, layouts)
+def _shown_norm(norm):
+    if number(norm) is not None:
+        return f"{number(norm):.4f}"
+    return show(norm.item() if isinstance(norm, torch.Tensor) and norm.numel() == 1 else norm)
 
 
-def send_cut(world) -> Verdict:
+def _whole_model():
+    """Return the weights of the whole model, by block and name, and the dimension in which each is cut."""
+    import __main__
+
+    return [{name: weight.detach() for name, weight in block.items()} for block in __main__.my_part(())], __main__.CUT
+
+
+@exercise
+def send_cut(exam):
     """Check `send_cut` and `receive_cut`: each tensor rank sends its part to the next stage, and all get the whole."""
-    ranks = world.size // 2
+    rank, ranks = exam.rank, exam.n // 2
+    is_first = rank < ranks
+    whole = torch.arange(4.0 * ranks * 6, dtype=torch.float64).reshape(4 * ranks, 2, 3) + 1
+    partner = rank + ranks if is_first else rank - ranks
+    layout = ("pipeline", 2), ("tensor", ranks)
+    given = whole.clone() if is_first else torch.zeros_like(whole)
+    name = "send_cut" if is_first else "receive_cut"
+    result, handed = exam.on_rank(_between_stages, name, given, partner, layout)
+    if is_first:
+        sent = sum(message.bytes for message in exam.messages if message.sent and message.peer >= ranks)
+        sent += sum(size for members, size in handed.items() if min(members) < ranks <= max(members))
+        exam.require(
+            sent == whole.nbytes // ranks,
+            f"Rank {rank} sent {sent} bytes to the next stage, expected {whole.nbytes // ranks}: one of {ranks} parts "
+            f"of {whole.nbytes} bytes.",
+        )
+    else:
+        exam.require(
+            getattr(result, "shape", None) == whole.shape and bool((result == whole).all()),
+            f"Rank {rank} has not received what rank {partner} was given to send.",
+        )
+    return f"Every rank of the next stage has the whole, and each of {ranks} has sent one part in {ranks}."
 
-    def check(runs):
-        for rank, run in enumerate(runs):
-            sent, size, equal = run.result
-            if rank >= ranks and not equal:
-                raise Wrong(f"Rank {rank} has not received what rank {rank - ranks} was given to send.")
-            if rank < ranks and sent != size // ranks:
-                raise Wrong(
-                    f"Rank {rank} sent {sent} bytes to the next stage, and the target is {size // ranks}: one of "
-                    f"{ranks} parts of {size} bytes."
-                )
-        return f"Every rank of the next stage has the whole, and each of {ranks} has sent one part in {ranks}."
 
-    return judge(world, "send_cut", check, _run_cut, ranks)
+def _between_stages(name, given, partner, layout):
+    """Return the result of `send_cut` or `receive_cut`, and the bytes handed to collectives, by their ranks."""
+    import __main__
+
+    with by_group() as handed:
+        result = answer(name, [given, partner, __main__.group("tensor", layout)])
+    return result, handed
 
 
-def fewest_cuts(world) -> Verdict:
+@exercise
+def fewest_cuts(exam):
     """Check `fewest_cuts(parameters, gpus, stage, room)`: the smallest number of ranks that share a replica."""
-
-    def check(runs):
-        for rank, run in enumerate(runs):
-            for case, found in zip(_TRAININGS, run.result, strict=True):
-                parameters, gpus, stage, room = case
-                target = _fewest_cuts(*case)
-                if found != target:
-                    needs = f", which leaves {_states(*case[:3], target) / _BILLION:.1f} GB" if target else ""
-                    raise Wrong(
-                        f"For {parameters / _BILLION:g} billion parameters, {gpus} GPUs with room for "
-                        f"{room / _BILLION:g} GB and ZeRO stage {stage} rank {rank} returned {show(found)}, and the "
-                        f"target is {target}{needs}."
-                    )
-        return f"Every rank found the fewest cuts for each of {len(_TRAININGS)} trainings."
-
-    return judge(world, "fewest_cuts", check, _run_cases, "fewest_cuts", _TRAININGS)
+    for parameters, gpus, stage, room in _TRAININGS:
+        result = exam.call(parameters, gpus, stage, room)
+        expected = _fewest_cuts(parameters, gpus, stage, room)
+        needs = ""
+        if expected is not None:
+            needs = f", which leaves {_states(parameters, gpus, stage, expected) / _BILLION:.1f} GB"
+        exam.require(
+            result is None if expected is None else number(result) == expected,
+            f"For {parameters / _BILLION:g} billion parameters, {gpus} GPUs with room for {room / _BILLION:g} GB and "
+            f"ZeRO stage {stage} rank {exam.rank} returned {show(result)}, expected {expected}{needs}.",
+        )
+    return f"Every rank found the fewest cuts for each of {len(_TRAININGS)} trainings."
 
 
 def _layouts(n):
@@ -130,6 +245,7 @@ def _name(layout):
 
 
 def _line(rank, layout, axis):
+    """Return the ranks that differ from a rank along an axis only, and the rank itself."""
     stride, size = 1, 1
     for name, length in reversed(layout):
         if name == axis:
@@ -138,6 +254,21 @@ def _line(rank, layout, axis):
         stride *= length
     first = rank - rank // stride % size * stride
     return [first + step * stride for step in range(size)]
+
+
+def _shares(whole, cuts, rank, layout):
+    """Return what a rank has, in the layout, of tensors that are given for every block of the model."""
+    size = dict(layout)
+    stage = _line(rank, layout, "pipeline").index(rank)
+    share = _line(rank, layout, "tensor").index(rank)
+    per_stage = len(whole) // size.get("pipeline", 1)
+
+    def cut(name, tensor):
+        dimension = cuts[name]
+        return tensor if dimension is None else tensor.chunk(size.get("tensor", 1), dimension)[share]
+
+    blocks = whole[stage * per_stage : (stage + 1) * per_stage]
+    return [{name: cut(name, tensor) for name, tensor in block.items()} for block in blocks]
 
 
 def _states(parameters, gpus, stage, cuts):
@@ -152,146 +283,3 @@ def _fewest_cuts(parameters, gpus, stage, room):
         if gpus % cuts == 0 and _states(parameters, gpus, stage, cuts) <= room:
             return cuts
     return None
-
-
-def _check_step(layout):
-    def check(runs):
-        for rank, run in enumerate(runs):
-            if run.result:
-                raise Wrong(f"In the layout {_name(layout)}, on rank {rank}, {run.result}.")
-        return ""
-
-    return check
-
-
-def _run_members(cases):
-    return _run_cases("my_members", cases)
-
-
-def _run_cases(function, cases):
-    found = []
-    for case in cases:
-        run = call_answer(function, list(case))
-        if run.error:
-            return run
-        found.append(list(run.result) if isinstance(run.result, range | tuple) else run.result)
-    return Run(found, [], "")
-
-
-def _run_step(layout, is_first):
-    """Run the answer, and return in words what is wrong with its gradients, None if nothing is."""
-    import __main__
-    from helpers.measure.patching import replaced
-
-    if is_first:
-        _true[:] = _true_gradients()
-    samples = []
-    run_block = __main__.run_block
-
-    def counted(x_BSD, weights, tensor):
-        samples.append(len(x_BSD))
-        return run_block(x_BSD, weights, tensor)
-
-    blocks = __main__.my_part(layout)
-    with replaced([(__main__, "run_block", counted)]):
-        run = call_answer("my_step", [blocks, layout])
-    if run.error:
-        return run
-    through_a_block = sum(samples) // len(blocks)
-    share = len(__main__.batch_BSD) // dict(layout).get("data", 1)
-    if through_a_block > share:
-        return run._replace(result=f"{through_a_block} samples went through a block, and the target is {share}")
-    return run._replace(result=_difference(blocks, _shares(_true, layout)))
-
-
-def _true_gradients():
-    """Return the gradients of the whole model, by block and name, as one process finds them."""
-    from torch.nn.functional import mse_loss
-
-    import __main__
-
-    blocks = __main__.my_part(())
-    out = __main__.batch_BSD
-    for weights in blocks:
-        out = __main__.run_block(out, weights, None)
-    mse_loss(out, __main__.target_BSD).backward()
-    return [{name: weight.grad for name, weight in block.items()} for block in blocks]
-
-
-def _shares(whole, layout):
-    """Return what this rank has, in the layout, of tensors that are given for every block of the model."""
-    import torch.distributed as dist
-
-    import __main__
-
-    rank, size = dist.get_rank(), dict(layout)
-    stage = _line(rank, layout, "pipeline").index(rank)
-    share = _line(rank, layout, "tensor").index(rank)
-    there = len(whole) // size.get("pipeline", 1)
-
-    def cut(name, tensor):
-        dimension = __main__.CUT[name]
-        return tensor if dimension is None else tensor.chunk(size.get("tensor", 1), dimension)[share]
-
-    blocks = whole[stage * there : (stage + 1) * there]
-    return [{name: cut(name, tensor) for name, tensor in block.items()} for block in blocks]
-
-
-def _difference(blocks, true):
-    for number, (block, true_block) in enumerate(zip(blocks, true, strict=True)):
-        for name, target in true_block.items():
-            which = f"the gradient of {name} in its block {number}"
-            found = block[name].grad
-            if found is None:
-                return f"{which} is None"
-            if (found - target).abs().max() > 1e-10 * target.abs().max():
-                factor = (found.norm() / target.norm()).item()
-                multiple = (found - factor * target).abs().max() <= 1e-10 * found.abs().max()
-                return f"{which} is {factor:.3g} times the true one" if multiple else f"{which} is not the true one"
-    return None
-
-
-def _run_norm(layouts):
-    import torch
-
-    import __main__
-
-    found = []
-    for layout in layouts:
-        torch.manual_seed(1)
-        whole = __main__.my_part(())
-        gradients = [{name: torch.randn_like(weight) for name, weight in block.items()} for block in whole]
-        target = sum(gradient.pow(2).sum() for block in gradients for gradient in block.values()).sqrt().item()
-        blocks = __main__.my_part(layout)
-        for block, share in zip(blocks, _shares(gradients, layout), strict=True):
-            for name, weight in block.items():
-                weight.grad = share[name].clone()
-        run = call_answer("whole_norm", [blocks, layout])
-        if run.error:
-            return run
-        norm = run.result.item() if isinstance(run.result, torch.Tensor) and run.result.numel() == 1 else run.result
-        found.append((norm if isinstance(norm, float) else show(norm), target))
-    return Run(found, [], "")
-
-
-def _run_cut(ranks):
-    import torch
-    import torch.distributed as dist
-
-    import __main__
-    from helpers.measure.traffic import by_group
-
-    rank = dist.get_rank()
-    layout = ("pipeline", 2), ("tensor", ranks)
-    whole = torch.arange(4.0 * ranks * 6).reshape(4 * ranks, 2, 3) + 1
-    first = rank < ranks
-    given = whole.clone() if first else torch.zeros_like(whole)
-    function, partner = ("send_cut", rank + ranks) if first else ("receive_cut", rank - ranks)
-    with by_group() as handed:
-        run = call_answer(function, [given, partner, __main__.group("tensor", layout)])
-    if run.error:
-        return run
-    sent = sum(message.bytes for message in run.messages if message.sent and (message.peer < ranks) != first)
-    sent += sum(size for members, size in handed.items() if min(members) < ranks <= max(members))
-    equal = isinstance(run.result, torch.Tensor) and torch.equal(run.result, whole)
-    return run._replace(result=(sent, whole.nbytes, equal))

@@ -67,14 +67,14 @@ BY_PLACES = DIFFERENCES["by places"]
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        (BY_PLACES.replace("place + 1,", "place,"), "found call 1, and the target is call 2."),
+        (BY_PLACES.replace("place + 1,", "place,"), "found call 1, expected call 2."),
         (
             BY_PLACES.replace("max(len(own)", "min(len(own)"),
-            "A rank with one call less: on rank 0 my_difference returned None, and the target is a number",
+            "A rank with one call less: on rank 0 my_difference returned None, expected a number",
         ),
         (
             BY_PLACES.replace("calls)):", "calls[:2])):").replace("own in calls]", "own in calls[:2]]"),
-            "A rank with another shape: on rank 0 my_difference returned None, and the target is a number",
+            "A rank with another shape: on rank 0 my_difference returned None, expected a number",
         ),
         (
             BY_PLACES.replace("return place + 1", "found = place + 1").rstrip() + "\n            return found\n",
@@ -233,19 +233,19 @@ TWO_LISTS = SUSPECTS["two lists"]
     [
         (
             TWO_LISTS.replace("if own or not any(errors)", "if own"),
-            "Nobody fails: on rank 0 my_suspects returned [0, 1, 2, 3], and the target is [].",
+            "Nobody fails: on rank 0 my_suspects returned [0, 1, 2, 3], expected [].",
         ),
         (
             TWO_LISTS.replace('"Timed out waiting"', '"imed out"'),
-            "The disk of a rank does not answer: on rank 0 my_suspects returned [], and the target is [3].",
+            "The disk of a rank does not answer: on rank 0 my_suspects returned [], expected [3].",
         ),
         (
             TWO_LISTS.replace("if own or not any(errors):", "if True:"),
-            "A rank sleeps: on rank 0 my_suspects returned [], and the target is [3].",
+            "A rank sleeps: on rank 0 my_suspects returned [], expected [3].",
         ),
         (
             TWO_LISTS.replace("return own\n", "return own[:1]\n"),
-            "Two ranks fail by themselves: on rank 0 my_suspects returned [0], and the target is [0, 3].",
+            "Two ranks fail by themselves: on rank 0 my_suspects returned [0], expected [0, 3].",
         ),
         ("def my_suspects(errors): return errors.index(None)", "my_suspects raised ValueError"),
     ],

@@ -79,9 +79,13 @@ def test_update_right(world, answer):
             "With scores of which some are -inf rank 0 gets nan for a query",
         ),
         ("weights @ values", "weights.softmax(-1) @ values", "With small scores rank 0 gets ["),
-        ("return new, total, output", "return new, total", "in place of tensors of shape (3, 1), shape (3, 1), shape"),
+        (
+            "return new, total, output",
+            "return new, total",
+            ", as in `state`: tensors of shape (3, 1), shape (3, 1), shape",
+        ),
         ("return new,", "return largest,", "With small scores rank 0 gets "),
-        ("sum(-1, keepdim=True)", "sum(1, keepdim=True)", "in place of tensors of shape (2, 3, 1), shape (2, 3, 1)"),
+        ("sum(-1, keepdim=True)", "sum(1, keepdim=True)", "tensors of shape (2, 3, 1), shape (2, 3, 1)"),
     ],
 )
 def test_update_wrong(world, old, new, words):
@@ -101,7 +105,7 @@ CHUNKS = """
 
 def test_chunks_skeleton(world):
     assert says(checks.ring_attention.my_chunks, world, skeleton("my_chunks")) == (
-        "Not yet. With 2 ranks the chunks of rank 0, [0, 1], meet 3 chunks, and each rank's are to meet 5."
+        "Not yet. With 2 ranks the chunks of rank 0, [0, 1], meet 3 chunks, expected 5, as for each rank."
     )
 
 
@@ -119,11 +123,11 @@ def test_chunks_right(world, chunks):
 @pytest.mark.parametrize(
     ("chunks", "words"),
     [
-        ("rank, n + rank", "With 2 ranks the chunks of rank 0, [0, 2], meet 4 chunks, and each rank's are to meet 5."),
+        ("rank, n + rank", "With 2 ranks the chunks of rank 0, [0, 2], meet 4 chunks, expected 5, as for each rank."),
         ("rank, 2 * n - rank", "With 2 ranks the chunks [0, 1, 3, 4] are dealt out on rank 0."),
         ("0, 2 * n - 1", "With 2 ranks the chunks [0, 0, 3, 3] are dealt out on rank 0. Each of 0 to 3"),
-        ("rank", "For rank 0 of 2 rank 0 returned 0, and not two chunks."),
-        ("[rank]", "For rank 0 of 2 rank 0 returned [0], and not two chunks."),
+        ("rank", "For rank 0 of 2 rank 0 returned 0, expected two chunks."),
+        ("[rank]", "For rank 0 of 2 rank 0 returned [0], expected two chunks."),
     ],
 )
 def test_chunks_wrong(world, chunks, words):
@@ -181,7 +185,10 @@ def test_merged_in_other_styles(world, change):
             "With small scores rank 0 returned the output",
         ),
         ({"logarithm": "torch.maximum(first[1], second[1])"}, "With small scores rank 0 returned the"),
-        ({"output": "None"}, "Rank 0 returned None, shape (3, 1) in place of tensors of shape (3, 2), shape (3, 1)"),
+        (
+            {"output": "None"},
+            "Rank 0 returned None, shape (3, 1), expected output and logarithm: tensors of shape (3, 2), shape (3, 1)",
+        ),
     ],
 )
 def test_merged_wrong(world, change, words):
@@ -267,9 +274,9 @@ def test_window_right(world, answer):
         (GATHERED, "The output is right. Rank 0 called 1 all_gather; one neighbour's are enough."),
         (
             WINDOW.replace("        keys, values", AND_ONE_MORE + "        keys, values"),
-            "The output is right. Rank 0 sent 1536 bytes, and the target is at most 768.",
+            "The output is right. Rank 0 sent 1536 bytes, expected at most 768.",
         ),
-        (WINDOW.replace("return F.scaled", "F.scaled"), "Rank 0 returned None in place of tensors of shape (2, 6, 4)"),
+        (WINDOW.replace("return F.scaled", "F.scaled"), "Rank 0 returned None, expected a tensor of shape (2, 6, 4)"),
     ],
 )
 def test_window_wrong(world, answer, words):

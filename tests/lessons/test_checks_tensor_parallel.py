@@ -34,7 +34,7 @@ RIGHT["rows"] = "layer.weight.chunk(n, 1)[rank]"
 
 def test_cut_skeleton(world):
     assert says(checks.tensor_parallel.my_columns, world, skeleton("def my_columns(")) == (
-        "Not yet. Rank 0, my_columns, weight: it keeps 48 of 48 numbers, and the target is 12."
+        "Not yet. Rank 0, my_columns, weight: it keeps 48 of 48 numbers, expected 12."
     )
 
 
@@ -60,12 +60,12 @@ def test_cut_in_other_styles(world, change):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"columns": "layer.weight.T.chunk(n, 1)[rank]"}, "the part has the shape [3, 4], and the target is [4, 3]."),
-        ({"bias": "layer.bias"}, "Rank 0, my_columns, bias: it keeps 16 of 16 numbers, and the target is 4."),
-        ({"rows": "layer.weight"}, "Rank 0, my_rows: it keeps 80 of 80 numbers, and the target is 20."),
+        ({"columns": "layer.weight.T.chunk(n, 1)[rank]"}, "the part has the shape [3, 4], expected [4, 3]."),
+        ({"bias": "layer.bias"}, "Rank 0, my_columns, bias: it keeps 16 of 16 numbers, expected 4."),
+        ({"rows": "layer.weight"}, "Rank 0, my_rows: it keeps 80 of 80 numbers, expected 20."),
         ({"rows": "layer.weight[:, rank::n]"}, "the rows of the second layer that a rank keeps are to fit its columns"),
         ({"rows": "layer.weight.chunk(n, 1)[0]"}, "the shares of the ranks do not add up to the output"),
-        ({"bias": "layer.bias[:0]"}, "Rank 0, my_columns, bias: it keeps 0 of 16 numbers, and the target is 4."),
+        ({"bias": "layer.bias[:0]"}, "Rank 0, my_columns, bias: it keeps 0 of 16 numbers, expected 4."),
     ],
 )
 def test_cut_wrong(world, change, words):
@@ -169,7 +169,7 @@ def test_mlp_by_a_hook(world):
         ("MyG.apply(", "(", "returned only its own share of the output"),
         ("return gradient\n", "return gradient / n\n", "Rank 0 got 0.25 times the gradient of down."),
         ("MyG.apply(", "all_reduced(", "Rank 0 got no gradient of down."),
-        ("return MyG", "MyG", "Rank 0 returned nothing, and the target is a tensor"),
+        ("return MyG", "MyG", "Rank 0 returned None, expected a tensor"),
     ],
 )
 def test_mlp_wrong(world, old, new, words):
@@ -276,7 +276,7 @@ GATHERED = """
 def test_words_skeleton(world):
     said = says(checks.tensor_parallel.next_words, world, skeleton("def next_words("))
     assert said.startswith("Not yet. Rank 0 returned word ")
-    assert "and the best of all words is " in said
+    assert ", the best of all words." in said
 
 
 @pytest.mark.parametrize("answer", [BY_TWO_MAXIMA, BY_A_SUM, BY_RANK_0, solution("def next_words(")])
@@ -290,10 +290,10 @@ def test_words_right(world, answer):
     ("answer", "words"),
     [
         (GATHERED, "The words are right. Rank 0 brought 42 numbers to its collectives for 6 tokens"),
-        (BY_TWO_MAXIMA.replace(" + rank * logits.shape[1]", ""), "and the best of all words is"),
+        (BY_TWO_MAXIMA.replace(" + rank * logits.shape[1]", ""), ", the best of all words."),
         (BY_TWO_MAXIMA.replace("(best, op=dist.ReduceOp.MAX)", "(best, op=dist.ReduceOp.MIN)"), "returned word "),
         (BY_TWO_MAXIMA.replace("return word", "return word if rank == 0 else mine"), "Rank 1 returned word -1"),
-        (BY_TWO_MAXIMA.replace("return word", "return word[0]"), "and the target is a tensor of 6 numbers."),
+        (BY_TWO_MAXIMA.replace("return word", "return word[0]"), ", expected a tensor of 6 numbers."),
     ],
 )
 def test_words_wrong(world, answer, words):

@@ -63,7 +63,7 @@ def test_members_solution(world):
 
 def test_members_skeleton(world):
     assert says(checks.three_dimensions.my_members, world, skeleton("my_members")) == (
-        "Not yet. In the layout data 4, for rank 0 along data, rank 0 returned [0], and the target is [0, 1, 2, 3]."
+        "Not yet. In the layout data 4, for rank 0 along data, rank 0 returned [0], expected [0, 1, 2, 3]."
     )
 
 
@@ -77,11 +77,13 @@ def test_members_in_another_way(world, answer):
     [
         pytest.param("in reversed(layout)", "in layout", "data 2 x pipeline 2, for rank 0 along data", id="order"),
         pytest.param("stride *= size", "stride += size", "for rank 0 along data", id="added strides"),
-        pytest.param("first + step * stride for", "first + step for", "returned [0, 1], and", id="neighbours only"),
+        pytest.param(
+            "first + step * stride for", "first + step for", "returned [0, 1], expected", id="neighbours only"
+        ),
         pytest.param(
             "    return [rank]", "    return list(range(n))", "along pipeline, rank 0 returned", id="off is all"
         ),
-        pytest.param("    return [rank]", "    return []", "returned [], and the target is [0]", id="off is empty"),
+        pytest.param("    return [rank]", "    return []", "returned [], expected [0]", id="off is empty"),
     ],
 )
 def test_members_that_are_wrong(world, right, wrong, verdict):
@@ -112,7 +114,7 @@ def test_step_solution(world):
 
 def test_step_skeleton(world):
     assert says(checks.three_dimensions.my_step, world, skeleton("my_step")) == (
-        "Not yet. In the layout data 4, on rank 0, 48 samples went through a block, and the target is 12."
+        "Not yet. In the layout data 4, on rank 0, 48 samples went through a block, expected 12."
     )
 
 
@@ -279,7 +281,7 @@ def test_cut_solution(world):
 
 def test_cut_skeleton(world):
     assert says(checks.three_dimensions.send_cut, world, skeleton("send_cut")) == (
-        "Not yet. Rank 0 sent 384 bytes to the next stage, and the target is 192: one of 2 parts of 384 bytes."
+        "Not yet. Rank 0 sent 384 bytes to the next stage, expected 192: one of 2 parts of 384 bytes."
     )
 
 
@@ -355,8 +357,8 @@ def test_fewest_solution(world):
 
 def test_fewest_skeleton(world):
     assert says(checks.three_dimensions.fewest_cuts, world, skeleton("fewest_cuts")) == (
-        "Not yet. For 76 billion parameters, 1024 GPUs with room for 80 GB and ZeRO stage 1 rank 0 returned 16, and "
-        "the target is 4, which leaves 76.9 GB."
+        "Not yet. For 76 billion parameters, 1024 GPUs with room for 80 GB and ZeRO stage 1 rank 0 returned 16, "
+        "expected 4, which leaves 76.9 GB."
     )
 
 
