@@ -10,8 +10,8 @@ import torch.distributed.autograd as dist_autograd
 import torch.distributed.rpc as rpc
 from torch import nn
 
-from helpers.checks.exam import AnswerError, Foreign, answer, missing
-from helpers.checks.rpc_judging import NO_RPC, answer_with_rpc, one_line_errors, rpc_runs
+from helpers.checks.exam import Foreign, answer
+from helpers.checks.rpc_judging import answer_with_rpc, one_line_errors
 from helpers.measure.calls import Call
 
 ROWS, COLUMNS = 5, 4  # of a window
@@ -114,16 +114,6 @@ def kind(value):
 
 
 # What runs in the process of the learner's code.
-
-
-def require_ready(name):
-    """Raise `AnswerError` unless RPC runs on this rank, and the cell that defines the learner's function has run."""
-    import __main__
-
-    if not rpc_runs():
-        raise AnswerError(NO_RPC)
-    if name not in vars(__main__):
-        raise AnswerError(missing(name))
 
 
 def make(name, arguments) -> list[tuple[str, list[int]] | str]:

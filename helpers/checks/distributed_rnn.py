@@ -9,7 +9,7 @@ from torch.distributed.nn.api.remote_module import RemoteModule
 from helpers.checks import cut_model
 from helpers.checks.cut_model import close, is_pair, kind
 from helpers.checks.exam import AnswerError, answer, exercise, near, number
-from helpers.checks.rpc_judging import one_line_errors
+from helpers.checks.rpc_judging import one_line_errors, require_rpc
 from helpers.measure.torch_parts import workers
 
 _WORDS, _WIDTH, _COLUMNS, _ROWS = 7, 4, 3, 5
@@ -19,7 +19,7 @@ _CALLS = 2
 @exercise
 def MyModel(exam):
     """Check `MyModel`: logits, hidden states and gradients of one process, by two calls of the server."""
-    exam.on_rank(cut_model.require_ready, "MyModel")
+    exam.on_rank(require_rpc, "MyModel")
     if exam.rank == 0:
         _, shape_of_table = exam.on_rank(cut_model.make, "MyModel", [])[0]
         one = cut_model.one_process(*shape_of_table)
@@ -34,7 +34,7 @@ def clip(exam):
 
     The limit is half of that norm, and then twice the norm.
     """
-    exam.on_rank(cut_model.require_ready, "clip")
+    exam.on_rank(require_rpc, "clip")
     if exam.rank == 0:
         for factor in (0.5, 2.0):
             torch.manual_seed(0)
@@ -196,5 +196,5 @@ def _norm(gradients):
 
 def _last_worker():
     """Return the name of the last worker."""
-    cut_model.require_ready("TwoLayers")
+    require_rpc("TwoLayers")
     return max(workers(), key=lambda worker: worker.id).name

@@ -9,7 +9,7 @@ from torch.distributed.nn.api.remote_module import RemoteModule
 from helpers.checks import cut_model
 from helpers.checks.cut_model import COLUMNS, DIFFERENT, ROWS, close, is_pair, kind
 from helpers.checks.exam import exercise, near
-from helpers.checks.rpc_judging import answer_with_rpc, one_line_errors
+from helpers.checks.rpc_judging import answer_with_rpc, one_line_errors, require_rpc
 
 _WORDS, _WIDTH = 1000, 16  # in the vocabulary, and values in a vector
 _FEW_BYTES = 64
@@ -18,7 +18,7 @@ _FEW_BYTES = 64
 @exercise
 def MyStep(exam):
     """Check `MyStep`: losses and gradients of one process, with as few bytes in a forward as they take."""
-    exam.on_rank(cut_model.require_ready, "MyStep")
+    exam.on_rank(require_rpc, "MyStep")
     if exam.rank == 0:
         exam.on_rank(cut_model.make, "MyStep", [_WORDS, _WIDTH])
         one = cut_model.one_process(_WORDS, _WIDTH)
@@ -36,7 +36,7 @@ def MyStep(exam):
 @exercise
 def loss_there(exam):
     """Check `loss_there(decoder, output, targets)`: the loss is made where the decoder is, and no logits travel."""
-    exam.on_rank(cut_model.require_ready, "loss_there")
+    exam.on_rank(require_rpc, "loss_there")
     logits = 4 * ROWS * COLUMNS * _WORDS
     received = 0
     if exam.rank == 0:
@@ -70,7 +70,7 @@ def loss_there(exam):
 @exercise
 def looked_up(exam):
     """Check `looked_up(table, words)`: each different row travels once, in half of its bytes, there and back."""
-    exam.on_rank(cut_model.require_ready, "looked_up")
+    exam.on_rank(require_rpc, "looked_up")
     received = 0
     if exam.rank == 0:
         torch.manual_seed(0)
