@@ -15,7 +15,7 @@ def answers_of(lesson):
     found = {}
     for answer, check in zip(cells, cells[1:], strict=False):
         if name := CHECK.search(check):
-            found[name[1]] = answer
+            found[name["name"]] = answer
     return found
 
 
@@ -25,7 +25,7 @@ def hand_in(path, lesson, answers):
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     for cell, check in zip(code, code[1:], strict=False):
         for name, source in answers.items():
-            if check.source.startswith(f"checks.{name}("):
+            if check.source.startswith("checks.") and f".{name}(world)" in check.source:
                 cell.source = source or ""
                 if source is None:
                     notebook.cells.remove(cell)

@@ -14,13 +14,14 @@ from typing import NamedTuple
 
 import nbformat
 
+from helpers import course
 from helpers.grade.submissions import code_cells
 
-CHECK = re.compile(r"^(?:assert )?checks\.\w+\.(\w+)\(world\)", re.MULTILINE)
+CHECK = re.compile(r"^(?:assert )?checks\.(?P<topic>\w+)\.(?P<name>\w+)\(world\)", re.MULTILINE)
 
 
 class Exercise(NamedTuple):
-    """One exercise: the name of its check, the cells to run before the answer, and the cells of the answer.
+    """One exercise: what the learner writes, the cells to run before the answer, the cells of the answer, its lesson.
 
     Cells are the sources of code cells. The first line of each cell of an answer is its magic, as the lesson has it.
     """
@@ -28,32 +29,22 @@ class Exercise(NamedTuple):
     name: str
     setup: list[str]
     answer: list[str]
-
-
-def sizes(opening: str) -> tuple[int, list[int]]:
-    """Return the number of ranks that a notebook is stored with, and the others that it says it works for.
-
-    `opening` is the text of its first cells.
-    """
-    stored = int(re.search(r"\*\*Ranks\*\*: (\d)", opening)[1])
-    if "No other `WORLD_SIZE` works." in opening:
-        return stored, []
-    even, low, high = re.search(r"(?i)any (even )?`WORLD_SIZE` from (\d) to (\d) works", opening).groups()
-    return stored, [size for size in range(int(low), int(high) + 1, 2 if even else 1) if size != stored]
+    topic: str
 
 
 def variants(lesson: Path) -> list[str]:
     """Return the parameters that a lesson is graded with, as code: the stored ones, and others that it works for.
 
-    A lesson may say that its answers belong to its parameters; then it is graded with these alone.
+    A lesson whose answers belong to its parameters is graded with these alone.
     """
     notebook = nbformat.read(lesson, as_version=4)
     parameters = next(cell.source for cell in notebook.cells if "parameters" in cell.metadata.get("tags", []))
-    opening = "".join(cell.source for cell in notebook.cells[:3])
-    if "Your answers belong to these parameters." in opening:
+    row = course.lessons()[lesson.stem]
+    if row.of_its_parameters:
         return [parameters]
-    _, others = sizes(opening)
-    other = re.sub(r"^WORLD_SIZE = .*", f"WORLD_SIZE = {others[0]}", parameters, flags=re.M) if others else parameters
+    other = parameters
+    if row.others:
+        other = re.sub(r"^WORLD_SIZE = .*", f"WORLD_SIZE = {row.others[0]}", parameters, flags=re.M)
     other = re.sub(r"^SEED = (\d+)", lambda found: f"SEED = {int(found[1]) + 1}", other, flags=re.M)
     return [parameters] if other == parameters else [parameters, other]
 
@@ -72,9 +63,9 @@ def exercises(lesson: Path, submission: bytes) -> list[Exercise]:
     setup = []
     for index, cell in enumerate(frame):
         if check := CHECK.search(cell.source):
-            answer = answers.get(check[1], [])
-            needed = _leaned_on(answer, setup, cells.get(check[1], []))
-            found.append(Exercise(check[1], [*setup, *needed], answer))
+            answer = answers.get(check["name"], [])
+            needed = _leaned_on(answer, setup, cells.get(check["name"], []))
+            found.append(Exercise(check["name"], [*setup, *needed], answer, check["topic"]))
         elif not _is_answer(frame, index) and cell.source != "world.stop()":
             setup.append(cell.source)
     return found
@@ -92,7 +83,7 @@ def _answers(own, submitted):
     magics = {}
     for cell, check in zip(own, own[1:], strict=False):
         if (found := CHECK.search(check.source)) and cell.source.startswith("%%px"):
-            magics[cell.id] = cell.source.partition("\n")[0], found[1]
+            magics[cell.id] = cell.source.partition("\n")[0], found["name"]
     magic_of = {name: magic for magic, name in magics.values()}
     lesson = {cell.id for cell in own} - magics.keys()
     answers = {}
@@ -103,10 +94,10 @@ def _answers(own, submitted):
             answers[name] = [*added, _with_magic(magic, cell.source)]
             added = []
         elif check := CHECK.search(cell.source):
-            if added and check[1] not in answers:
-                added[-1] = _with_magic(magic_of.get(check[1], "%%px"), added[-1])
+            if added and check["name"] not in answers:
+                added[-1] = _with_magic(magic_of.get(check["name"], "%%px"), added[-1])
             if added:
-                answers.setdefault(check[1], []).extend(added)
+                answers.setdefault(check["name"], []).extend(added)
             added = []
         elif cell.id in lesson:
             added = []
@@ -142,9 +133,9 @@ def _with_answers(own, answers):
     cells = []
     for index, cell in enumerate(own):
         if check := CHECK.search(cell.source):
-            before[check[1]] = list(cells)
+            before[check["name"]] = list(cells)
         elif _is_answer(own, index):
-            cells += answers.get(CHECK.search(own[index + 1].source)[1], [])
+            cells += answers.get(CHECK.search(own[index + 1].source)["name"], [])
         elif cell.source.startswith("%%px"):
             cells.append(cell.source)
     return before

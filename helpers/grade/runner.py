@@ -1,10 +1,10 @@
 """What runs in the sandbox: the exercises of one submission, on ranks of their own.
 
 It reads a job from standard input, as JSON: `parameters`, the code of the lesson's parameters; `exercises`, a list of
-[name, cells of the setup, cells of the answer]; and `key`, a word that only this process and its parent know. For each
-exercise, in this order, it writes a line of JSON: a signature by the key, whether the exercise is solved, and the
-sentence of the check. It ends after the first exercise that is not solved, because such an answer may have left
-anything behind.
+[name, cells of the setup, cells of the answer, topic of the lesson]; and `key`, a word that only this process and its
+parent know. For each exercise, in this order, it writes a line of JSON: a signature by the key, whether the exercise is
+solved, and the sentence of the check. It ends after the first exercise that is not solved, because such an answer may
+have left anything behind.
 """
 
 import ctypes
@@ -38,8 +38,8 @@ def main() -> None:
     judging.examine = examine
 
     judge = _Judge(InteractiveShell.instance(), judging.killed)
-    for number, (name, setup, answer) in enumerate(job["exercises"]):
-        solved, sentence = judge.verdict(name, [job["parameters"], *setup[1:]], answer)
+    for number, (name, setup, answer, topic) in enumerate(job["exercises"]):
+        solved, sentence = judge.verdict(f"{topic}.{name}", [job["parameters"], *setup[1:]], answer)
         sentence = sentence[:LETTERS]
         line = json.dumps([signature(job["key"], number, solved, sentence), solved, sentence])
         print(line, file=verdicts, flush=True)
