@@ -205,7 +205,7 @@ class Owner:
         import __main__
 
         self.parameters = [torch.zeros(1, requires_grad=True), torch.zeros(1, requires_grad=True)]
-        self.optimizer = Watched(self.parameters, lr=1.0)
+        self.optimizer = _watched(self.parameters)
         self.error = ""
         try:
             self.answer = vars(__main__)["SharedOptimizer"](self.parameters, self.optimizer)
@@ -213,26 +213,29 @@ class Owner:
             self.error = _in_words(error)
 
 
-class Watched(torch.optim.SGD):
-    """An optimizer whose slow steps note what happens meanwhile."""
+def _watched(parameters):
+    """Return an optimizer whose slow steps note what happens meanwhile."""
 
-    steps = 0
-    under_way = 0
-    together = False
-    replaced = False
+    # Each exercise makes a class: torch replaces `step` in the class of an optimizer, and grading would take that for
+    # a change by the answer.
+    class Watched(torch.optim.SGD):
+        steps = 0
+        under_way = 0
+        together = False
+        replaced = False
 
-    def step(self):
-        """Make a step."""
-        self.steps += 1
-        self.under_way += 1
-        self.together |= self.under_way > 1
-        parameters = self.param_groups[0]["params"]
-        before = [parameter.grad for parameter in parameters]
-        time.sleep(_SECONDS)
-        now = [parameter.grad for parameter in parameters]
-        self.replaced |= any(mine is not other for mine, other in zip(before, now, strict=True))
-        super().step()
-        self.under_way -= 1
+        def step(self):
+            self.steps += 1
+            self.under_way += 1
+            self.together |= self.under_way > 1
+            before = [parameter.grad for parameter in parameters]
+            time.sleep(_SECONDS)
+            now = [parameter.grad for parameter in parameters]
+            self.replaced |= any(mine is not other for mine, other in zip(before, now, strict=True))
+            super().step()
+            self.under_way -= 1
+
+    return Watched(parameters, lr=1.0)
 
 
 def error_of(owner):
