@@ -31,7 +31,7 @@ class Weights(NamedTuple):
 @exercise
 def my_forward(exam):
     """Check `my_forward(model, words, offsets)`: the answers of a hybrid model to a batch of two bags."""
-    if takes_part(exam):
+    if takes_part(exam, needs="new_table"):
         weights = exam.on_rank(_make_parts)
         words, offsets, _ = exam.on_rank(batch, [0, 1])
         result = exam.on_rank(_forward, words, offsets)
@@ -97,7 +97,6 @@ def frozen_step(exam):
     if takes_part(exam):
         who = f"of trainer {exam.rank}"
         before = exam.on_rank(make)
-        exam.on_rank(_watch_table)
         after, gradients = exam.on_rank(_frozen_steps, NUMBERS[exam.rank :: exam.n - 2])
         expected = _dense_of_one_process(before, exam.on_rank(batch, NUMBERS))
         exam.require(after.table.equal(before.table), f"After a step {who} the table is not what it was.")
@@ -121,13 +120,13 @@ def step_in_parts(exam):
     return "Both parts of the model are where one step with the whole batch brings them."
 
 
-def takes_part(exam) -> bool:
-    """Return whether this rank is a trainer that has what it needs to call the learner's function.
+def takes_part(exam, needs: str = "HybridModel") -> bool:
+    """Return whether this rank is a trainer in the trainers' group, and the lesson has defined what it needs there.
 
-    A trainer that lacks it is refused.
+    Otherwise a trainer is refused.
     """
     return exam.rank < exam.n - 2 and exam.require(
-        exam.on_rank(is_started),
+        exam.on_rank(is_started, needs),
         "The model is not there: run all cells from `World` on, that of your answer, then this check.",
     )
 
@@ -176,14 +175,14 @@ def _dense_of_one_process(weights, data):
 
 # What runs in the process of the learner's code, on a trainer.
 
-kept = {}  # the model that the learner's function gets, and its optimizer
+kept = {}  # the model that the learner's function gets
 
 
-def is_started() -> bool:
-    """Return whether this rank is in the group of the trainers, and has the lesson's model."""
+def is_started(needs: str) -> bool:
+    """Return whether this rank is in the group of the trainers, and the lesson has defined this name there."""
     import __main__
 
-    return dist.is_initialized() and {"HybridModel", "new_table", "batch"} <= vars(__main__).keys()
+    return dist.is_initialized() and needs in vars(__main__)
 
 
 def batch(numbers):
@@ -194,14 +193,13 @@ def batch(numbers):
 
 
 def make() -> Weights:
-    """Make a hybrid model with a table of its own, and an optimizer at rate 1; return the weights."""
+    """Make a hybrid model with a table of its own, and return the weights."""
     import __main__
 
     lesson = vars(__main__)
     with one_line_errors():
-        kept["model"] = model = lesson["HybridModel"](lesson["new_table"]())
-        kept["optimizer"] = lesson["new_optimizer"](lesson["references"](model), torch.optim.SGD, 1.0)
-        return weights_of(model)
+        kept["model"] = lesson["HybridModel"](lesson["new_table"]())
+        return weights_of(kept["model"])
 
 
 def weights_of(model) -> Weights:
@@ -259,28 +257,34 @@ def _references() -> _References:
         return _References("", strangers, [reference.owner_name() for reference in rrefs], are_of_dense)
 
 
+def _new_optimizer():
+    """Return an optimizer of all parameters of the model, at rate 1."""
+    import __main__
+
+    lesson = vars(__main__)
+    with one_line_errors():
+        return lesson["new_optimizer"](lesson["references"](kept["model"]), torch.optim.SGD, 1.0)
+
+
 def _step(function, numbers):
     """Return what a step of the learner's with these passages returned, and the weights afterwards."""
-    returned = answer(function, [kept["model"], kept["optimizer"], batch(numbers)])
+    returned = answer(function, [kept["model"], _new_optimizer(), batch(numbers)])
     return returned, weights_of(kept["model"])
 
 
 def _step_in_parts(parts):
     """Return what a step with the passages of all parts returned, and the weights afterwards."""
-    returned = answer("step_in_parts", [kept["model"], kept["optimizer"], [batch(numbers) for numbers in parts]])
+    returned = answer("step_in_parts", [kept["model"], _new_optimizer(), [batch(numbers) for numbers in parts]])
     return returned, weights_of(kept["model"])
-
-
-def _watch_table():
-    at_the_table(kept["model"], watch)
 
 
 def _frozen_steps(numbers):
     """Make steps with these passages; return the weights afterwards, and how many gradients came to the table."""
-    data = batch(numbers)
+    model, optimizer, data = kept["model"], _new_optimizer(), batch(numbers)
+    at_the_table(model, watch)
     for _ in range(_STEPS):
-        answer("frozen_step", [kept["model"], kept["optimizer"], data])
-    return weights_of(kept["model"]), at_the_table(kept["model"], gradients_of)
+        answer("frozen_step", [model, optimizer, data])
+    return weights_of(model), at_the_table(model, gradients_of)
 
 
 # What runs on the server.
