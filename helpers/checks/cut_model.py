@@ -1,41 +1,170 @@
-"""Checks of 20_distributed_rnn and 21_faster_distributed_rnn: a model on two ranks is the model of one process."""
+"""What the exercises of 20_distributed_rnn and 21_faster_distributed_rnn share: a model on two ranks, run by windows.
 
-from helpers.checks.judging import Run, Verdict, Wrong, call_answer, judge, missing
-from helpers.checks.rpc_judging import NO_RPC, call_with_rpc, in_one_line, rpc_runs
+Rank 0 is the trainer. The functions that exercises run in its process keep the learner's model there.
+"""
 
-_ROWS, _COLUMNS, _WINDOWS = 5, 4, 2
-_DIFFERENT = 8  # words in a window
-_SIZE, _WIDTH = 1000, 16  # of MyStep: words in the vocabulary, and values in a vector
-_CALLS = 2
+from typing import NamedTuple
+
+import torch
+import torch.distributed.autograd as dist_autograd
+import torch.distributed.rpc as rpc
+from torch import nn
+
+from helpers.checks.exam import Foreign, answer
+from helpers.checks.rpc_judging import answer_with_rpc, one_line_errors
+from helpers.measure.calls import Call
+
+ROWS, COLUMNS = 5, 4  # of a window
+DIFFERENT = 8  # words in a window
+_WINDOWS = 2
+_METHOD = "the learner's method"
 _TIMEOUT = "RPC ran for more than set timeout"
-_IN_VAIN = "Backward waited in vain for a gradient, expected one for each message: something is detached."
-_NO_GRAPH = "have no graph, expected one: nothing can be learnt from them."
 
 
-def MyModel(world) -> Verdict:
-    """Check `MyModel`: logits, hidden states and gradients of one process, by two calls of the server."""
+class Window(NamedTuple):
+    """What the learner's model made of one window.
 
-    def check(runs):
-        if runs[0].result:
-            raise Wrong(runs[0].result)
-        return "Logits, hidden states and gradients are those of one process, by two calls in each forward."
+    `result` is what its method returned, `calls` are its RPCs, `gradients` those of its parameters on their owners:
+    none without a backward pass, which is `in_vain` if it has waited for a gradient until the timeout.
+    """
 
-    return judge(world, "MyModel", check, _run_cut_model)
+    result: object
+    calls: list[Call]
+    in_vain: bool
+    gradients: list[torch.Tensor | None]
 
 
-def MyStep(world) -> Verdict:
-    """Check `MyStep`: losses and gradients of one process, with as few bytes in a forward as they take."""
-    needed = (8 + 4 * _WIDTH) * (_DIFFERENT + _ROWS * _COLUMNS) + 4
+_model = []  # the learner's, in the process of the trainer
 
-    def check(runs):
-        wrong, moved = runs[0].result
-        if wrong:
-            raise Wrong(wrong)
-        if moved > 1.01 * needed:
-            raise Wrong(f"The model is the same, and its forward moves {moved / needed:.1f} times the bytes it needs.")
-        return "Losses and gradients are those of one process, and a forward moves only the bytes it needs."
 
-    return judge(world, "MyStep", check, _run_moved_cut)
+def compare_windows(exam, one, method, require_result) -> Window:
+    """Run windows through the learner's method and through one process, and return what came of the last window.
+
+    The method is `forward`, which returns logits, or `loss`. `require_result(exam, window, number, expected)` judges
+    the logits or the loss. The first window with a fault is the last one.
+    """
+    table, lstm, decoder = one
+    hidden = expected_hidden = None
+    for number in range(_WINDOWS):
+        words = torch.randperm(ROWS * COLUMNS).reshape(ROWS, COLUMNS) % DIFFERENT
+        targets = torch.randint(DIFFERENT, words.shape)
+        output, expected_hidden = lstm(table(words), expected_hidden)
+        logits = decoder(output)
+        logits.retain_grad()
+        loss = nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
+        one.zero_grad()
+        loss.backward()
+        expected_hidden = [state.detach() for state in expected_hidden]
+        if method == "forward":
+            window = exam.on_rank(run_window, method, [words, hidden], logits.grad)
+            require_result(exam, window, number, logits)
+        else:
+            window = exam.on_rank(run_window, method, [words, targets, hidden], torch.tensor(1.0))
+            require_result(exam, window, number, loss)
+        hidden = window.result[1] if is_pair(window.result) else None
+        exam.require(
+            is_pair(hidden) and all(close(*pair, 1e-5) for pair in zip(hidden, expected_hidden, strict=True)),
+            f"The hidden state after window {number} differs, expected that of one process.",
+        )
+        require_backward(exam, window)
+        names = ["the table", *4 * ["the LSTM"], *2 * ["the decoder"]]
+        expected = [parameter.grad for parameter in one.parameters()]
+        for name, *pair in zip(names, window.gradients, expected, strict=False):
+            exam.require(
+                close(*pair, 1e-5),
+                f"The results are right, and a gradient of {name} differs, expected that of one process.",
+            )
+        if exam.fault:
+            break
+        hidden = tuple(state.detach() for state in hidden)
+    return window
+
+
+def require_backward(exam, window):
+    """Require that no message of the backward pass is missing."""
+    exam.require(
+        not window.in_vain,
+        "Backward waited in vain for a gradient, expected one for each message: something is detached.",
+    )
+
+
+def one_process(size, width):
+    """Return table, LSTM and decoder in one process."""
+    torch.manual_seed(0)
+    return nn.ModuleList([nn.Embedding(size, width), nn.LSTM(width, width), nn.Linear(width, size)])
+
+
+def is_pair(value):
+    """Return whether a value is a tuple or list of two."""
+    return isinstance(value, tuple | list) and len(value) == 2
+
+
+def close(found, expected, tolerance):
+    """Return whether a value is a tensor of the expected shape that differs from the expected one by rounding only."""
+    if not isinstance(found, torch.Tensor) or found.shape != expected.shape:
+        return False
+    return torch.allclose(found.cpu().to(expected.dtype), expected, atol=tolerance)
+
+
+def kind(value):
+    """Return of which kind a value is, in words."""
+    if value is None or isinstance(value, Foreign):
+        return repr(value)
+    return f"a tensor of shape {tuple(value.shape)}" if hasattr(value, "shape") else f"a {type(value).__name__}"
+
+
+# What runs in the process of the learner's code.
+
+
+def make(name, arguments) -> list[tuple[str, list[int]] | str]:
+    """Make the learner's model, and return the owner and the shape of each parameter that it lists.
+
+    In place of these stands the type of an object that is no RRef.
+    """
+    with one_line_errors():
+        _model[:] = [answer(name, arguments)]
+        listed = []
+        for reference in _model[0].parameter_rrefs():
+            if hasattr(reference, "owner_name"):
+                listed.append((reference.owner_name(), rpc.rpc_sync(reference.owner(), shape, (reference,))))
+            else:
+                listed.append(type(reference).__name__)
+        return listed
+
+
+def start_from(parameters):
+    """Set the values of the parameters of the learner's model."""
+    with one_line_errors():
+        for reference, values in zip(_model[0].parameter_rrefs(), parameters, strict=True):
+            rpc.rpc_sync(reference.owner(), write, (reference, values))
+
+
+def run_window(method, arguments, weights) -> Window:
+    """Run a window through the learner's model, and a backward pass if its result has a graph.
+
+    The method returns a pair. The backward pass begins with `weights`, the gradient for the first of the two.
+    """
+    import __main__
+
+    vars(__main__)[_METHOD] = lambda *arguments: getattr(_model[0], method)(*arguments)  # found there by name
+    with dist_autograd.context() as context:
+        result, made = answer_with_rpc(_METHOD, arguments)
+        output = result[0] if is_pair(result) else None
+        if not isinstance(output, torch.Tensor) or not output.requires_grad or output.numel() != weights.numel():
+            return Window(result, made, False, [])
+        with one_line_errors():
+            try:
+                dist_autograd.backward(context, [output.flatten() @ weights.flatten().to(output)])
+            except RuntimeError as error:
+                if _TIMEOUT in str(error):
+                    return Window(result, made, True, [])
+                raise
+            references = _model[0].parameter_rrefs()
+            gradients = [rpc.rpc_sync(reference.owner(), gradient, (context, reference)) for reference in references]
+    return Window(result, made, False, gradients)
+
+
+# What runs on the owner of a parameter.
 
 
 def write(reference, values):
@@ -45,167 +174,9 @@ def write(reference, values):
 
 def shape(reference):
     """Return on its owner the shape of a parameter."""
-    return list(reference.local_value().shape)
+    return list(getattr(reference.local_value(), "shape", ()))
 
 
 def gradient(context, reference):
     """Return on its owner the gradient of a parameter in a context, None if there is none."""
-    import torch.distributed.autograd as dist_autograd
-
     return dist_autograd.get_gradients(context).get(reference.local_value())
-
-
-def _run_cut_model():
-    """Have the trainer run two windows through the learner's model and through one process, and say what differs."""
-    run, model = _made("MyModel", [])
-    if model is None:
-        return run
-    import torch.distributed.rpc as rpc
-
-    first = model.parameter_rrefs()[0]
-    one = _one_process(*rpc.rpc_sync(first.owner(), shape, (first,)))
-    _start_from(one, model)
-    run, _ = _same_in_all_windows(model, one, "forward", _wrong_logits)
-    return run
-
-
-def _run_moved_cut():
-    """Have the trainer run two windows through the learner's step and through one process, and say what differs."""
-    run, model = _made("MyStep", [_SIZE, _WIDTH])
-    if model is None:
-        return run
-    one = _one_process(_SIZE, _WIDTH)
-    _start_from(one, model)
-    run, moved = _same_in_all_windows(model, one, "loss", _wrong_loss)
-    return run if run.error else run._replace(result=(run.result, moved))
-
-
-def _made(name, arguments):
-    """Return the run that makes the learner's model, and the model on the trainer, None elsewhere and on an error."""
-    import torch.distributed.rpc as rpc
-
-    import __main__
-
-    if not rpc_runs():
-        return Run(None, [], NO_RPC), None
-    if rpc.get_worker_info().name != "trainer":
-        return Run(None, [], "" if hasattr(__main__, name) else missing(name)), None
-    run = call_answer(name, arguments)
-    return Run(None, [], in_one_line(run.error)), run.result
-
-
-def _one_process(size, width):
-    """Return table, LSTM and decoder in one process."""
-    import torch
-    from torch import nn
-
-    torch.manual_seed(0)
-    return nn.ModuleList([nn.Embedding(size, width), nn.LSTM(width, width), nn.Linear(width, size)])
-
-
-def _start_from(one, model):
-    import torch.distributed.rpc as rpc
-
-    for reference, parameter in zip(model.parameter_rrefs(), one.parameters(), strict=True):
-        rpc.rpc_sync(reference.owner(), write, (reference, parameter.detach()))
-
-
-def _same_in_all_windows(model, one, method, wrong_result):
-    """Return a run whose result says what differs from one process, and the bytes that a forward moved.
-
-    `wrong_result` says what is wrong with what the learner's method returned and the calls that it made.
-    """
-    import torch
-    import torch.distributed.autograd as dist_autograd
-
-    import __main__
-
-    # `call_with_rpc` calls by name what it finds there.
-    vars(__main__)["the learner's method"] = lambda *arguments: getattr(model, method)(*arguments)
-    table, lstm, decoder = one
-    hidden = true_hidden = None
-    for window in range(_WINDOWS):
-        words = torch.randperm(_ROWS * _COLUMNS).reshape(_ROWS, _COLUMNS) % _DIFFERENT
-        targets = torch.randint(_DIFFERENT, words.shape)
-        output, true_hidden = lstm(table(words), true_hidden)
-        true_logits = decoder(output)
-        true_loss = torch.nn.functional.cross_entropy(true_logits.flatten(0, 1), targets.flatten())
-        one.zero_grad()
-        true_loss.backward()
-        true_hidden = tuple(state.detach() for state in true_hidden)
-        with dist_autograd.context() as context:
-            given = [words, hidden] if method == "forward" else [words, targets, hidden]
-            run, made = call_with_rpc("the learner's method", given)
-            if run.error:
-                return run, 0
-            true = true_logits if method == "forward" else true_loss
-            wrong = wrong_result(run.result, made, window, true) or _wrong_hidden(run.result[1], true_hidden, window)
-            if wrong:
-                return Run(wrong, [], ""), 0
-            loss, hidden = run.result
-            if method == "forward":
-                loss = torch.nn.functional.cross_entropy(loss.flatten(0, 1), targets.flatten())
-            if wrong := _wrong_gradients(context, loss, model, one):
-                return Run(wrong, [], ""), 0
-        hidden = tuple(state.detach() for state in hidden)
-    return Run("", [], ""), sum(call.sent + call.received for call in made)
-
-
-def _wrong_logits(result, made, window, true_logits):
-    import torch
-
-    asked = [call for call in made if call.kind != "fetch" and not call.function.startswith("_")]
-    if len(asked) != _CALLS:
-        return f"In one forward the server was asked {len(asked)} times, expected {_CALLS}."
-    if not isinstance(result, tuple | list) or len(result) != 2:
-        return f"`forward` returned a {type(result).__name__}, expected a pair: logits and hidden state."
-    logits = result[0]
-    if logits.shape != true_logits.shape or not torch.allclose(logits, true_logits, atol=1e-5):
-        return f"The logits of window {window} differ, expected those of one process."
-    return "" if logits.requires_grad else f"The logits {_NO_GRAPH}"
-
-
-def _wrong_loss(result, made, window, true_loss):
-    import torch
-
-    if not isinstance(result, tuple | list) or len(result) != 2:
-        return f"`loss` returned a {type(result).__name__}, expected a pair: loss and hidden state."
-    loss = result[0]
-    if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
-        return f"`loss` returned {_kind(loss)} and the hidden state, expected the loss first: a tensor with one value."
-    if abs(loss.item() - true_loss.item()) > 1e-4 * true_loss.item():
-        return f"The loss of window {window} is {loss.item():.4f}, expected {true_loss.item():.4f}."
-    return "" if loss.requires_grad else f"The losses {_NO_GRAPH}"
-
-
-def _kind(value):
-    return f"a tensor of shape {tuple(value.shape)}" if hasattr(value, "shape") else f"a {type(value).__name__}"
-
-
-def _wrong_hidden(hidden, true_hidden, window):
-    import torch
-
-    pair = isinstance(hidden, tuple | list) and [type(state) for state in hidden] == 2 * [torch.Tensor]
-    if not pair or not all(torch.allclose(a.cpu(), b, atol=1e-5) for a, b in zip(hidden, true_hidden, strict=True)):
-        return f"The hidden state after window {window} differs, expected that of one process."
-    return ""
-
-
-def _wrong_gradients(context, loss, model, one):
-    """Say what is wrong with the gradients that backward leaves on the owners, nothing if they are right."""
-    import torch
-    import torch.distributed.autograd as dist_autograd
-    import torch.distributed.rpc as rpc
-
-    try:
-        dist_autograd.backward(context, [loss])
-    except RuntimeError as error:
-        if _TIMEOUT in str(error):
-            return _IN_VAIN
-        raise
-    names = ["the table", *4 * ["the LSTM"], *2 * ["the decoder"]]
-    for name, reference, parameter in zip(names, model.parameter_rrefs(), one.parameters(), strict=True):
-        mine = rpc.rpc_sync(reference.owner(), gradient, (context, reference))
-        if mine is None or not torch.allclose(mine.cpu(), parameter.grad, atol=1e-5):
-            return f"The results are right, and a gradient of {name} differs, expected that of one process."
-    return ""

@@ -1,151 +1,173 @@
-"""Checks of the exercises of 21_faster_distributed_rnn: what is right, and with how many bytes."""
+"""Exercises of 21_faster_distributed_rnn, a trainer on rank 0 and a server: what is right, and with how many bytes."""
 
-from helpers.checks.cut_model import MyStep as MyStep
-from helpers.checks.judging import Run, Verdict, Wrong, judge
-from helpers.checks.rpc_judging import NO_RPC, call_with_rpc, rpc_runs
+import torch
+import torch.distributed.autograd as dist_autograd
+import torch.distributed.rpc as rpc
+from torch import nn
+from torch.distributed.nn.api.remote_module import RemoteModule
 
-_WORDS, _WIDTH, _ROWS, _COLUMNS = 1000, 16, 5, 4
+from helpers.checks import cut_model
+from helpers.checks.cut_model import COLUMNS, DIFFERENT, ROWS, close, is_pair, kind
+from helpers.checks.exam import exercise, near
+from helpers.checks.rpc_judging import answer_with_rpc, one_line_errors, require_rpc
+
+_WORDS, _WIDTH = 1000, 16  # in the vocabulary, and values in a vector
 _FEW_BYTES = 64
 
 
-def loss_there(world) -> Verdict:
+@exercise
+def MyStep(exam):
+    """Check `MyStep`: losses and gradients of one process, with as few bytes in a forward as they take."""
+    exam.on_rank(require_rpc, "MyStep")
+    if exam.rank == 0:
+        exam.on_rank(cut_model.make, "MyStep", [_WORDS, _WIDTH])
+        one = cut_model.one_process(_WORDS, _WIDTH)
+        exam.on_rank(cut_model.start_from, [parameter.detach() for parameter in one.parameters()])
+        window = cut_model.compare_windows(exam, one, "loss", _require_loss)
+        needed = (8 + 4 * _WIDTH) * (DIFFERENT + ROWS * COLUMNS) + 4
+        moved = sum(call.sent + call.received for call in window.calls)
+        exam.require(
+            moved <= 1.01 * needed,
+            f"The model is the same, and its forward moves {moved / needed:.1f} times the bytes it needs.",
+        )
+    return "Losses and gradients are those of one process, and a forward moves only the bytes it needs."
+
+
+@exercise
+def loss_there(exam):
     """Check `loss_there(decoder, output, targets)`: the loss is made where the decoder is, and no logits travel."""
-    logits = 4 * _ROWS * _COLUMNS * _WORDS
-
-    def check(runs):
-        what, loss, true_loss, received, gradients = runs[0].result
-        if what:
-            raise Wrong(what)
-        if abs(loss - true_loss) > 1e-4:
-            raise Wrong(f"The loss is {loss:.4f}, and the target is {true_loss:.4f}.")
-        if received > _FEW_BYTES:
-            more = f", of which the logits are {logits}" if received >= logits else ""
-            raise Wrong(f"The trainer received {received} bytes{more}, and the target is {_FEW_BYTES} at most.")
-        for name, right in gradients.items():
-            if not right:
-                raise Wrong(f"The loss is right, and the gradient of {name} is not.")
-        return f"The loss and all gradients are right, and the trainer received {received} bytes instead of {logits}."
-
-    return judge(world, "loss_there", check, _run_loss_there)
-
-
-def looked_up(world) -> Verdict:
-    """Check `looked_up(table, words)`: each different row travels once, in half of its bytes, there and back."""
-    different = 8  # of the words of the check
-
-    def check(runs):
-        what, received, gradient_bytes, far, right = runs[0].result
-        if what:
-            raise Wrong(what)
-        target = 2 * different * _WIDTH
-        if received > target:
-            raise Wrong(
-                f"The trainer received {received} bytes for {_ROWS * _COLUMNS} words, {different} of them different, "
-                f"and the target is {target}."
-            )
-        if far > 0.02:
-            raise Wrong(f"The vectors are up to {far:.2f} away from those of the table; rounding explains 0.02.")
-        if gradient_bytes is not None and gradient_bytes > 0 and not right:
-            raise Wrong("The vectors are right, and the gradient of the table is not.")
-        if not right:
-            raise Wrong("The vectors are right, and no gradient comes to the table.")
-        return f"The vectors and the gradient are right up to rounding, and the trainer received {received} bytes."
-
-    return judge(world, "looked_up", check, _run_looked_up)
-
-
-def _run_loss_there():
-    import torch
-    import torch.distributed.autograd as dist_autograd
-    import torch.distributed.rpc as rpc
-    from torch import nn
-    from torch.distributed.nn.api.remote_module import RemoteModule
-
-    if not rpc_runs():
-        return Run(None, [], NO_RPC)
-    if rpc.get_worker_info().name != "trainer":
-        return Run(None, [], "")
-    torch.manual_seed(0)
-    decoder = nn.Linear(_WIDTH, _WORDS)
-    remote = RemoteModule("server", nn.Linear, (_WIDTH, _WORDS))
-    references = remote.remote_parameters()
-    for reference, parameter in zip(references, decoder.parameters(), strict=True):
-        reference.remote().detach().rpc_sync().copy_(parameter.detach())
-    output = torch.randn(_ROWS, _COLUMNS, _WIDTH, requires_grad=True)
-    targets = torch.randint(_WORDS, (_ROWS, _COLUMNS))
-    true_loss = nn.functional.cross_entropy(decoder(output).flatten(0, 1), targets.flatten())
-    true_loss.backward()
-    true = {"the output": output.grad, "the weight": decoder.weight.grad, "the bias": decoder.bias.grad}
-    output.grad = None
-    with dist_autograd.context() as context:
-        run, made = call_with_rpc("loss_there", [remote, output, targets])
-        if run.error:
-            return run
-        loss = run.result
-        if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
-            kind = f"a tensor of shape {tuple(loss.shape)}" if isinstance(loss, torch.Tensor) else type(loss).__name__
-            wrong = f"`loss_there` returned {kind}, and the target is the loss, a tensor of one number."
-            return run._replace(result=(wrong, 0, 0, 0, {}))
-        gradients = dict.fromkeys(true)
-        if loss.requires_grad:
-            dist_autograd.backward(context, [loss.sum()])
-            gradients["the output"] = dist_autograd.get_gradients(context).get(output)
-            for name, reference in zip(("the weight", "the bias"), references, strict=True):
-                gradients[name] = rpc.rpc_sync("server", _gradient, (context, reference))
-    found = {name: _close(gradients[name], true[name], 1e-5) for name in true}
-    received = sum(call.received for call in made)
-    return run._replace(result=("", loss.item(), true_loss.item(), received, found))
-
-
-def _run_looked_up():
-    import torch
-    import torch.distributed.autograd as dist_autograd
-    import torch.distributed.rpc as rpc
-    from torch import nn
-    from torch.distributed.nn.api.remote_module import RemoteModule
-
-    if not rpc_runs():
-        return Run(None, [], NO_RPC)
-    if rpc.get_worker_info().name != "trainer":
-        return Run(None, [], "")
-    torch.manual_seed(0)
-    remote = RemoteModule("server", nn.Embedding, (_WORDS, _WIDTH))
-    (reference,) = remote.remote_parameters()
-    weight = reference.to_here().detach().clone().requires_grad_()
-    words = torch.arange(_ROWS * _COLUMNS).view(_ROWS, _COLUMNS) % 8 * 3
-    scales = torch.randn(_ROWS, _COLUMNS, _WIDTH)
-    true = weight[words]
-    (true * scales).sum().backward()
-    with dist_autograd.context() as context:
-        run, made = call_with_rpc("looked_up", [remote, words])
-        if run.error:
-            return run
-        vectors = run.result
+    exam.on_rank(require_rpc, "loss_there")
+    logits = 4 * ROWS * COLUMNS * _WORDS
+    received = 0
+    if exam.rank == 0:
+        torch.manual_seed(0)
+        decoder = nn.Linear(_WIDTH, _WORDS)
+        output = torch.randn(ROWS, COLUMNS, _WIDTH)
+        targets = torch.randint(_WORDS, (ROWS, COLUMNS))
+        values = [parameter.detach() for parameter in decoder.parameters()]
+        loss, made, gradients = exam.on_rank(_loss_there, values, output, targets)
+        output.requires_grad_()
+        expected = nn.functional.cross_entropy(decoder(output).flatten(0, 1), targets.flatten())
+        expected.backward()
+        if exam.require(
+            isinstance(loss, torch.Tensor) and loss.numel() == 1,
+            f"`loss_there` returned {kind(loss)}, expected the loss, a tensor of one number.",
+        ):
+            exam.require(near(loss, expected.item()), f"The loss is {loss.item():.4f}, expected {expected.item():.4f}.")
         received = sum(call.received for call in made)
-        if not isinstance(vectors, torch.Tensor) or vectors.shape != true.shape or vectors.dtype != torch.float32:
-            kind = (
-                f"a tensor of shape {tuple(vectors.shape)} and type {vectors.dtype}"
-                if isinstance(vectors, torch.Tensor)
-                else type(vectors).__name__
+        of_which = f", of which the logits are {logits}" if received >= logits else ""
+        exam.require(
+            received <= _FEW_BYTES,
+            f"The trainer received {received} bytes{of_which}, expected {_FEW_BYTES} at most.",
+        )
+        for name, gradient, tensor in zip(
+            ("the output", "the weight", "the bias"), gradients, (output, *decoder.parameters()), strict=True
+        ):
+            exam.require(close(gradient, tensor.grad, 1e-5), f"The loss is right, and the gradient of {name} is not.")
+    return f"The loss and all gradients are right, and the trainer received {received} bytes instead of {logits}."
+
+
+@exercise
+def looked_up(exam):
+    """Check `looked_up(table, words)`: each different row travels once, in half of its bytes, there and back."""
+    exam.on_rank(require_rpc, "looked_up")
+    received = 0
+    if exam.rank == 0:
+        torch.manual_seed(0)
+        weight = torch.randn(_WORDS, _WIDTH, requires_grad=True)
+        words = torch.arange(ROWS * COLUMNS).view(ROWS, COLUMNS) % DIFFERENT * 3
+        scales = torch.randn(ROWS, COLUMNS, _WIDTH)
+        vectors, made, gradient = exam.on_rank(_looked_up, weight.detach(), words, scales)
+        expected = weight[words]
+        (expected * scales).sum().backward()
+        exam.require(
+            getattr(vectors, "shape", ()) == expected.shape and vectors.dtype == torch.float32,
+            f"`looked_up` returned {kind(vectors)}{_of_type(vectors)}, expected a tensor of shape "
+            f"{tuple(expected.shape)} and type torch.float32.",
+        )
+        received = sum(call.received for call in made)
+        expected_bytes = 2 * DIFFERENT * _WIDTH
+        exam.require(
+            received <= expected_bytes,
+            f"The trainer received {received} bytes for {ROWS * COLUMNS} words, {DIFFERENT} of them different, "
+            f"expected {expected_bytes}.",
+        )
+        if not exam.fault:
+            far = (vectors - expected).abs().max().item()
+            exam.require(
+                far <= 0.02,
+                f"The vectors are up to {far:.2f} away from those of the table, expected at most 0.02, which rounding "
+                "explains.",
             )
-            target = f"shape {tuple(true.shape)} and type torch.float32"
-            return run._replace(result=(f"`looked_up` returned {kind}, and the target is {target}.", 0, 0, 0, False))
-        far = (vectors - true).abs().max().item()
-        gradient = None
-        if vectors.requires_grad:
-            dist_autograd.backward(context, [(vectors * scales).sum()])
-            gradient = rpc.rpc_sync("server", _gradient, (context, reference))
-    right = _close(gradient, weight.grad, 0.1)
-    return run._replace(result=("", received, None if gradient is None else gradient.nbytes, far, right))
+        exam.require(
+            gradient is not None and gradient.numel() > 0,
+            "The vectors are right, and no gradient comes to the table.",
+        )
+        right = gradient is not None and torch.allclose(gradient.to(weight.dtype), weight.grad, rtol=0.1, atol=0.1)
+        exam.require(right, "The vectors are right, and the gradient of the table is not.")
+    return f"The vectors and the gradient are right up to rounding, and the trainer received {received} bytes."
 
 
-def _gradient(context, reference):
-    import torch.distributed.autograd as dist_autograd
+def _require_loss(exam, window, number, expected):
+    """Require the loss of a window, with a graph."""
+    if not exam.require(
+        is_pair(window.result), f"`loss` returned {kind(window.result)}, expected a pair: loss and hidden state."
+    ):
+        return
+    loss = window.result[0]
+    if exam.require(
+        isinstance(loss, torch.Tensor) and loss.numel() == 1,
+        f"`loss` returned {kind(loss)} and the hidden state, expected the loss first: a tensor with one value.",
+    ):
+        exam.require(
+            near(loss, expected.item(), 1e-4 * expected.item()),
+            f"The loss of window {number} is {loss.item():.4f}, expected {expected.item():.4f}.",
+        )
+        exam.require(loss.requires_grad, "The losses have no graph, expected one: nothing can be learnt from them.")
 
-    return dist_autograd.get_gradients(context).get(reference.local_value())
+
+def _of_type(value):
+    return f" and type {value.dtype}" if hasattr(value, "dtype") else ""
 
 
-def _close(mine, true, tolerance):
-    import torch
+# What runs in the process of the learner's code.
 
-    return mine is not None and torch.allclose(mine.to(true.dtype), true, rtol=tolerance, atol=tolerance)
+
+def _loss_there(parameters, output, targets):
+    """Return the result of `loss_there`, its RPCs, and the gradients of the output and of the decoder's parameters."""
+    decoder = _remote(nn.Linear, (_WIDTH, _WORDS), parameters)
+    output = output.clone().requires_grad_()
+    gradients = [None] * 3
+    with dist_autograd.context() as context:
+        loss, made = answer_with_rpc("loss_there", [decoder, output, targets])
+        if isinstance(loss, torch.Tensor) and loss.numel() == 1 and loss.requires_grad:
+            with one_line_errors():
+                dist_autograd.backward(context, [loss.sum()])
+            of_decoder = [
+                rpc.rpc_sync("server", cut_model.gradient, (context, reference))
+                for reference in decoder.remote_parameters()
+            ]
+            gradients = [dist_autograd.get_gradients(context).get(output), *of_decoder]
+    return loss, made, gradients
+
+
+def _looked_up(weight, words, scales):
+    """Return the result of `looked_up`, its RPCs, and the gradient of the table, None if there is none."""
+    table = _remote(nn.Embedding, (_WORDS, _WIDTH), [weight])
+    gradient = None
+    with dist_autograd.context() as context:
+        vectors, made = answer_with_rpc("looked_up", [table, words])
+        if getattr(vectors, "shape", ()) == scales.shape and vectors.requires_grad:
+            with one_line_errors():
+                dist_autograd.backward(context, [(vectors * scales).sum()])
+            (reference,) = table.remote_parameters()
+            gradient = rpc.rpc_sync("server", cut_model.gradient, (context, reference))
+    return vectors, made, gradient
+
+
+def _remote(module_class, arguments, parameters):
+    """Return a module on the server, with these parameters."""
+    remote = RemoteModule("server", module_class, arguments)
+    for reference, values in zip(remote.remote_parameters(), parameters, strict=True):
+        rpc.rpc_sync("server", cut_model.write, (reference, values))
+    return remote

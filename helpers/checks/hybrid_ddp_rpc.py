@@ -1,265 +1,302 @@
-"""The exercises of 23_hybrid_ddp_rpc and 24_hybrid_proof: steps, a frozen table, and one rate for both parts.
+"""Exercises of 23_hybrid_ddp_rpc: forward, references and step of a hybrid model, a frozen table, a batch in parts.
 
-helpers/checks/hybrid_parts.py has the checks of the other functions that these lessons go on with.
+The first ranks are the trainers, the last two are master and server. What a trainer needs to call the learner's
+function stays in its process; its weights come from there.
 """
 
-from helpers.checks.judging import Run, Verdict, Wrong, call_answer, judge
+from types import SimpleNamespace
+from typing import NamedTuple
 
+import torch
+import torch.distributed as dist
+import torch.distributed.rpc as rpc
+from torch.nn.functional import cross_entropy, embedding_bag, linear
+
+from helpers import devices
+from helpers.checks.exam import answer, exercise, near, plain, show
+from helpers.checks.rpc_judging import one_line_errors
+
+NUMBERS = list(range(48))  # of passages, which two to four trainers can share evenly
 _STEPS = 4
-_RATE = 0.5
-_NUMBERS = list(range(48))  # of passages, which two to four trainers can share evenly
-_shared = {}  # on a trainer, the table that trainer 0 has made for all
 
 
-def frozen_step(world) -> Verdict:
-    """Judge `frozen_step(model, optimizer, data)`: a step of a hybrid model that trains its dense layer only."""
+class Weights(NamedTuple):
+    """Of a hybrid model: the weight and the bias of the dense layer, and the weight of the table."""
 
-    def check(runs):
-        require_started(runs)
-        for trainer, run in enumerate(of_trainers(runs)):
-            moved, gradients, learned, right = run.result
-            if moved:
-                raise Wrong(f"After a step of trainer {trainer} the table is not what it was.")
-            if gradients:
-                raise Wrong(f"In {_STEPS} steps of trainer {trainer} {gradients} gradients came to the table.")
-            if not learned:
-                raise Wrong(f"The dense layer of trainer {trainer} has not moved in {_STEPS} steps.")
-            if not right:
-                raise Wrong(f"The dense layer of trainer {trainer} has moved, but not as in one process.")
-        return "The dense layer learns, the table keeps every bit, and no gradient travels to the server."
-
-    return judge(world, "frozen_step", check, _run_frozen_step)
+    dense: torch.Tensor
+    bias: torch.Tensor
+    table: torch.Tensor
 
 
-def step_in_parts(world) -> Verdict:
-    """Judge `step_in_parts(model, optimizer, parts)`: one step with a batch that comes in parts of different sizes."""
-
-    def check(runs):
-        require_started(runs)
-        for trainer, run in enumerate(of_trainers(runs)):
-            for part, (moved, right) in run.result["parts"].items():
-                if not moved:
-                    raise Wrong(f"The {part} of trainer {trainer} has not moved.")
-                if not right:
-                    raise Wrong(f"The {part} of trainer {trainer} is not where one step with all parts brings it.")
-        return "Both parts of the model are where one step with the whole batch brings them."
-
-    return judge(world, "step_in_parts", check, _run_step, "step_in_parts", True)
-
-
-def my_hybrid_step(world) -> Verdict:
-    """Judge `my_hybrid_step(model, optimizer, data)`: forward, backward and one step, in one context."""
-
-    def check(runs):
-        require_started(runs)
-        for trainer, run in enumerate(of_trainers(runs)):
-            for part, (moved, right) in run.result["parts"].items():
-                if not moved:
-                    raise Wrong(f"The {part} of trainer {trainer} has not moved, expected one step along its gradient.")
-                if not right:
-                    raise Wrong(f"The {part} of trainer {trainer} has moved, but not by one step along its gradient.")
-            returned, loss = run.result["returned"], run.result["loss"]
-            if not isinstance(returned, float) or abs(returned - loss) > 1e-5:
-                raise Wrong(f"On trainer {trainer} `my_hybrid_step` returned {returned}, expected the loss {loss:.4f}.")
-        return "Both parts of the model take the step of their gradients, and the loss is returned."
-
-    return judge(world, "my_hybrid_step", check, _run_step, "my_hybrid_step", False)
+@exercise
+def my_forward(exam):
+    """Check `my_forward(model, words, offsets)`: the answers of a hybrid model to a batch of two bags."""
+    if takes_part(exam, needs="new_table"):
+        weights = exam.on_rank(_make_parts)
+        words, offsets, _ = exam.on_rank(batch, [0, 1])
+        result = exam.on_rank(_forward, words, offsets)
+        expected = _forward_of_one_process(weights, words, offsets)
+        shape, who = tuple(expected.shape), f"On trainer {exam.rank} `my_forward`"
+        if exam.require(
+            hasattr(result, "shape"), f"{who} returned {show(result)}, expected a tensor of shape {shape}."
+        ) and exam.require(
+            tuple(result.shape) == shape, f"{who} returned a tensor of shape {tuple(result.shape)}, expected {shape}."
+        ):
+            exam.require(
+                torch.allclose(torch.as_tensor(result).to(expected), expected),
+                f"{who} returned other numbers than one process with the same weights, expected the same.",
+            )
+    return "The numbers are those of one process."
 
 
-def one_rate(world) -> Verdict:
-    """Judge `one_rate(model, rate)`: an optimizer that trains both parts of a hybrid model at one rate."""
-
-    def check(runs):
-        require_started(runs)
-        for trainer, run in enumerate(of_trainers(runs)):
-            for part, times in run.result.items():
-                if abs(times - 1) > 1e-6:
-                    raise Wrong(f"On trainer {trainer} the {part} moves {times:.2f} times as far as in one process.")
-        return "Both parts move as in one process."
-
-    return judge(world, "one_rate", check, _run_one_rate)
-
-
-def of_trainers(runs):
-    """Return the runs of the trainers."""
-    return runs[:-2]  # the last two are master and server
-
-
-def require_started(runs):
-    """Require that the trainers had what they needed to call the answer."""
-    if runs[0].result is None:
-        raise Wrong("The model is not there: run all cells from `World` on, that of your answer, then this check.")
-
-
-def _run_frozen_step():
-    import torch
-    import torch.distributed as dist
-
-    import __main__
-
-    lesson = vars(__main__)
-    if not dist.is_initialized() or "HybridModel" not in lesson:
-        return Run(None, [], "")
-    model = lesson["HybridModel"](lesson["new_table"]())
-    at_the_table(model, _watch)
-    optimizer = lesson["new_optimizer"](lesson["references"](model), torch.optim.SGD, 1.0)
-    data = lesson["batch"](_share_of_trainer())
-    dense, table = _weights(model)
-    true_dense = _dense_of_one_process(model, table)
-    for _ in range(_STEPS):
-        run = call_answer("frozen_step", [model, optimizer, data])
-        if run.error:
-            return run
-    dense_after, table_after = _weights(model)
-    gradients = at_the_table(model, _gradients_of)
-    moved, learned, right = not table.equal(table_after), not dense.equal(dense_after), dense_after.allclose(true_dense)
-    return run._replace(result=(moved, gradients, learned, right), messages=[])
-
-
-def _dense_of_one_process(model, table):
-    """Return the dense weights after the steps of one process, with the passages of all trainers and that table."""
-    from copy import deepcopy
-
-    import torch
-
-    import __main__
-
-    rows, offsets, label = vars(__main__)["batch"](_NUMBERS)
-    vectors = torch.nn.functional.embedding_bag(rows, table, offsets, mode="sum")
-    dense = deepcopy(model.dense.module).cpu()
-    optimizer = torch.optim.SGD(dense.parameters(), lr=1.0)
-    for _ in range(_STEPS):
-        optimizer.zero_grad()
-        torch.nn.functional.cross_entropy(dense(vectors), label).backward()
-        optimizer.step()
-    return dense.weight.detach()
-
-
-def _run_step(function, in_parts):
-    """Call a step of the learner's with a trainer's share, whole or as a list of parts, and compare the weights."""
-    import torch
-    import torch.distributed as dist
-    import torch.distributed.autograd as dist_autograd
-
-    import __main__
-
-    lesson = vars(__main__)
-    if not dist.is_initialized() or "HybridModel" not in lesson:
-        return Run(None, [], "")
-    model = lesson["HybridModel"](lesson["new_table"]())
-    optimizer = lesson["new_optimizer"](lesson["references"](model), torch.optim.SGD, 1.0)
-    numbers = _share_of_trainer()
-    rows, offsets, label = lesson["batch"](numbers)
-    before = _weights(model)
-    with dist_autograd.context() as context:
-        loss = torch.nn.functional.cross_entropy(model(rows, offsets), label.to(model.device))
-        dist_autograd.backward(context, [loss])
-        gradients = (
-            dist_autograd.get_gradients(context)[model.dense.module.weight].cpu().clone(),
-            at_the_table(model, _gradient, context),
+@exercise
+def my_references(exam):
+    """Check `my_references(model)`: RRefs of all parameters of a hybrid model, here and on the server."""
+    if takes_part(exam):
+        exam.on_rank(make)
+        found = exam.on_rank(_references)
+        who = f"On trainer {exam.rank}"
+        exam.require(not found.no_list, f"{who} `my_references` returned {found.no_list}, expected a list.")
+        exam.require(found.owners or found.strangers, f"{who} the list is empty, expected an RRef of each parameter.")
+        exam.require(
+            not found.strangers, f"{who} the list has a {', '.join(found.strangers[:1])}, expected RRefs only."
         )
-    parts = [lesson["batch"](part) for part in (numbers[:5], numbers[5:6], numbers[6:])]
-    run = call_answer(function, [model, optimizer, parts if in_parts else (rows, offsets, label)])
-    if run.error:
-        return run
-    moves = {}
-    for part, old, gradient, new in zip(("dense layer", "table"), before, gradients, _weights(model), strict=True):
-        moves[part] = not new.equal(old), new.allclose(old - gradient)
-    returned = run.result.item() if isinstance(run.result, torch.Tensor) else run.result
-    return run._replace(result={"parts": moves, "returned": returned, "loss": loss.item()}, messages=[])
+        expected = ["server", f"trainer{exam.rank}", f"trainer{exam.rank}"]
+        exam.require(
+            sorted(found.owners) == expected,
+            f"{who} the owners of the RRefs in the list are {found.owners}, expected {expected}.",
+        )
+        exam.require(
+            found.are_of_dense,
+            f"{who} the local RRefs hold something else, expected both parameters of the dense layer.",
+        )
+    return "The list has the parameter of the table and both parameters of the dense layer."
 
 
-def _run_one_rate():
-    import torch
-    import torch.distributed as dist
-    import torch.distributed.autograd as dist_autograd
+@exercise
+def my_hybrid_step(exam):
+    """Check `my_hybrid_step(model, optimizer, data)`: forward, backward and one step, in one context."""
+    if takes_part(exam):
+        who = f"of trainer {exam.rank}"
+        share, expected_weights, before = _share_and_step(exam)
+        returned, after = exam.on_rank(_step, "my_hybrid_step", NUMBERS[exam.rank :: exam.n - 2])
+        for part, old, new, expected in _parts(before, after, expected_weights):
+            exam.require(not new.equal(old), f"The {part} {who} has not moved, expected one step along its gradient.")
+            exam.require(new.allclose(expected), f"The {part} {who} has moved, but not by one step along its gradient.")
+        loss = loss_of_one_process(before, share).item()
+        exam.require(
+            near(returned, loss, 1e-5),
+            f"On trainer {exam.rank} `my_hybrid_step` returned {show(returned)}, expected the loss {loss:.4f}.",
+        )
+    return "Both parts of the model take the step of their gradients, and the loss is returned."
 
+
+@exercise
+def frozen_step(exam):
+    """Check `frozen_step(model, optimizer, data)`: a step of a hybrid model that trains its dense layer only."""
+    if takes_part(exam):
+        who = f"of trainer {exam.rank}"
+        before = exam.on_rank(make)
+        after, gradients = exam.on_rank(_frozen_steps, NUMBERS[exam.rank :: exam.n - 2])
+        expected = _dense_of_one_process(before, exam.on_rank(batch, NUMBERS))
+        exam.require(after.table.equal(before.table), f"After a step {who} the table is not what it was.")
+        exam.require(not gradients, f"In {_STEPS} steps {who} {gradients} gradients came to the table.")
+        exam.require(not after.dense.equal(before.dense), f"The dense layer {who} has not moved in {_STEPS} steps.")
+        exam.require(after.dense.allclose(expected), f"The dense layer {who} has moved, but not as in one process.")
+    return "The dense layer learns, the table keeps every bit, and no gradient travels to the server."
+
+
+@exercise
+def step_in_parts(exam):
+    """Check `step_in_parts(model, optimizer, parts)`: one step with a batch that comes in parts of different sizes."""
+    if takes_part(exam):
+        who = f"of trainer {exam.rank}"
+        _, expected_weights, before = _share_and_step(exam)
+        numbers = NUMBERS[exam.rank :: exam.n - 2]
+        _, after = exam.on_rank(_step_in_parts, [numbers[:5], numbers[5:6], numbers[6:]])
+        for part, old, new, expected in _parts(before, after, expected_weights):
+            exam.require(not new.equal(old), f"The {part} {who} has not moved.")
+            exam.require(new.allclose(expected), f"The {part} {who} is not where one step with all parts brings it.")
+    return "Both parts of the model are where one step with the whole batch brings them."
+
+
+def takes_part(exam, needs: str = "HybridModel") -> bool:
+    """Return whether this rank is a trainer in the trainers' group, and the lesson has defined what it needs there.
+
+    Otherwise a trainer is refused.
+    """
+    return exam.rank < exam.n - 2 and exam.require(
+        exam.on_rank(is_started, needs),
+        "The model is not there: run all cells from `World` on, that of your answer, then this check.",
+    )
+
+
+def loss_of_one_process(weights: Weights, data) -> torch.Tensor:
+    """Return the loss of a batch in one process with these weights."""
+    words, offsets, label = data
+    return cross_entropy(_forward_of_one_process(weights, words, offsets), label)
+
+
+def gradients_of_one_process(weights: Weights, data) -> Weights:
+    """Return the gradients of a batch in one process with these weights."""
+    weights = Weights(*[values.clone().requires_grad_() for values in weights])
+    return Weights(*torch.autograd.grad(loss_of_one_process(weights, data), weights))
+
+
+def _forward_of_one_process(weights, words, offsets):
+    return linear(embedding_bag(words, weights.table, offsets, mode="sum"), weights.dense, weights.bias)
+
+
+def _share_and_step(exam):
+    """Make a model; return the trainer's batch, where a step at rate 1 brings the weights, and where they are before.
+
+    The trainers share the dense layer, and each has a table of its own.
+    """
+    before = exam.on_rank(make)
+    share = exam.on_rank(batch, NUMBERS[exam.rank :: exam.n - 2])
+    of_all = gradients_of_one_process(before, exam.on_rank(batch, NUMBERS))
+    own = gradients_of_one_process(before, share)
+    step = Weights(of_all.dense, of_all.bias, own.table)
+    return share, Weights(*[old - gradient for old, gradient in zip(before, step, strict=True)]), before
+
+
+def _parts(*weights):
+    """Return each part by its name, with what these weights have of it."""
+    return [(name, *[getattr(of, part) for of in weights]) for name, part in (("dense layer", "dense"), ("table",) * 2)]
+
+
+def _dense_of_one_process(weights, data):
+    """Return the weight of the dense layer after the steps of one process that leaves the table as it is."""
+    for _ in range(_STEPS):
+        gradients = gradients_of_one_process(weights, data)
+        weights = Weights(weights.dense - gradients.dense, weights.bias - gradients.bias, weights.table)
+    return weights.dense
+
+
+# What runs in the process of the learner's code, on a trainer.
+
+kept = {}  # the model that the learner's function gets
+
+
+def is_started(needs: str) -> bool:
+    """Return whether this rank is in the group of the trainers, and the lesson has defined this name there."""
+    import __main__
+
+    return dist.is_initialized() and needs in vars(__main__)
+
+
+def batch(numbers):
+    """Return the batch of the passages of these numbers: words, offsets and labels."""
+    import __main__
+
+    return vars(__main__)["batch"](numbers)
+
+
+def make() -> Weights:
+    """Make a hybrid model with a table of its own, and return the weights."""
     import __main__
 
     lesson = vars(__main__)
-    if not dist.is_initialized() or "HybridModel" not in lesson:
-        return Run(None, [], "")
-    model = lesson["HybridModel"](_table_of_all())
-    run = call_answer("one_rate", [model, _RATE])
-    if run.error:
-        return run
-    optimizer = run.result
-    copy = lesson["plain_copy"](model)
-    dense, table = _weights(model)
-    with dist_autograd.context() as context:
-        lesson["forward_backward"](model, context, lesson["batch"](_share_of_trainer()))
-        for turn in range(dist.get_world_size()):
-            dist.barrier()
-            if turn == dist.get_rank():
-                try:
-                    optimizer.step(context)
-                except Exception as error:
-                    run = run._replace(result=None, error=f"{type(error).__name__}: {error}")
-        dist.barrier()
-    if run.error:
-        return run
-    rows, offsets, label = lesson["batch"](_NUMBERS)
-    torch.nn.functional.cross_entropy(copy["dense"](copy["table"](rows, offsets)), label).backward()
-    dense_after, table_after = _weights(model)
-    steps = {
-        "dense layer": ((dense - dense_after) / _RATE, copy["dense"].weight.grad),
-        "table": ((table - table_after) / _RATE, copy["table"].weight.grad.to_dense()),
-    }
-    times = {part: ((mine * true).sum() / (true * true).sum()).item() for part, (mine, true) in steps.items()}
-    return Run(times, [], "")
+    with one_line_errors():
+        kept["model"] = lesson["HybridModel"](lesson["new_table"]())
+        return weights_of(kept["model"])
 
 
-def _table_of_all():
-    """Return one table on the server, the same for all trainers."""
-    import torch.distributed as dist
-    import torch.distributed.rpc as rpc
-
-    import __main__
-
-    if dist.get_rank() == 0:
-        _shared["table"] = vars(__main__)["new_table"]()
-        for trainer in range(1, dist.get_world_size()):
-            rpc.rpc_sync(f"trainer{trainer}", _share, (_shared["table"],))
-    dist.barrier()
-    return _shared["table"]
-
-
-def _share_of_trainer():
-    import torch.distributed as dist
-
-    return _NUMBERS[dist.get_rank() :: dist.get_world_size()]
-
-
-def _share(table):
-    _shared["table"] = table
-
-
-def _weights(model):
-    dense = model.dense.module.weight.detach().cpu().clone()
-    return dense, at_the_table(model, weight_of_table)
+def weights_of(model) -> Weights:
+    """Return copies of the weights of a hybrid model."""
+    dense = getattr(model.dense, "module", model.dense)  # of DDP
+    own = [parameter.detach().cpu().clone() for parameter in (dense.weight, dense.bias)]
+    return Weights(*own, at_the_table(model, weight_of_table))
 
 
 def at_the_table(model, function, *arguments):
     """Have the owner of the table of a model call a function with the table's RRef, and return the result."""
-    import torch.distributed.rpc as rpc
-
     reference = model.table.get_module_rref()
     return rpc.rpc_sync(reference.owner(), function, (reference, *arguments))
 
 
-def _gradient(reference, context):
-    import torch.distributed.autograd as dist_autograd
+def _make_parts() -> Weights:
+    """Make what a hybrid model has, without DDP, and with a table that the master has made; return the weights."""
+    import __main__
 
-    return dist_autograd.get_gradients(context)[reference.local_value().weight].to_dense()
+    device = devices.of_this_rank().device
+    dense = torch.nn.Linear(16, 6).to(device)
+    with one_line_errors():
+        table = rpc.rpc_sync("master", vars(__main__)["new_table"])
+        kept["model"] = SimpleNamespace(table=table, dense=dense, device=device)
+        return weights_of(kept["model"])
+
+
+def _forward(words, offsets):
+    with one_line_errors():
+        result = answer("my_forward", [kept["model"], words, offsets])
+    return result.detach().cpu() if isinstance(result, torch.Tensor) else result
+
+
+class _References(NamedTuple):
+    """What `my_references` returned: in words if no list; the types of what is no RRef; the owners of the RRefs.
+
+    `are_of_dense` says whether the local RRefs are those of the dense layer's parameters.
+    """
+
+    no_list: str
+    strangers: list[str]
+    owners: list[str]
+    are_of_dense: bool
+
+
+def _references() -> _References:
+    with one_line_errors():
+        returned = answer("my_references", [kept["model"]])
+        if not isinstance(returned, list | tuple):
+            return _References(show(plain(returned)), [], [], False)
+        strangers = [type(reference).__name__ for reference in returned if not hasattr(reference, "owner_name")]
+        rrefs = [reference for reference in returned if hasattr(reference, "owner_name")]
+        local = {id(reference.local_value()) for reference in rrefs if reference.is_owner()}
+        are_of_dense = local == {id(parameter) for parameter in kept["model"].dense.parameters()}
+        return _References("", strangers, [reference.owner_name() for reference in rrefs], are_of_dense)
+
+
+def _new_optimizer():
+    """Return an optimizer of all parameters of the model, at rate 1."""
+    import __main__
+
+    lesson = vars(__main__)
+    with one_line_errors():
+        return lesson["new_optimizer"](lesson["references"](kept["model"]), torch.optim.SGD, 1.0)
+
+
+def _step(function, numbers):
+    """Return what a step of the learner's with these passages returned, and the weights afterwards."""
+    returned = answer(function, [kept["model"], _new_optimizer(), batch(numbers)])
+    return returned, weights_of(kept["model"])
+
+
+def _step_in_parts(parts):
+    """Return what a step with the passages of all parts returned, and the weights afterwards."""
+    returned = answer("step_in_parts", [kept["model"], _new_optimizer(), [batch(numbers) for numbers in parts]])
+    return returned, weights_of(kept["model"])
+
+
+def _frozen_steps(numbers):
+    """Make steps with these passages; return the weights afterwards, and how many gradients came to the table."""
+    model, optimizer, data = kept["model"], _new_optimizer(), batch(numbers)
+    at_the_table(model, watch)
+    for _ in range(_STEPS):
+        answer("frozen_step", [model, optimizer, data])
+    return weights_of(model), at_the_table(model, gradients_of)
+
+
+# What runs on the server.
 
 
 def weight_of_table(reference):
-    """On the owner: return a copy of the weights of a table."""
+    """Return a copy of the weights of a table."""
     return reference.local_value().weight.detach().clone()
 
 
-def _watch(reference):
-    """On the server: from now on count the gradients that come to this table."""
+def watch(reference):
+    """From now on count the gradients that come to this table."""
     table = reference.local_value()
     table.gradients, forward = 0, table.forward
 
@@ -275,9 +312,6 @@ def _watch(reference):
     table.forward = watched  # a RemoteModule calls forward itself, so hooks of the module would not run
 
 
-def _gradients_of(reference):
+def gradients_of(reference):
+    """Return how many gradients have come to a table that is watched."""
     return reference.local_value().gradients
-
-
-from helpers.checks.hybrid_parts import my_forward as my_forward  # noqa: E402
-from helpers.checks.hybrid_parts import my_references as my_references  # noqa: E402

@@ -1,121 +1,207 @@
-"""Checks of 26_hybrid_failures: a checkpoint brings all weights back, and a repeated request is executed once."""
+"""Exercises of 26_hybrid_failures: a checkpoint brings all weights back, and a repeated request is executed once.
+
+Trainer 0 calls `my_checkpoint`, and asks the server to call `once`.
+"""
 
 import io
 import threading
 import time
 import uuid
+from typing import NamedTuple
 
-from helpers.checks.judging import Run, Verdict, Wrong, call_answer, judge, missing
-from helpers.checks.rpc_judging import NO_RPC, in_one_line, rpc_runs
+import torch
+import torch.distributed.rpc as rpc
+
+from helpers.checks.exam import answer, exercise, number, plain, show
+from helpers.checks.hybrid_ddp_rpc import kept
+from helpers.checks.rpc_judging import in_one_line, one_line_errors, require_rpc
 
 _SECONDS = 0.2  # that the function of a request takes, so that the same request comes while it is under way
-
-
-def my_checkpoint(world) -> Verdict:
-    """Check `my_checkpoint(model, number)`: from a file, a new model comes back to where the old one was."""
-
-    def check(runs):
-        if runs[0].result:
-            raise Wrong(runs[0].result)
-        return "All weights, here and on the server, come back from the file, and the number of the next step, too."
-
-    return judge(world, "my_checkpoint", check, _run_my_checkpoint)
-
-
-def once(world) -> Verdict:
-    """Check `once(request, function, arguments)`: a request is executed once, however often it comes."""
-
-    def check(runs):
-        for what, times, wanted, results, expected in runs[0].result:
-            if times != wanted:
-                raise Wrong(f"{what} the function ran {_times(times)}, and the target is {_times(wanted)}.")
-            if results != expected:
-                raise Wrong(f"{what} `once` returned {results}, and the target is {expected}.")
-        return "A request is executed once, also when it comes again at once, and every caller gets its result."
-
-    return judge(world, "once", check, _run_once)
-
-
-def _times(number):
-    return "once" if number == 1 else f"{number} times"
-
-
 _STEPS = 3  # before the checkpoint
 
 
-def _run_my_checkpoint():
-    import torch.distributed.rpc as rpc
+class Case(NamedTuple):
+    """Requests, pairs of a name and a value, and what is expected: how often the function runs, and the results.
 
-    if not rpc_runs():
-        return Run(None, [], NO_RPC)
-    if rpc.get_worker_info().name != "trainer0":
-        return Run(None, [], "")
-    run = call_answer("my_checkpoint", [_trained(_STEPS), _STEPS])
-    fault = "" if run.error else _fault_of_checkpoint(run.result)
-    return run._replace(result=fault, error=in_one_line(run.error), messages=[])
+    `together` says whether they come at once, and `returns_none` whether their function returns None.
+    """
+
+    what: str
+    requests: list[tuple[str, int]]
+    times: int
+    results: list[int | None]
+    together: bool = False
+    returns_none: bool = False
 
 
-def _trained(steps):
-    """Return a model of trainer 0 alone after so many steps; it has a table of its own."""
-    import torch
+_CASES = (
+    Case("For one request,", [("a", 1)], 1, [2]),
+    Case("For a request that came three times, one after the other,", [("a", 2)] * 3, 1, [4, 4, 4]),
+    Case("For two requests with the same function and arguments,", [("a", 3), ("b", 3)], 2, [6, 6]),
+    Case(
+        "For a request that came twice, of a function that returns None,",
+        [("a", 4)] * 2,
+        1,
+        [None] * 2,
+        returns_none=True,
+    ),
+    Case("For a request that came three times, all at once,", [("a", 5)] * 3, 1, [10, 10, 10], together=True),
+    Case(
+        "For two requests at once, each of which came twice,",
+        [("a", 6), ("b", 7)] * 2,
+        2,
+        [12, 14] * 2,
+        together=True,
+    ),
+)
 
+
+@exercise
+def my_checkpoint(exam):
+    """Check `my_checkpoint(model, number)`: from a file, a new model comes back to where the old one was."""
+    exam.on_rank(require_rpc, "my_checkpoint")
+    if exam.rank == 0:
+        expected = exam.on_rank(_train)
+        saved = exam.on_rank(_save)
+        if exam.require(
+            isinstance(saved, list | tuple) and len(saved) == 2,
+            f"`my_checkpoint` returned {_kind(saved)}, expected a pair: `number` and a list of all weights.",
+        ):
+            _require_all_back(exam, expected)
+    return "All weights, here and on the server, come back from the file, and the number of the next step, too."
+
+
+@exercise
+def once(exam):
+    """Check `once(request, function, arguments)`: a request is executed once, however often it comes."""
+    exam.on_rank(require_rpc, "once")
+    if exam.rank == 0:
+        outcomes = exam.on_rank(_ask_server, _CASES)
+        for case, (times, results) in zip(_CASES, outcomes, strict=True):
+            exam.require(
+                times == case.times, f"{case.what} the function ran {_times(times)}, expected {_times(case.times)}."
+            )
+            exam.require(
+                all(map(_is_result, results, case.results)),
+                f"{case.what} `once` returned {results}, expected {case.results}.",
+            )
+    return "A request is executed once, also when it comes again at once, and every caller gets its result."
+
+
+def _require_all_back(exam, expected):
+    """Require that a new model has the expected weights, by owner, once the checkpoint has been written to it."""
+    restored = exam.on_rank(_restore)
+    exam.require(not restored.error, f"The checkpoint cannot be saved, read and written back: {restored.error}")
+    exam.require(
+        restored.listed == len(expected),
+        f"The list has {restored.listed} tensors, expected one for each of the {len(expected)} RRefs of the model.",
+    )
+    for (_, values), (owner, right) in zip(restored.weights, expected, strict=False):
+        exam.require(
+            torch.equal(values, right), f"Weights on {owner} came back otherwise than they were after {_STEPS} steps."
+        )
+    exam.require(
+        number(restored.number) == _STEPS,
+        f"The checkpoint says that step {show(restored.number)} is next, expected {_STEPS}.",
+    )
+
+
+def _is_result(found, expected):
+    return found is None if expected is None else number(found) == expected
+
+
+def _kind(value):
+    return f"{len(value)} values" if isinstance(value, list | tuple) else show(value)
+
+
+def _times(count):
+    return "once" if count == 1 else f"{count} times"
+
+
+# What runs in the process of the learner's code, on trainer 0.
+
+
+class Restored(NamedTuple):
+    """What came of a checkpoint: an error, the number of the next step, and how many weights were listed.
+
+    `weights` are those of a new model to which the checkpoint has been written, each with its owner.
+    """
+
+    error: str
+    number: object
+    listed: int
+    weights: list[tuple[str, torch.Tensor]]
+
+
+def _train():
+    """Train the model that will be saved, and return its weights, each with its owner."""
+    import __main__
+
+    lesson = vars(__main__)
+    with one_line_errors():
+        kept["model"] = model = _new_model()
+        optimizer = lesson["new_optimizer"](lesson["references"](model))
+        for step in range(_STEPS):
+            lesson["step"](model, optimizer, lesson["batch"](range(32 * step, 32 * step + 32)))
+        return _weights(model)
+
+
+def _new_model():
+    """Return a model of trainer 0 alone, with a table of its own."""
     import __main__
 
     lesson = vars(__main__)
     torch.manual_seed(0)
-    model = lesson["HybridModel"](lesson["new_table"](), lesson["alone"], "cpu")
-    optimizer = lesson["new_optimizer"](lesson["references"](model))
-    for number in range(steps):
-        lesson["step"](model, optimizer, lesson["batch"](range(32 * number, 32 * number + 32)))
-    return model
+    return lesson["HybridModel"](lesson["new_table"](), lesson["alone"], "cpu")
 
 
-def _fault_of_checkpoint(saved):
-    import torch
-
+def _weights(model):
     import __main__
 
-    references = vars(__main__)["references"]
-    if not isinstance(saved, list | tuple) or len(saved) != 2:
-        of_what = "None" if saved is None else f"a {type(saved).__name__}"
-        return f"`my_checkpoint` returned {of_what}, expected a pair: `number` and a list of all weights."
-    other = _trained(0)
-    owned = references(other)
+    references = vars(__main__)["references"](model)
+    return [(reference.owner_name(), reference.to_here().detach().clone()) for reference in references]
+
+
+def _save():
+    with one_line_errors():
+        kept["saved"] = answer("my_checkpoint", [kept["model"], _STEPS])
+    return kept["saved"]
+
+
+def _restore() -> Restored:
+    """Write the checkpoint to a file, and from there to a new model."""
+    import __main__
+
+    with one_line_errors():
+        model = _new_model()
+        references = vars(__main__)["references"](model)
     try:
         file = io.BytesIO()
-        torch.save(saved, file)
-        number, weights = torch.load(io.BytesIO(file.getvalue()))
-        if len(weights) != len(owned):
-            return f"The list has {len(weights)} tensors, expected one for each of the {len(owned)} RRefs of the model."
-        for reference, values in zip(owned, weights, strict=True):
-            reference.remote().detach().rpc_sync().copy_(values)
+        torch.save(kept["saved"], file)
+        step, weights = torch.load(io.BytesIO(file.getvalue()))
+        if len(weights) == len(references):
+            for reference, values in zip(references, weights, strict=True):
+                reference.remote().detach().rpc_sync().copy_(values)
     except Exception as error:
-        return f"The checkpoint cannot be saved, read and written back: {in_one_line(str(error))}"
-    for reference, expected in zip(owned, references(_trained(_STEPS)), strict=True):
-        if not torch.equal(reference.to_here(), expected.to_here()):
-            return f"Weights on {reference.owner_name()} came back otherwise than they were after {_STEPS} steps."
-    return "" if number == _STEPS else f"The checkpoint says that step {number} is next, expected {_STEPS}."
+        return Restored(in_one_line(str(error)), None, 0, [])
+    return Restored("", step, len(weights), _weights(model))
 
 
-def _run_once():
-    import torch.distributed.rpc as rpc
-
-    import __main__
-
-    if not rpc_runs():
-        return Run(None, [], NO_RPC)
-    if rpc.get_worker_info().name != "trainer0":
-        return Run(None, [], "")
-    if "once" not in vars(__main__):
-        return Run(None, [], missing("once"))
-    try:
-        return Run(rpc.rpc_sync("server", _try_once), [], "")
-    except Exception as error:
-        return Run(None, [], in_one_line(f"{type(error).__name__}: {error}"))
+def _ask_server(cases):
+    """Have the server try the cases, and return for each how often the function ran, and the results."""
+    with one_line_errors():
+        return rpc.rpc_sync("server", try_cases, (cases,))
 
 
-def _try_once():
-    """On the server: for each case return what it is, how often the function ran and should, results and the right."""
+# What runs on the server.
+
+
+def try_cases(cases):
+    """Return for each case how often the function ran, and the results. Raises the first error of the answer."""
+    return [_try(case) for case in cases]
+
+
+def _try(case):
     import __main__
 
     ran = []
@@ -128,40 +214,24 @@ def _try_once():
     def nothing(value):
         ran.append(value)
 
-    def case(what, requests, wanted, expected, together=False, function=double):
-        ran.clear()
-        names = {request: f"{request} of {uuid.uuid4()}" for request, _ in requests}
-        results = [None] * len(requests)
-        errors = []
+    names = {request: f"{request} of {uuid.uuid4()}" for request, _ in case.requests}
+    results = [None] * len(case.requests)
+    errors = []
 
-        def call(place, request, value):
-            try:
-                results[place] = vars(__main__)["once"](names[request], function, (value,))
-            except Exception as error:
-                errors.append(error)
+    def call(place, request, value):
+        function = nothing if case.returns_none else double
+        try:
+            results[place] = vars(__main__)["once"](names[request], function, (value,))
+        except Exception as error:
+            errors.append(error)
 
-        threads = [threading.Thread(target=call, args=(place, *request)) for place, request in enumerate(requests)]
-        for thread in threads:
-            thread.start()
-            if not together:
-                thread.join()
-        for thread in threads:
+    threads = [threading.Thread(target=call, args=(place, *request)) for place, request in enumerate(case.requests)]
+    for thread in threads:
+        thread.start()
+        if not case.together:
             thread.join()
-        if errors:
-            raise errors[0]
-        return what, len(ran), wanted, results, expected
-
-    return [
-        case("For one request,", [("a", 1)], 1, [2]),
-        case("For a request that came three times, one after the other,", [("a", 2)] * 3, 1, [4, 4, 4]),
-        case("For two requests with the same function and arguments,", [("a", 3), ("b", 3)], 2, [6, 6]),
-        case(
-            "For a request that came twice, of a function that returns None,",
-            [("a", 4)] * 2,
-            1,
-            [None] * 2,
-            function=nothing,
-        ),
-        case("For a request that came three times, all at once,", [("a", 5)] * 3, 1, [10, 10, 10], True),
-        case("For two requests at once, each of which came twice,", [("a", 6), ("b", 7)] * 2, 2, [12, 14] * 2, True),
-    ]
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]
+    return len(ran), plain(results)

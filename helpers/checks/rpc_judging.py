@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import torch.distributed.rpc as rpc
 
-from helpers.checks.exam import AnswerError, answer, errors_of_answer
+from helpers.checks.exam import AnswerError, answer, errors_of_answer, missing
 from helpers.checks.judging import Run, call_answer
 from helpers.measure import calls
 from helpers.measure.calls import Call
@@ -101,6 +101,16 @@ def rpc_runs() -> bool:
     except RuntimeError:
         return False
     return True
+
+
+def require_rpc(name: str) -> None:
+    """Raise `AnswerError` unless RPC runs on this rank, and the cell that defines the learner's function has run."""
+    import __main__
+
+    if not rpc_runs():
+        raise AnswerError(NO_RPC)
+    if name not in vars(__main__):
+        raise AnswerError(missing(name))
 
 
 def on_first_rank(function: str, arguments: list) -> Run:

@@ -1,98 +1,76 @@
-"""Checks of 22_several_trainers: a step in turn, and classes on the server that two threads use at once."""
+"""Exercises of 22_several_trainers: a step in turn, and classes on the server that two threads use at once.
 
-import os
+Rank 0 is a trainer, and the last rank is the server.
+"""
+
 import threading
 import time
+from typing import NamedTuple
 
-from helpers.checks.judging import RESTART, Run, Verdict, Wrong, call_answer, judge, missing
-from helpers.checks.rpc_judging import NO_RPC, in_one_line, rpc_runs
+import torch
+import torch.distributed.autograd as dist_autograd
+import torch.distributed.rpc as rpc
+
+from helpers.checks.exam import AnswerError, answer, exercise, plain, show
+from helpers.checks.judging import RESTART
+from helpers.checks.rpc_judging import in_one_line, one_line_errors, require_rpc
 
 _SECONDS = 0.2  # that a slow step takes, so that two at once meet for certain
 _PATIENCE = 5  # seconds for something that takes less than one
 
 
-def my_step_in_turn(world) -> Verdict:
+@exercise
+def my_step_in_turn(exam):
     """Check `my_step_in_turn(context, parameter)`: a step of SGD on the owner, which waits for its turn."""
-
-    def check(runs):
-        if runs[0].result:
-            raise Wrong(runs[0].result)
-        return "The step waits for its turn, and loses nothing that came before."
-
-    return judge(world, "my_step_in_turn", check, _run_my_step_in_turn)
+    exam.on_rank(require_rpc, "my_step_in_turn")
+    if exam.rank == 0:
+        fault = _fault_of(*exam.on_rank(_step_of_the_answer))
+        exam.require(not fault, fault)
+    return "The step waits for its turn, and loses nothing that came before."
 
 
-def SharedOptimizer(world) -> Verdict:
+@exercise
+def SharedOptimizer(exam):
     """Check `SharedOptimizer(parameters, optimizer)`: a step takes the gradients of its own context alone."""
+    exam.on_rank(require_rpc, "SharedOptimizer")
+    if exam.rank == 0:
+        noted = exam.on_rank(_two_steps)
+        exam.require(not noted.hung, f"A step has not ended: is the lock let go, also after an error? {RESTART}")
+        exam.require(noted.steps == 2, f"For two calls of `step` the optimizer made {noted.steps} steps, expected 2.")
+        exam.require(not noted.together, "Two steps of the optimizer were under way at the same time.")
+        exam.require(
+            not noted.replaced,
+            "While the optimizer made one trainer's step, another one's gradients were put in their place.",
+        )
+        for place, (value, expected) in enumerate(zip(noted.values, (-3.0, -1.0), strict=True)):
+            is_old = place == 1 and value == 2 * expected
+            reason = " It had no gradient in the second context." if is_old else ""
+            exam.require(
+                value == expected, f"After two steps parameter {place} is {value:g}, expected {expected:g}.{reason}"
+            )
+    return "Each step took the gradients of its own context, and no two were under way at the same time."
 
-    def check(runs):
-        found = runs[0].result
-        if found["hung"]:
-            raise Wrong(f"A step has not ended: is the lock let go, also after an error? {RESTART}")
-        if found["steps"] != 2:
-            raise Wrong(f"For two calls of `step` the optimizer made {found['steps']} steps, and the target is 2.")
-        if found["together"]:
-            raise Wrong("Two steps of the optimizer were under way at the same time.")
-        if found["replaced"]:
-            raise Wrong("While the optimizer made one trainer's step, another one's gradients were put in their place.")
-        for number, (mine, true) in enumerate(zip(found["values"], found["true"], strict=True)):
-            if mine != true:
-                old = " It had no gradient in the second context." if number == 1 and mine == 2 * true else ""
-                raise Wrong(f"After two steps parameter {number} is {mine:g}, and the target is {true:g}.{old}")
-        return "Each step took the gradients of its own context, and no two were under way at the same time."
 
-    return judge(world, "SharedOptimizer", check, _run_shared_optimizer)
-
-
-def Bounded(world) -> Verdict:
+@exercise
+def Bounded(exam):
     """Check `Bounded(values, limit)`: it refuses gradients that are too old, also when two come at the same time."""
-
-    def check(runs):
-        found = runs[-1].result
-        if found["wrong"]:
-            raise Wrong(found["wrong"])
-        if found["hung"]:
-            raise Wrong(f"An update has not ended: is the lock let go? {RESTART}")
-        if found["accepted"] != 1:
-            accepted = "both were" if found["accepted"] == 2 else "neither was"
-            raise Wrong(
-                "With a limit of 0, two updates came at the same time with gradients of the same version, and "
-                f"{accepted} made. The target is one: the second one is too old when the first one is made."
-            )
-        if found["value"] != -1:
-            raise Wrong(f"After one update by 1 and one that was refused a 0 is {found['value']:g}, and should be -1.")
-        if found["torn"]:
-            value, version = found["torn"]
-            raise Wrong(
-                f"`read` returned {value:g} as the value of version {version}, while an update was under way. "
-                f"The target is {-version}."
-            )
-        return "What is too old is refused, one update at a time, and what `read` returns belongs together."
-
-    return judge(world, "Bounded", check, _run_bounded)
-
-
-def _error(function, arguments):
-    run = call_answer(function, arguments)
-    return run._replace(error=in_one_line(run.error))
+    exam.on_rank(require_rpc, "Bounded")
+    if exam.rank == exam.n - 1:
+        _require_bounds(exam)
+        if not exam.fault:
+            _require_one_at_a_time(exam)
+    return "What is too old is refused, one update at a time, and what `read` returns belongs together."
 
 
 # ---------------------------------------------------------------- my_step_in_turn
 
 
 def fault_of_step(step) -> str:
-    """On a trainer: have the server take a step, and return what is wrong with it, in words; "" when nothing is.
+    """On a trainer: have the server take a step, and return what is wrong with it, in words; "" when nothing is."""
+    return _fault_of(*_taken_by_server(step))
 
-    The loss is the sum of all values, so each gradient is 1.
-    """
-    import torch.distributed.autograd as dist_autograd
-    import torch.distributed.rpc as rpc
 
-    parameter = rpc.rpc_sync("server", new_parameter)
-    with dist_autograd.context() as context:
-        loss = rpc.rpc_sync("server", sum_of, (parameter,))
-        dist_autograd.backward(context, [loss])
-        early, kept, value = rpc.rpc_sync("server", taken, (step, context, parameter))
+def _fault_of(early, kept, value):
     if kept:
         return "The step still holds `turn`, expected it to let go of the lock."
     if value == 10:
@@ -106,16 +84,32 @@ def fault_of_step(step) -> str:
     return ""
 
 
-def new_parameter():
-    """Make a parameter of one 0; a check sends this to the server."""
-    import torch
-    import torch.distributed.rpc as rpc
+def _step_of_the_answer():
+    import __main__
 
+    with one_line_errors():
+        return _taken_by_server(vars(__main__)["my_step_in_turn"])
+
+
+def _taken_by_server(step):
+    """Have the server take a step, and return what `taken` does.
+
+    The loss is the sum of all values, so each gradient is 1.
+    """
+    parameter = rpc.rpc_sync("server", new_parameter)
+    with dist_autograd.context() as context:
+        loss = rpc.rpc_sync("server", sum_of, (parameter,))
+        dist_autograd.backward(context, [loss])
+        return rpc.rpc_sync("server", taken, (step, context, parameter))
+
+
+def new_parameter():
+    """Make a parameter of one 0; the exercise sends this to the server."""
     return rpc.RRef(torch.zeros(1, requires_grad=True))
 
 
 def sum_of(parameter):
-    """Return the sum of a parameter; a check sends this to the server."""
+    """Return the sum of a parameter; the exercise sends this to the server."""
     return parameter.local_value().sum()
 
 
@@ -151,36 +145,24 @@ def taken(step, context, parameter):
     return early, kept, values[0].item()
 
 
-def _run_my_step_in_turn():
-    import __main__
-
-    if not rpc_runs():
-        return Run(None, [], NO_RPC)
-    if "my_step_in_turn" not in vars(__main__):
-        return Run(None, [], missing("my_step_in_turn"))
-    if os.environ["RANK"] != "0":
-        return Run(None, [], "")
-    try:
-        return Run(fault_of_step(vars(__main__)["my_step_in_turn"]), [], "")
-    except Exception as error:
-        return Run(None, [], in_one_line(f"{type(error).__name__}: {error}"))
+# ---------------------------------------------------------------- SharedOptimizer
 
 
-# ---------------------------------------------------------------- shared_optimizer
+class Noted(NamedTuple):
+    """What came of two steps: what the optimizer has noted, the values of the parameters, whether a step has hung."""
+
+    steps: int
+    together: bool
+    replaced: bool
+    values: list[float]
+    hung: bool
 
 
-def _run_shared_optimizer():
-    import torch.distributed.rpc as rpc
-
-    import __main__
-
-    if not rpc_runs():
-        return Run(None, [], NO_RPC)
-    if os.environ["RANK"] != "0":
-        return Run(None, [], "" if hasattr(__main__, "SharedOptimizer") else missing("SharedOptimizer"))
-    owner = rpc.remote("server", new_owner)
-    if error := rpc.rpc_sync("server", begun, (owner,)):
-        return Run(None, [], error)
+def _two_steps() -> Noted:
+    """On rank 0: have the server make two steps with the learner's object at the same time."""
+    owner = rpc.remote("server", Owner)
+    if error := rpc.rpc_sync("server", error_of, (owner,)):
+        raise AnswerError(error)
     errors, ended = [], []
     first_has_begun = threading.Event()
 
@@ -189,7 +171,8 @@ def _run_shared_optimizer():
             errors.append(_step(owner, scale, with_second, first_has_begun))
             ended.append(scale)
         except RuntimeError as error:
-            errors.append("" if "timeout" in str(error) else f"RuntimeError: {in_one_line(str(error))}")
+            if "timeout" not in str(error):
+                errors.append(_in_words(error))
 
     threads = [threading.Thread(target=step, args=arguments, daemon=True) for arguments in ((1.0, True), (2.0, False))]
     for thread in threads:
@@ -197,18 +180,12 @@ def _run_shared_optimizer():
     for thread in threads:
         thread.join(2 * _PATIENCE)
     if any(errors):
-        return Run(None, [], next(filter(None, errors)))
-    found = rpc.rpc_sync("server", found_by, (owner,))
-    found["hung"] = len(ended) < 2
-    found["true"] = [-3.0, -1.0]
-    return Run(found, [], "")
+        raise AnswerError(next(filter(None, errors)))
+    return Noted(*rpc.rpc_sync("server", noted_by, (owner,)), hung=len(ended) < 2)
 
 
 def _step(owner, scale, with_second, first_has_begun):
     """Have the owner make a step, and return its error; the second step comes while the first one is under way."""
-    import torch.distributed.autograd as dist_autograd
-    import torch.distributed.rpc as rpc
-
     with dist_autograd.context() as context:
         loss = rpc.rpc_sync("server", loss_of, (owner, scale, with_second))
         dist_autograd.backward(context, [loss])
@@ -225,17 +202,22 @@ class Owner:
     """On the server: two parameters, the learner's object, and an optimizer that notes what happens to it."""
 
     def __init__(self):
-        import torch
+        import __main__
 
         self.parameters = [torch.zeros(1, requires_grad=True), torch.zeros(1, requires_grad=True)]
         self.optimizer = _watched(self.parameters)
-        run = _error("SharedOptimizer", [self.parameters, self.optimizer])
-        self.error, self.mine = run.error, run.result
+        self.error = ""
+        try:
+            self.answer = vars(__main__)["SharedOptimizer"](self.parameters, self.optimizer)
+        except Exception as error:
+            self.error = _in_words(error)
 
 
 def _watched(parameters):
-    import torch
+    """Return an optimizer whose slow steps note what happens meanwhile."""
 
+    # Each exercise makes a class: torch replaces `step` in the class of an optimizer, and grading would take that for
+    # a change by the answer.
     class Watched(torch.optim.SGD):
         steps = 0
         under_way = 0
@@ -256,12 +238,7 @@ def _watched(parameters):
     return Watched(parameters, lr=1.0)
 
 
-def new_owner():
-    """Make an owner; a check sends this to the server."""
-    return Owner()
-
-
-def begun(owner):
+def error_of(owner):
     """Return the error with which the learner's object was not made, or an empty string."""
     return owner.local_value().error
 
@@ -275,71 +252,109 @@ def loss_of(owner, scale, with_second):
 def step_of(owner, context):
     """Have the learner's object make a step, and return its error or an empty string."""
     try:
-        owner.local_value().mine.step(context)
+        owner.local_value().answer.step(context)
     except Exception as error:
-        return in_one_line(f"{type(error).__name__}: {error}")
+        return _in_words(error)
     return ""
 
 
-def found_by(owner):
+def noted_by(owner):
     """Return what the optimizer has noted, and the values of the parameters."""
     owner = owner.local_value()
-    noted = {name: getattr(owner.optimizer, name) for name in ("steps", "together", "replaced")}
-    return {**noted, "values": [parameter.item() for parameter in owner.parameters]}
+    noted = owner.optimizer
+    return noted.steps, noted.together, noted.replaced, [parameter.item() for parameter in owner.parameters]
 
 
-# ---------------------------------------------------------------- bounded
+def _in_words(error):
+    return in_one_line(f"{type(error).__name__}: {error}")
 
 
-def _run_bounded():
-    import torch.distributed.rpc as rpc
-
-    import __main__
-
-    if not rpc_runs():
-        return Run(None, [], NO_RPC)
-    if rpc.get_worker_info().name != "server":
-        return Run(None, [], "" if hasattr(__main__, "Bounded") else missing("Bounded"))
-    run = _error("Bounded", [_slow_zeros(), 1])
-    if run.error:
-        return run
-    vars(__main__)["use of Bounded"] = _use
-    run = _error("use of Bounded", [run.result])
-    if run.error or run.result["wrong"]:
-        return run
-    new = _error("Bounded", [_slow_zeros(), 0])
-    return run._replace(result=run.result | _at_once(new.result))
+# ---------------------------------------------------------------- Bounded
 
 
-def _use(bounded):
-    """Return what is wrong when one thread alone uses an object with a limit of 1."""
-    import torch
+class Update(NamedTuple):
+    """What an update returned, as true or false and in words, and what `read` returned afterwards."""
 
-    one = torch.ones(1)
-    pair = bounded.read()
-    if not isinstance(pair, tuple) or len(pair) != 2 or not isinstance(pair[0], torch.Tensor):
-        return {"wrong": f"`read` returned a {type(pair).__name__}, and the target is a pair: values and version."}
-    kept = pair[0]
-    # (the version to which the gradient belongs, whether it is made, the value and the version afterwards)
-    for version, made, value, now in ((0, True, -1, 1), (0, True, -2, 2), (0, False, -2, 2), (2, True, -3, 3)):
-        answer = bounded.update(one, version)
-        behind = f"With a limit of 1, an update that was {_updates(now - made - version)} old"
-        if bool(answer) != made:
-            return {"wrong": f"{behind} returned {answer}, and the target is {made}."}
-        mine, version_now = bounded.read()
-        if mine.item() != value:
-            return {"wrong": f"{behind} left {mine.item():g}, and the target is {value}."}
-        if version_now != now:
-            return {"wrong": f"{behind} left version {version_now}, and the target is {now}."}
-    if kept.item() != 0:
-        return {"wrong": "What `read` has returned changes with later updates, and the target is a copy."}
-    return {"wrong": ""}
+    made: bool
+    answer: str
+    value: float
+    version: int
 
 
-def _at_once(bounded):
+class AtOnce(NamedTuple):
+    """What came of two updates at the same time.
+
+    `accepted` of them were made, `value` is what they left, and `torn` the value and version that do not belong
+    together, if `read` has returned such a pair.
+    """
+
+    hung: bool
+    accepted: int
+    value: float
+    torn: tuple[float, int] | None
+
+
+# (the version to which the gradient belongs, whether the update is made, the value and the version afterwards)
+_UPDATES = ((0, True, -1, 1), (0, True, -2, 2), (0, False, -2, 2), (2, True, -3, 3))
+
+
+def _require_bounds(exam):
+    """Require what one thread alone finds when it uses an object with a limit of 1."""
+    no_pair, updates, kept = exam.on_rank(_updates_by_one_thread, [version for version, *_ in _UPDATES])
+    exam.require(not no_pair, f"`read` returned {no_pair}, expected a pair: values and version.")
+    for found, (version, made, value, now) in zip(updates, _UPDATES, strict=False):
+        age = now - made - version
+        behind = f"With a limit of 1, an update that was {'one update' if age == 1 else f'{age} updates'} old"
+        exam.require(found.made == made, f"{behind} returned {found.answer}, expected {made}.")
+        exam.require(found.value == value, f"{behind} left {found.value:g}, expected {value}.")
+        exam.require(found.version == now, f"{behind} left version {found.version}, expected {now}.")
+    exam.require(kept == 0, "What `read` has returned changes with later updates, expected a copy.")
+
+
+def _require_one_at_a_time(exam):
+    """Require that of two updates at the same time one is too old, and that `read` waits for the other one's end."""
+    found = exam.on_rank(_updates_at_once)
+    exam.require(not found.hung, f"An update has not ended: is the lock let go? {RESTART}")
+    accepted = "both were" if found.accepted == 2 else "neither was"
+    exam.require(
+        found.accepted == 1,
+        "With a limit of 0, two updates came at the same time with gradients of the same version, and "
+        f"{accepted} made, expected one: the second one is too old when the first one is made.",
+    )
+    exam.require(
+        found.value == -1, f"After one update by 1 and one that was refused a 0 is {found.value:g}, expected -1."
+    )
+    if found.torn:
+        value, version = found.torn
+        exam.refuse(
+            f"`read` returned {value:g} as the value of version {version}, while an update was under way, expected "
+            f"{-version}."
+        )
+
+
+def _updates_by_one_thread(versions):
+    """Make updates by 1 with gradients of these versions.
+
+    Returns what `read` returned first if that is no pair, else "", what came of each update, and the value that `read`
+    returned first as it is in the end.
+    """
+    with one_line_errors():
+        bounded = answer("Bounded", [_slow_zeros(), 1])
+        pair = bounded.read()
+        if not isinstance(pair, tuple) or len(pair) != 2 or not isinstance(pair[0], torch.Tensor):
+            return show(plain(pair)), [], 0
+        updates = []
+        for version in versions:
+            made = bounded.update(torch.ones(1), version)
+            values, now = bounded.read()
+            updates.append(Update(bool(made), show(plain(made)), values.item(), now))
+        return "", updates, pair[0].item()
+
+
+def _updates_at_once() -> AtOnce:
     """Have two threads update an object with a limit of 0 at the same time, while a third one reads."""
-    import torch
-
+    with one_line_errors():
+        bounded = answer("Bounded", [_slow_zeros(), 0])
     answers, torn = [], []
 
     def update():
@@ -354,9 +369,9 @@ def _at_once(bounded):
     for thread in [*threads, reader]:
         thread.join(_PATIENCE)
     if any(thread.is_alive() for thread in [*threads, reader]):
-        return {"hung": True}
-    value = bounded.read()[0].item()
-    return {"hung": False, "accepted": sum(map(bool, answers)), "value": value, "torn": torn[0] if torn else None}
+        return AtOnce(True, 0, 0.0, None)
+    with one_line_errors():
+        return AtOnce(False, sum(map(bool, answers)), bounded.read()[0].item(), torn[0] if torn else None)
 
 
 def _read_until(bounded, threads, torn):
@@ -373,7 +388,6 @@ _slow = threading.local()
 
 def _slow_zeros():
     """Return a tensor of one 0; threads that have said so take long for whatever they compute with it."""
-    import torch
 
     class Slow(torch.Tensor):
         @classmethod
@@ -384,7 +398,3 @@ def _slow_zeros():
             return result
 
     return torch.zeros(1).as_subclass(Slow)
-
-
-def _updates(number):
-    return "one update" if number == 1 else f"{number} updates"

@@ -95,7 +95,7 @@ def test_my_forward_skeleton(world):
         ),
         (
             ("output.cpu()), hidden", "output.cpu())"),
-            "`forward` returned a Tensor, expected a pair: logits and hidden state.",
+            "`forward` returned a tensor of shape (5, 4, 1000), expected a pair: logits and hidden state.",
         ),
     ],
 )
@@ -133,7 +133,7 @@ def test_clip_solution(world):
 
 def test_clip_skeleton(world):
     assert says(checks.distributed_rnn.clip, world, skeleton("def clip")) == (
-        "Not yet. `clip` returned 0.0000, and the norm of all gradients was 0.7308."
+        "Not yet. `clip` returned 0.0000, expected the norm of all gradients: 0.7308."
     )
 
 
@@ -183,19 +183,22 @@ def test_clip_in_other_styles(world, answer):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (("** 0.5", ""), "`clip` returned 0.5341, and the norm of all gradients was 0.7308."),
+        (("** 0.5", ""), "`clip` returned 0.5341, expected the norm of all gradients: 0.7308."),
         (
             ("if norm > limit:", "if norm < 0:"),
             "With a norm of 0.7308 and a limit of 0.3654, the gradients on server have norm 0.2213 afterwards, "
-            "and the target is 0.1107.",
+            "expected 0.1107.",
         ),
         (
             ("if norm > limit:", "if True:"),
             "With a norm of 0.7308 and a limit of 1.4617, the gradients on server have norm 0.4427 afterwards, "
-            "and the target is 0.2213.",
+            "expected 0.2213.",
         ),
-        (("return norm", "return None"), "`clip` returned a NoneType, and the target is the norm, a number."),
-        (("part.wait() for part in parts", "part.wait() for part in parts[:1]"), "`clip` returned 0.2213, and the "),
+        (("return norm", "return None"), "`clip` returned None, expected the norm of all gradients, a number."),
+        (
+            ("part.wait() for part in parts", "part.wait() for part in parts[:1]"),
+            "`clip` returned 0.2213, expected the ",
+        ),
         (("gradients[reference.local_value()] **", "grads ** "), "Rank 0 raised NameError(\"name 'grads' is not "),
     ],
 )
@@ -245,7 +248,7 @@ def test_two_layers_solution(world):
 
 def test_two_layers_skeleton(world):
     assert says(checks.distributed_rnn.TwoLayers, world, skeleton("class TwoLayers")) == (
-        "Not yet. Parameter 4 of 8 is owned by trainer, and the target is server."
+        "Not yet. Parameter 4 of 8 is owned by trainer, expected server."
     )
 
 
@@ -308,19 +311,20 @@ def test_two_layers_in_other_styles(world, answer):
         ),
         (
             ("return local + self.second.remote_parameters()", "return local"),
-            "`parameter_rrefs` returned 4 parameters, and the target is 8.",
+            "`parameter_rrefs` returned 4 parameters, expected 8.",
         ),
         (
             ("return local + self.second.remote_parameters()", "return self.second.remote_parameters() + local"),
-            "Parameter 0 of 8 is owned by server, and the target is trainer.",
+            "Parameter 0 of 8 is owned by server, expected trainer.",
         ),
         (
             ("nn.LSTM, (width, width)", "nn.LSTM, (2 * width, width)"),
-            "Parameter 4 of 8 has shape (16, 8), and the target is (16, 4).",
+            "Parameter 4 of 8 has shape (16, 8), expected (16, 4).",
         ),
         (
             ("return output, (first, second)", "return output"),
-            "In window 0 `forward` returned a Tensor, and the target is a pair: output, hidden states of both.",
+            "In window 0 `forward` returned a tensor of shape (5, 3, 4), expected a pair: output, hidden states of "
+            "both.",
         ),
         (
             ("return output, (first, second)", "return vectors, (first, second)"),
@@ -332,7 +336,7 @@ def test_two_layers_in_other_styles(world, answer):
         ),
         (
             ("return local + self.second.remote_parameters()", "return list(self.first.parameters()) * 2"),
-            "`parameter_rrefs` returned a Parameter at place 0, and the target is an RRef.",
+            "`parameter_rrefs` returned a Parameter at place 0, expected an RRef.",
         ),
         (("self.first(vectors", "self.first(vector"), "Rank 0 raised NameError: name 'vector' is not defined"),
     ],

@@ -74,7 +74,7 @@ def test_my_step_skeleton(world):
         (LOOKED_UP, "self.table.forward(rows)[places.flip(0)]", "The hidden state after window 0 differs"),
         (LOOKED_UP, "self.table.forward(rows).detach()[places]", "Backward waited in vain for a gradient, expected"),
         ("targets.flatten())", "targets.flatten()) / 2", "The loss of window 0 is "),
-        ("(vectors, hidden)", "(vectors)", "The hidden state after window 1 differs"),
+        ("(vectors, hidden)", "(vectors)", "The loss of window 1 is "),
         (
             "output, targets), hidden",
             "output, targets), None",
@@ -82,7 +82,11 @@ def test_my_step_skeleton(world):
         ),
         ("output, targets), hidden", "output, targets).detach(), hidden", "The losses have no graph, expected one"),
         ("output, targets), hidden", "output, targets).item(), hidden", "`loss` returned a float and the hidden state"),
-        ("output, targets), hidden", "output, targets)", "`loss` returned a Tensor, expected a pair: loss and hidden"),
+        (
+            "output, targets), hidden",
+            "output, targets)",
+            "`loss` returned a tensor of shape (), expected a pair: loss and hidden",
+        ),
         (
             "targets.flatten())",
             "targets.flatten()).detach().requires_grad_()",
@@ -106,7 +110,7 @@ def test_loss_there_solution(world):
 
 def test_loss_there_skeleton(world):
     assert says(checks.faster_distributed_rnn.loss_there, world, skeleton("loss_there")) == (
-        "Not yet. The trainer received 80000 bytes, of which the logits are 80000, and the target is 64 at most."
+        "Not yet. The trainer received 80000 bytes, of which the logits are 80000, expected 64 at most."
     )
 
 
@@ -140,14 +144,14 @@ def test_loss_there_in_other_styles(world, change):
         (("flatten(0, 1), targets.flatten())", "flatten(0, 1), targets.flatten()) * 2"), "The loss is 14."),
         (
             ("targets.flatten())", "targets.flatten(), reduction='none')"),
-            "`loss_there` returned a tensor of shape (20,), and the target is the loss, a tensor of one number.",
+            "`loss_there` returned a tensor of shape (20,), expected the loss, a tensor of one number.",
         ),
         (
             ("output, targets))", "output.detach(), targets))"),
             "The loss is right, and the gradient of the output is not.",
         ),
         (("targets.flatten())", "targets.flatten()).detach()"), "The loss is right, and the gradient of the output "),
-        (("targets.flatten())", "targets.flatten()).item()"), "`loss_there` returned float, and the target is the "),
+        (("targets.flatten())", "targets.flatten()).item()"), "`loss_there` returned a float, expected the "),
         (("reference.local_value()(", "missing("), "Rank 0 raised NameError(\"name 'missing' is not defined\") on"),
     ],
 )
@@ -164,7 +168,7 @@ def test_loss_there_with_a_copy_of_the_decoder_here(world):
             return cross_entropy((output @ weight.T + bias).flatten(0, 1), targets.flatten())
     """
     assert says(checks.faster_distributed_rnn.loss_there, world, answer) == (
-        "Not yet. The trainer received 68000 bytes, and the target is 64 at most."
+        "Not yet. The trainer received 68000 bytes, expected 64 at most."
     )
 
 
@@ -179,7 +183,7 @@ def test_looked_up_solution(world):
 
 def test_looked_up_skeleton(world):
     assert says(checks.faster_distributed_rnn.looked_up, world, skeleton("looked_up")) == (
-        "Not yet. The trainer received 1280 bytes for 20 words, 8 of them different, and the target is 256."
+        "Not yet. The trainer received 1280 bytes for 20 words, 8 of them different, expected 256."
     )
 
 
@@ -207,12 +211,12 @@ def test_looked_up_in_other_styles(world, change):
     [
         (
             (".bfloat16()", ""),
-            "The trainer received 512 bytes for 20 words, 8 of them different, and the target is 256.",
+            "The trainer received 512 bytes for 20 words, 8 of them different, expected 256.",
         ),
         (
             (".float()[places]", "[places]"),
-            "`looked_up` returned a tensor of shape (5, 4, 16) and type torch.bfloat16, and the target is "
-            "shape (5, 4, 16) and type torch.float32.",
+            "`looked_up` returned a tensor of shape (5, 4, 16) and type torch.bfloat16, expected a tensor "
+            "of shape (5, 4, 16) and type torch.float32.",
         ),
         (
             ("[places]", "[0 * places]"),
@@ -231,7 +235,7 @@ def test_looked_up_that_is_wrong(world, change, message):
 def test_looked_up_with_every_copy_of_a_row(world):
     answer = solution("looked_up").replace("words.unique(return_inverse=True)", "words, ...")
     assert says(checks.faster_distributed_rnn.looked_up, world, answer) == (
-        "Not yet. The trainer received 640 bytes for 20 words, 8 of them different, and the target is 256."
+        "Not yet. The trainer received 640 bytes for 20 words, 8 of them different, expected 256."
     )
 
 

@@ -10,17 +10,17 @@ from helpers import World, checks
 NAME = "25_hybrid_costs.ipynb"
 
 
-SKELETON = {"two_optimizers": cell(NAME, "def two_optimizers("), "split_table": cell(NAME, "class SplitTable(")}
+SKELETON = {"two_optimizers": cell(NAME, "def two_optimizers("), "SplitTable": cell(NAME, "class SplitTable(")}
 SOLUTION = {
     "two_optimizers": cell(f"solutions/{NAME}", "def two_optimizers("),
-    "split_table": cell(f"solutions/{NAME}", "class SplitTable("),
+    "SplitTable": cell(f"solutions/{NAME}", "class SplitTable("),
 }
 SETUP = f"import sys; sys.path.append({str(NOTEBOOKS)!r})\n" + cell(f"solutions/{NAME}", "start(")
 
 
 def says(world, check, answer):
     world.view.execute(textwrap.dedent(answer))
-    return repr(getattr(checks, check)(world))
+    return repr(getattr(checks.hybrid_costs, check)(world))
 
 
 def changed(check, *change):
@@ -99,12 +99,12 @@ RIGHT = "Solved. With 20 rows on server and 20 rows on master, sums and gradient
 
 
 def test_split_table_solution(world):
-    assert says(world, "split_table", SOLUTION["split_table"]) == RIGHT
+    assert says(world, "SplitTable", SOLUTION["SplitTable"]) == RIGHT
 
 
 def test_split_table_skeleton(world):
-    assert says(world, "split_table", SKELETON["split_table"]) == (
-        "Not yet. By `remote_parameters`, 40 of 40 rows are on server; the target is 20 on each."
+    assert says(world, "SplitTable", SKELETON["SplitTable"]) == (
+        "Not yet. By `remote_parameters`, 40 of 40 rows are on server, expected 20 on each of server and master."
     )
 
 
@@ -120,11 +120,11 @@ def test_split_table_skeleton(world):
     ],
 )  # fmt: skip
 def test_split_table_that_is_written_otherwise(world, changes):
-    answer = SOLUTION["split_table"]
+    answer = SOLUTION["SplitTable"]
     for change in changes:
         assert change[0] in answer
         answer = answer.replace(*change)
-    assert says(world, "split_table", answer) == RIGHT
+    assert says(world, "SplitTable", answer) == RIGHT
 
 
 def test_split_table_with_a_row_of_zeros_for_the_words_of_the_other(world):
@@ -148,7 +148,7 @@ def test_split_table_with_a_row_of_zeros_for_the_words_of_the_other(world):
             def remote_parameters(self):
                 return self.parts[0].remote_parameters() + self.parts[1].remote_parameters()
     """
-    assert says(world, "split_table", answer).startswith("Solved. With 21 rows on server and 21 rows on master, ")
+    assert says(world, "SplitTable", answer).startswith("Solved. With 21 rows on server and 21 rows on master, ")
 
 
 @pytest.mark.parametrize(
@@ -163,11 +163,11 @@ def test_split_table_with_a_row_of_zeros_for_the_words_of_the_other(world):
         (("for part in self.parts for", "for part in self.parts[:1] for"), "By `remote_parameters`, 0 of 40 rows are "),
         (("sum(call.wait() for call in calls)", "calls[0].wait().detach() + calls[1].wait()"), STEP + " has not "),
         (("call.wait() for", "(2 * call.wait() - call.wait().detach()) for"), f"{STEP} has moved wrongly."),
-        (("call.wait() for", "call.wait()[:1] for"), "For 40 bags, `forward` returned shape (1, 16), and the "),
+        (("call.wait() for", "call.wait()[:1] for"), "For 40 bags, `forward` returned shape (1, 16), expected "),
     ],
 )  # fmt: skip
 def test_split_table_that_is_wrong(world, change, message):
-    assert says(world, "split_table", changed("split_table", *change)).startswith(f"Not yet. {message}")
+    assert says(world, "SplitTable", changed("SplitTable", *change)).startswith(f"Not yet. {message}")
 
 
 def test_before_rpc_has_been_started():

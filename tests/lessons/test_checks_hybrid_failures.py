@@ -53,7 +53,7 @@ def test_once_that_is_right(world, answer):
     assert repr(checks.hybrid_failures.once(world)) == RIGHT  # again, with what the answer has kept
 
 
-AGAIN = "For a request that came three times, one after the other, the function ran 3 times, and the target is once."
+AGAIN = "For a request that came three times, one after the other, the function ran 3 times, expected once."
 
 
 @pytest.mark.parametrize(
@@ -63,15 +63,15 @@ AGAIN = "For a request that came three times, one after the other, the function 
         (SOLUTION.replace("with guard:", "if True:"), "For a request that came three times, all at once, the function"),
         (
             SOLUTION.replace("request not in results", "results.get(request) is None"),
-            "For a request that came twice, of a function that returns None, the function ran 2 times, and the target ",
+            "For a request that came twice, of a function that returns None, the function ran 2 times, expected ",
         ),
         (
             SOLUTION.replace("[request]", "[arguments]").replace("request not", "arguments not"),
-            "For two requests with the same function and arguments, the function ran once, and the target is 2 times.",
+            "For two requests with the same function and arguments, the function ran once, expected 2 times.",
         ),
         (
             SOLUTION.replace("        return results[request]", "            return results[request]"),
-            "For a request that came three times, one after the other, `once` returned [4, None, None], and the target",
+            "For a request that came three times, one after the other, `once` returned [4, None, None], expected",
         ),
         ("def once(request, function, arguments):\n    raise ValueError(request)", "Rank 0 raised "),
         ("del once", "Rank 0 has no function `once`: run the cell that defines it, then this check."),
@@ -116,7 +116,7 @@ def test_my_checkpoint_that_is_right(world, answer):
         (cell("26_hybrid_failures.ipynb", "def my_checkpoint("), "`my_checkpoint` returned None, expected a pair"),
         (
             "def my_checkpoint(model, number):\n    return number, [], model.dense.state_dict()",
-            "`my_checkpoint` returned a tuple, expected a pair",
+            "`my_checkpoint` returned 3 values, expected a pair",
         ),
         (
             CHECKPOINT.replace("references(model)]", "references(model)[1:]]"),
@@ -129,7 +129,7 @@ def test_my_checkpoint_that_is_right(world, answer):
             "The checkpoint says that step 4 is next, expected",
         ),
         (CHECKPOINT.replace("reference.to_here().detach()", "reference"), "The checkpoint cannot be saved, read"),
-        (CHECKPOINT.replace("weights = [", "weights = [1 / 0, "), "Rank 0 raised ZeroDivisionError"),
+        (CHECKPOINT.replace("weights = [", "1 / 0\n    weights = ["), "Rank 0 raised ZeroDivisionError"),
     ],
     ids=["skeleton", "no pair", "no table", "zeros", "the other way round", "the number", "RRefs", "an error"],
 )

@@ -56,7 +56,7 @@ def test_my_forward_that_is_right(world, answer):
     ("line", "message"),
     [
         ("return None", "On trainer 0 `my_forward` returned None, expected a tensor of shape (2, 6)."),
-        ("return [1.0]", "On trainer 0 `my_forward` returned a list, expected a tensor of shape (2, 6)."),
+        ("return [1.0]", "On trainer 0 `my_forward` returned a list of 1, expected a tensor of shape (2, 6)."),
         (
             "return model.table.forward(words, offsets)",
             "On trainer 0 `my_forward` returned a tensor of shape (2, 16), ",
@@ -92,7 +92,7 @@ def test_my_references_solution(world):
             "model.table.remote_parameters() + [rpc.RRef(1), rpc.RRef(2)]",
             "On trainer 0 the local RRefs hold something else, expected both parameters of the dense layer.",
         ),
-        ("None", "On trainer 0 `my_references` returned a NoneType, expected a list."),
+        ("None", "On trainer 0 `my_references` returned None, expected a list."),
         ("list(model.parameters())", "Rank 0 raised ValueError"),
     ],
 )
