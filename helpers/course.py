@@ -1,12 +1,57 @@
-"""Where the notebooks are: in a checkout beside this package, in an installed package inside it."""
+"""The lessons of the course: where the notebooks are, and what `course.toml` beside them says of each."""
 
+import sys
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 _PACKAGE = Path(__file__).resolve().parent
 
+# In a checkout the notebooks are beside this package, in an installed package inside it.
 IS_CHECKOUT = not (_PACKAGE / "notebooks").exists()
 NOTEBOOKS = (_PACKAGE.parent if IS_CHECKOUT else _PACKAGE) / "notebooks"
+TABLE = NOTEBOOKS / "course.toml"
 FIRST = "00_meet_the_ranks.ipynb"
 
 # The folder of the learner's own copy: at the top of a checkout, where git ignores it, or below the current folder.
 OWN_COPY = NOTEBOOKS.parent / "my-course" if IS_CHECKOUT else Path("torch-distributed-live")
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """One table of `course.toml`, which explains the fields."""
+
+    name: str
+    title: str
+    part: str
+    promise: str
+    ranks: int
+    others: list[int]
+    needs: list[str]
+    hosts: int = 1
+    of_its_parameters: bool = False
+
+    @property
+    def numbered_title(self) -> str:
+        """The title behind the number of the notebook, as in "05 All-reduce by hand"."""
+        return f"{self.name[:2]} {self.title}"
+
+
+@cache
+def lessons(table: Path = TABLE) -> dict[str, Lesson]:
+    """Return the lessons by name, in teaching order."""
+    rows = tomllib.loads(table.read_text("utf-8"))["lesson"]
+    return {row["name"]: Lesson(**row) for row in rows}
+
+
+def parts(table: Path = TABLE) -> dict[str, list[Lesson]]:
+    """Return the parts of the course in their order: to each title its lessons."""
+    found = {}
+    for lesson in lessons(table).values():
+        found.setdefault(lesson.part, []).append(lesson)
+    return found

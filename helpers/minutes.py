@@ -13,10 +13,11 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from helpers import course
 from helpers.table import table
 
 ROOT = Path(__file__).resolve().parent.parent
-NOTEBOOKS = ROOT / "notebooks"
+NOTEBOOKS = course.NOTEBOOKS
 TEACHING = ROOT / "docs/teaching.md"
 
 # The rule. Prose about code is read slowly, with a look at the outputs.
@@ -83,18 +84,35 @@ def minutes(notebook: str, without: tuple[str, ...] = ()) -> int:
     return rounded(sum(section.minutes for section in there if section.title not in without))
 
 
-def names() -> list[str]:
-    """Return the names of all notebooks, in their order."""
-    return [path.stem for path in sorted(NOTEBOOKS.glob("[0-9]*.ipynb"))]
-
-
 # ---------------------------------------------------------------- the texts that give these figures
 
 
 def in_readme(text: str) -> str:
-    """Write the minutes into the tables of README.md."""
-    row = r"^(\| \[[^\]]+\]\(notebooks/(\w+)\.ipynb\) \| .* \| )\d+( \| [^|]+ \|)$"
-    return re.sub(row, lambda found: f"{found[1]}{minutes(found[2])}{found[3]}", text, flags=re.M)
+    """Write the table of each part of the course into README.md."""
+    return _between(text, "course", "\n\n".join(_part(title, rows) for title, rows in course.parts().items()) + "\n")
+
+
+def _part(title, rows):
+    lines = [f"### {title}", "", _row_of(["notebook", "what you will be able to do", "minutes", "ranks"])]
+    lines.append(_row_of(["---"] * 4))
+    for row in rows:
+        link = f"[{row.numbered_title}](notebooks/{row.name}.ipynb)"
+        ranks = f"{row.ranks} ({_span([row.ranks, *row.others])})"
+        lines.append(_row_of([link, row.promise, minutes(row.name), ranks]))
+    return "\n".join(lines)
+
+
+def _span(sizes):
+    """Return world sizes in words: "2 to 8", or all of them where some in between do not work."""
+    first, *_, last = sorted(sizes)
+    return f"{first} to {last}" if len(sizes) == last - first + 1 else ", ".join(map(str, sorted(sizes)))
+
+
+def _between(text, name, new):
+    """Put a text between `<!-- NAME -->` and `<!-- end of NAME -->`."""
+    begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
+    before, rest = text.split(begin)
+    return before + begin + new + end + rest.split(end)[1]
 
 
 def in_notebook(text: str, name: str) -> str:
@@ -104,14 +122,12 @@ def in_notebook(text: str, name: str) -> str:
 
 def in_teaching(text: str, seconds: dict[str, str]) -> str:
     """Write the table of all notebooks, what can be skipped, and the plans; `seconds` are those of the machine."""
-    begin, end = "<!-- minutes -->\n", "<!-- end of minutes -->"
-    before, rest = text.split(begin)
-    _, after = rest.split(end)
-    parts = re.split(rf"(^#+ {_LINK}$)", after, flags=re.M)
-    for number in range(1, len(parts), 3):
-        parts[number + 2] = _skipped(parts[number + 2], parts[number + 1])
-    after = "".join(part for number, part in enumerate(parts) if number % 3 != 2)
-    return _plans(before) + begin + _of_all(seconds) + end + _plans(after)
+    text = _between(text, "minutes", _of_all(seconds))
+    # Below the heading of each notebook stands what can be skipped in it; `split` gives the heading and its notebook.
+    opening, *rest = re.split(rf"(^#+ {_LINK}$)", text, flags=re.M)
+    for heading, notebook, below in zip(rest[::3], rest[1::3], rest[2::3], strict=True):
+        opening += heading + _skipped(below, notebook)
+    return _plans(opening)
 
 
 def seconds_in(text: str) -> dict[str, str]:
@@ -122,10 +138,9 @@ def seconds_in(text: str) -> dict[str, str]:
 def _of_all(seconds):
     header = ["notebook", "lesson", "exercises", "in all", *(["machine"] if seconds else [])]
     lines = [_row_of(header), _row_of(["---"] * len(header))]
-    readme = (ROOT / "README.md").read_text()
-    for title, name in re.findall(r"^\| \[([^\]]+)\]\(notebooks/(\w+)\.ipynb\)", readme, re.M):
+    for name, row in course.lessons().items():
         lesson, whole = minutes(name, ("Exercises",)), minutes(name)
-        cells = [f"[{title}](../notebooks/{name}.ipynb)", lesson, whole - lesson, whole]
+        cells = [f"[{row.numbered_title}](../notebooks/{name}.ipynb)", lesson, whole - lesson, whole]
         if seconds:
             cells.append(f"{seconds[name]} s" if name in seconds else "")
         lines.append(_row_of(cells))
@@ -210,7 +225,8 @@ def main() -> None:
         rows = [[section.title or "(opening)", *_row([section])] for section in sections(path)]
         print(table(["section", *header], [*rows, ["in all", *_row(sections(path))]]))
     else:
-        print(table(["notebook", *header], [[name, *_row(sections(NOTEBOOKS / f"{name}.ipynb"))] for name in names()]))
+        rows = [[name, *_row(sections(NOTEBOOKS / f"{name}.ipynb"))] for name in course.lessons()]
+        print(table(["notebook", *header], rows))
 
 
 def _row(of):

@@ -147,8 +147,9 @@ def _is_figure(output):
 
 
 def _names(notebooks):
-    """Return the names of all files of the course, with the folder `notebooks` in front."""
-    paths = [path.relative_to(notebooks.parent) for path in notebooks.rglob("*") if path.is_file()]
+    """Return the names of all files that a learner gets, with the folder `notebooks` in front."""
+    files = [path for path in notebooks.rglob("*") if path.is_file() and path.name != "course.toml"]
+    paths = [path.relative_to(notebooks.parent) for path in files]
     return sorted(
         path.as_posix() for path in paths if not any(re.match(r"\.|__pycache__", part) for part in path.parts)
     )

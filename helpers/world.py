@@ -5,11 +5,15 @@ import shutil
 import signal
 import socket
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, cast
 
 from helpers.errors import WorldError
 from helpers.ranks import processes
 from helpers.ranks.memory import require_room
-from helpers.ranks.places import require_even_hosts
+from helpers.ranks.places import ProcessElsewhere, require_even_hosts
+
+if TYPE_CHECKING:  # importing them takes time, in which torch can be imported elsewhere
+    from helpers.ranks.protocol import Cables, Ranks
 
 _current = None  # a notebook has one world at a time, the one that `%%px` speaks to
 
@@ -69,16 +73,16 @@ class World:
         world._begin(lambda directory: AttachedRanks(directory, profile, cluster_id, connection_file))
         return world
 
-    def _begin(self, make_ranks):
+    def _begin(self, make_ranks: "Callable[[str], Ranks]"):
         global _current
         if _current is not None:
             _current.stop()
         _current = self
         self.size = 0
-        self._ranks = None
+        self._ranks: Ranks = None  # until they are made
         self._board = self._editor = None
         self._stopped = False
-        self._directory = None
+        self._directory = ""
         self.accepted = {}
         atexit.register(self.stop)
         try:
@@ -130,7 +134,7 @@ class World:
         return results[0] if isinstance(targets, int) else results
 
     @property
-    def pids(self) -> list[int]:
+    def pids(self) -> list[int | ProcessElsewhere]:
         """The process id of each rank, on its host."""
         self.require_running()
         return list(self._ranks.pids)
@@ -173,7 +177,7 @@ class World:
         self._set_cable(host, plugged=True)
 
     @property
-    def cables(self):
+    def cables(self) -> "Cables":
         """The ranks as their cables see them: `pace` and `carried`. Raises `WorldError` when the hosts have none."""
         if len(self.hosts) < 2:
             raise WorldError(
@@ -181,7 +185,7 @@ class World:
             )
         if not self.has_cables:
             raise WorldError(f"The hosts of this world have no cables: {self._ranks.why_no_cables}.")
-        return self._ranks
+        return cast("Cables", self._ranks)
 
     def board(self) -> None:
         """Show a line for each rank that moves while cells run, beside the notebook where that is JupyterLab's."""
@@ -273,7 +277,7 @@ class World:
             self._board.end()
         if self._ranks is not None:
             self._ranks.stop()
-        if self._directory is not None:
+        if self._directory:
             shutil.rmtree(self._directory, ignore_errors=True)
         self._stopped = True
         atexit.unregister(self.stop)

@@ -1,6 +1,6 @@
 """How `make site` turns README.md, docs/ and the stored notebooks into pages. Nothing is executed.
 
-The order of the lessons is that of the tables in README.md, and no page fetches anything from another host.
+The order of the lessons is that of notebooks/course.toml, and no page fetches anything from another host.
 """
 
 import json
@@ -14,6 +14,8 @@ from latex2mathml.converter import convert
 from pygments.lexer import bygroups, using
 from pygments.lexers import PythonLexer
 from pygments.token import Operator, Text
+
+from helpers import course
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -48,25 +50,17 @@ html_use_index = False
 # ---------------------------------------------------------------- what a page has beyond its file
 
 
-def parts(readme: str) -> dict[str, list[tuple[str, str]]]:
-    """Return the parts of the course as README.md lists them: to each title the titles and files of its lessons."""
-    course = re.search(r"^## The course\n(.*?)(?=^## )", readme, re.M | re.S)[1]
-    return {
-        part.partition("\n")[0]: re.findall(r"^\| \[([^\]]+)\]\((\S+)\.ipynb\)", part, re.M)
-        for part in course.split("\n### ")[1:]
-    }
-
-
 def contents(entries: list[str], options: str = "") -> str:
     """Return a table of contents, which only the bar at the side shows."""
     return "\n".join(["\n\n```{toctree}", ":hidden:", options, "", *entries, "```\n"])
 
 
-def with_contents(readme: str) -> str:
-    """Add all pages to the front page's text."""
+def with_contents(readme: str, table: Path) -> str:
+    """Add all pages to the front page's text; the lessons are those of the table."""
     pages = dict.fromkeys(re.findall(r"\]\(([\w/]+)\.md\)", readme))
-    for part, lessons in parts(readme).items():
-        readme += contents([f"{title} <{name}>" for title, name in lessons], f":caption: {part}")
+    for part, lessons in course.parts(table).items():
+        entries = [f"{lesson.numbered_title} <notebooks/{lesson.name}>" for lesson in lessons]
+        readme += contents(entries, f":caption: {part}")
     return readme + contents(list(pages), ":caption: Beside the lessons")
 
 
@@ -109,7 +103,7 @@ def with_slugs(source: str) -> str:
 def prepare(app, docname: str, source: list[str]) -> None:
     """Add to a file, before it is read, what only the site needs."""
     if docname == root_doc:
-        source[0] = with_contents(source[0])
+        source[0] = with_contents(source[0], Path(app.srcdir) / "notebooks/course.toml")
     elif docname.startswith("notebooks/"):
         notebook = json.loads(source[0])
         for cell in notebook["cells"]:

@@ -6,6 +6,7 @@ same cell defines the same answer, even in a new process, and a changed cell def
 
 import inspect
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import helpers.world
@@ -46,7 +47,7 @@ def accept(world, name: str) -> None:
     _explain_failures()
 
 
-def remind(world, ranks: list[int]) -> None:
+def remind(world, ranks: Sequence[int]) -> None:
     """Tell ranks that are new processes which answers have passed."""
     world.call(_remember, world.accepted, targets=ranks)
 

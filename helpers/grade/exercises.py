@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import nbformat
 
+from helpers import course
 from helpers.grade.submissions import code_cells
 
 CHECK = re.compile(r"^(?:assert )?checks\.(?P<topic>\w+)\.(?P<name>\w+)\(world\)", re.MULTILINE)
@@ -31,30 +32,19 @@ class Exercise(NamedTuple):
     topic: str
 
 
-def sizes(opening: str) -> tuple[int, list[int]]:
-    """Return the number of ranks that a notebook is stored with, and the others that it says it works for.
-
-    `opening` is the text of its first cells.
-    """
-    stored = int(re.search(r"\*\*Ranks\*\*: (\d)", opening)[1])
-    if "No other `WORLD_SIZE` works." in opening:
-        return stored, []
-    even, low, high = re.search(r"(?i)any (even )?`WORLD_SIZE` from (\d) to (\d) works", opening).groups()
-    return stored, [size for size in range(int(low), int(high) + 1, 2 if even else 1) if size != stored]
-
-
 def variants(lesson: Path) -> list[str]:
     """Return the parameters that a lesson is graded with, as code: the stored ones, and others that it works for.
 
-    A lesson may say that its answers belong to its parameters; then it is graded with these alone.
+    A lesson whose answers belong to its parameters is graded with these alone.
     """
     notebook = nbformat.read(lesson, as_version=4)
     parameters = next(cell.source for cell in notebook.cells if "parameters" in cell.metadata.get("tags", []))
-    opening = "".join(cell.source for cell in notebook.cells[:3])
-    if "Your answers belong to these parameters." in opening:
+    row = course.lessons()[lesson.stem]
+    if row.of_its_parameters:
         return [parameters]
-    _, others = sizes(opening)
-    other = re.sub(r"^WORLD_SIZE = .*", f"WORLD_SIZE = {others[0]}", parameters, flags=re.M) if others else parameters
+    other = parameters
+    if row.others:
+        other = re.sub(r"^WORLD_SIZE = .*", f"WORLD_SIZE = {row.others[0]}", parameters, flags=re.M)
     other = re.sub(r"^SEED = (\d+)", lambda found: f"SEED = {int(found[1]) + 1}", other, flags=re.M)
     return [parameters] if other == parameters else [parameters, other]
 

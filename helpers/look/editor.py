@@ -12,6 +12,7 @@ from IPython.utils.tokenutil import token_at_cursor
 
 from helpers.look.cells import Cells
 from helpers.ranks import variables
+from helpers.ranks.protocol import Ranks
 from helpers.ranks.questions import Failed
 
 _SECONDS_TO_ANSWER = 0.2
@@ -25,10 +26,10 @@ _FIRST = 1000
 class Editor:
     """Completes and describes for the cells of one world.
 
-    `ranks` are the world's `LocalRanks` or `AttachedRanks`, and `cells` are those that they were sent.
+    `cells` are those that the ranks were sent.
     """
 
-    def __init__(self, ranks, cells: Cells):
+    def __init__(self, ranks: Ranks, cells: Cells):
         self._ranks = ranks
         self._cells = cells
         self._shell = None

@@ -11,6 +11,7 @@ from pathlib import Path
 from helpers.look.alignment import compare
 from helpers.look.cells import Cells
 from helpers.look.differences import COLUMNS, Call, Difference, columns, say_group
+from helpers.ranks.protocol import Ranks
 from helpers.ranks.questions import Failed
 from helpers.ranks.recorder import CELL, Group
 from helpers.table import table
@@ -103,10 +104,10 @@ class History:
         return table(["group", "number", "ranks", *COLUMNS], lines) if lines else "No rank has called a collective."
 
 
-def history(ranks, cells: Cells) -> History:
+def history(ranks: Ranks, cells: Cells) -> History:
     """Ask every rank for its collectives.
 
-    `ranks` are the world's `LocalRanks` or `AttachedRanks`, and `cells` are those that they were sent.
+    `cells` are those that the ranks were sent.
     """
     records = ranks.collectives(set(range(ranks.size)) - ranks.deaths().keys())
     place = cache(partial(_place, cells))  # thousands of calls come from few lines

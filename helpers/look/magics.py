@@ -8,6 +8,7 @@ from ipyparallel.client.magics import ParallelMagics
 from helpers.errors import WorldError
 from helpers.look.tracebacks import Tracebacks, numbers
 from helpers.look.where import NO_CONNECTION
+from helpers.ranks.protocol import Ranks
 
 _SECONDS_BETWEEN_LOOKS = 0.5
 _SECONDS_FOR_OUTPUT = 1
@@ -18,13 +19,13 @@ _SECONDS_TO_ANSWER = 5
 class RankMagics(ParallelMagics):
     """ipyparallel's magics, for the ranks of one world.
 
-    `ranks` are the world's `LocalRanks` or `AttachedRanks`, `cells` keeps what they are sent.
+    `cells` keeps what the ranks are sent.
     """
 
     stream_output = False  # a stream shows output as it arrives, in an order that differs from run to run
     progress_after_seconds = -1
 
-    def __init__(self, shell, world, ranks, cells):
+    def __init__(self, shell, world, ranks: Ranks, cells):
         super().__init__(shell, world.view)
         shell.extension_manager.load_extension("helpers.look.slips")
         Tracebacks(world, ranks, cells).connect(shell)

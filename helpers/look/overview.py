@@ -1,10 +1,11 @@
 """What a world shows of itself: where its ranks are, and a line for each of them."""
 
+from helpers.ranks.protocol import Ranks
 from helpers.table import table
 
 
-def overview(world, ranks) -> str:
-    """Return a world as text; `ranks` are its `LocalRanks` or `AttachedRanks`."""
+def overview(world, ranks: Ranks) -> str:
+    """Return a world as text."""
     header = ["rank", "pid", "device", "state", "memory"]
     where = world.where()
     rows = [

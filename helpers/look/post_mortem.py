@@ -9,6 +9,7 @@ from helpers.look.cells import Cells
 from helpers.look.tracebacks import is_of_helpers
 from helpers.look.where import NO_CONNECTION, RankState, is_cell
 from helpers.ranks import frames
+from helpers.ranks.protocol import Ranks
 from helpers.table import shortened, table
 
 _SECONDS_TO_ANSWER = 10
@@ -79,11 +80,11 @@ class PostMortem:
         return "\n\n".join(shown)
 
 
-def post_mortem(ranks, cells: Cells, state: RankState) -> PostMortem:
+def post_mortem(ranks: Ranks, cells: Cells, state: RankState) -> PostMortem:
     """Ask a rank for its last error.
 
-    `ranks` are the world's `LocalRanks` or `AttachedRanks`, `cells` are those that they were sent, and `state` says
-    where the rank is now. Raises `WorldError` when it cannot answer, and when it has had no error.
+    `cells` are those that the ranks were sent, and `state` says where the rank is now. Raises `WorldError` when it
+    cannot answer, and when it has had no error.
     """
     rank = state.rank
     _require_answering(state)

@@ -9,6 +9,7 @@ from IPython.utils.path import compress_user
 from helpers.errors import WorldError
 from helpers.look.cells import Cells
 from helpers.ranks import variables
+from helpers.ranks.protocol import Ranks
 
 _HELPERS = Path(__file__).resolve().parent.parent
 _FRAME_OF_HELPERS = f"File {compress_user(str(_HELPERS))}/"  # as IPython writes it
@@ -21,10 +22,10 @@ _SECONDS_TO_ANSWER = 2
 class Tracebacks:
     """Shows the errors of a notebook that has this world.
 
-    `ranks` are the world's `LocalRanks` or `AttachedRanks`, and `cells` are those that they were sent.
+    `cells` are those that the ranks were sent.
     """
 
-    def __init__(self, world, ranks, cells: Cells):
+    def __init__(self, world, ranks: Ranks, cells: Cells):
         self._world = world
         self._ranks = ranks
         self._cells = cells

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from helpers.look.cells import Cells
+from helpers.ranks.protocol import Ranks
 from helpers.ranks.questions import Failed
 from helpers.ranks.recorder import CELL
 from helpers.ranks.stacks import ANSWER, ARGUMENTS, MAIN_THREAD, OTHER_THREAD
@@ -99,10 +100,10 @@ def is_cell(path: str) -> bool:
     return bool(CELL.search(path))
 
 
-def whereabouts(ranks, cells: Cells) -> Whereabouts:
+def whereabouts(ranks: Ranks, cells: Cells) -> Whereabouts:
     """Ask every rank where it is.
 
-    `ranks` are the world's `LocalRanks` or `AttachedRanks`, and `cells` are those that they were sent.
+    `cells` are those that the ranks were sent.
     """
     owed = cells.owed()
     return from_stacks(ranks.stacks(set(range(ranks.size)) - ranks.deaths().keys()), owed, ranks, cells)

@@ -148,10 +148,10 @@ class AttachedRanks:
         """Return the bytes of memory that a rank has told of with its stacks, 0 when it never has."""
         return self._told(rank).get("memory", 0)
 
-    def signal(self, rank: int, signal: int | str) -> None:
+    def signal(self, rank: int, number: int | str) -> None:
         """Send a signal to a rank, through the nanny process that ipyparallel has beside its engine."""
         with suppress(IndexError):  # it has just died
-            self.client.send_signal(signal, self.engine_ids[rank], block=False)
+            self.client.send_signal(number, self.engine_ids[rank], block=False)
 
     def stacks(self, ranks: set[int]) -> dict[int, str]:
         """Ask ranks that are alive for their stacks, from outside; return those of each that answers."""

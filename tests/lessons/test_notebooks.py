@@ -18,7 +18,7 @@ from lesson_files import NOTEBOOKS, PAUSE, SOLUTIONS, run
 from nbformat.v4 import new_code_cell
 from typed_in import goes_on, typed_in, with_predictions
 
-from helpers.grade.exercises import sizes
+from helpers import course
 
 ON_TWO_HOSTS = ["point_to_point", "ring_all_reduce", "what_all_reduce_costs", "inside_ddp", "uneven_ranks"]
 CLEAR = new_code_cell("%reset_selective -f .")
@@ -57,10 +57,10 @@ assert lines_that_differ() == {expected!r}, lines_that_differ()
 """
 
 
-def other_sizes(notebook):
-    """Return the smallest and the largest of the other world sizes that the notebook says it works for."""
-    stored, others = sizes("".join(cell.source for cell in notebook.cells[:3]))
-    return sorted({min(others, default=stored), max(others, default=stored)})
+def other_sizes(path):
+    """Return the smallest and the largest of the other world sizes that the notebook works for."""
+    others = course.lessons()[path.stem].others
+    return sorted({min(others), max(others)})
 
 
 def as_readers_do(notebook, size):
@@ -107,7 +107,7 @@ def test_runs_as_stored_and_then_its_solutions(path, tmp_path, request):
 @EACH
 def test_runs_as_readers_run_it(path, tmp_path, request):
     notebook = nbformat.read(path, as_version=4)
-    again = [cell for size in other_sizes(notebook) for cell in as_readers_do(notebook, size)]
+    again = [cell for size in other_sizes(path) for cell in as_readers_do(notebook, size)]
     notebook.cells = with_new_ids([*without_pauses(notebook.cells), *again])
     run(notebook, tmp_path / path.name, request)
 

@@ -156,9 +156,9 @@ def small_tree(folder: Path, *links: str) -> Path:
     (folder / "notebooks/solutions").mkdir(parents=True)
     (folder / "docs").mkdir()
     (folder / "docs/install.md").write_text("# Install\n")
-    rows = "| notebook |\n|---|\n| [0](notebooks/00_a.ipynb) |\n| [1](notebooks/01_b.ipynb) |\n"
-    readme = f"# A course\n\n## The course\n\n### Part\n\n{rows}\n## More\n\n[Install](docs/install.md)\n"
-    (folder / "README.md").write_text(readme)
+    (folder / "README.md").write_text("# A course\n\n[Install](docs/install.md)\n")
+    row = '[[lesson]]\nname = "{}"\ntitle = "T"\npart = "P"\npromise = ""\nranks = 4\nothers = []\nneeds = []\n'
+    (folder / "notebooks/course.toml").write_text(row.format("00_a") + row.format("01_b"))
     first = "\n\n".join(["# The first", *(f"[next]({link})" for link in links)])
     for name, source in [("00_a", first), ("01_b", LESSON)]:
         for path in [f"notebooks/{name}.ipynb", f"notebooks/solutions/{name}.ipynb"]:
