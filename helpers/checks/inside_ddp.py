@@ -1,124 +1,151 @@
-"""Checks of what the learner writes in 10_inside_ddp, and of its exercises."""
+"""Exercises of 10_inside_ddp."""
 
 from contextlib import contextmanager
+from typing import NamedTuple
 
-from helpers.checks.judging import Run, Verdict, Wrong, call_answer, judge
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+from helpers.checks.exam import AnswerError, answer, called, errors_of_answer, exercise, near, plain, show
 from helpers.checks.small_model import compare_gradients, loss, new_data, new_model
+from helpers.measure.patching import replaced
+from helpers.measure.torch_parts import Future
 
 _SAMPLES = 3
 
 
-def my_average(world) -> Verdict:
+class Accumulated(NamedTuple):
+    """What `accumulate_all` did: forward and backward passes, the bytes that it sent, and the gradients that it left.
+
+    Each forward pass is given by its number of samples, each backward pass by "backward".
+    """
+
+    passes: list[int | str]
+    sent: int
+    gradients: list[torch.Tensor | None]
+
+
+class Hooked(NamedTuple):
+    """What came of a hook: what it returned instead of a future, None for a future, and the gradients of the model."""
+
+    instead: list[str | None]
+    gradients: list[torch.Tensor | None]
+
+
+@exercise
+def my_average(exam):
     """Check `my_average(tensor)`, which launches an all-reduce and returns the future of the mean over all ranks."""
+    rank, n = exam.rank, exam.n
+    value = exam.on_rank(_value_of_the_future, torch.tensor([2.0 * rank, 4.0 - rank, 1.0]))
+    expected = [n - 1.0, 4.0 - (n - 1) / 2, 1.0]
+    if exam.require(
+        isinstance(value, torch.Tensor), f"Rank {rank} returned {value}, expected the future of a tensor."
+    ) and exam.require(
+        list(value.shape) == [len(expected)],
+        f"On rank {rank} the future holds {show(value)}, expected a tensor of {len(expected)}.",
+    ):
+        numbers = value.tolist()
+        exam.require(
+            all(map(near, numbers, expected)),
+            f"On rank {rank} the future holds {numbers}, expected the means {expected}.",
+        )
+    return "The future holds the mean over all ranks, on every rank."
 
-    def check(runs):
-        for rank, run in enumerate(runs):
-            if isinstance(run.result, str):
-                raise Wrong(f"Rank {rank} returned {run.result}, and the target is the future of a tensor.")
-            for value, target in zip(*run.result, strict=True):
-                if value != target:
-                    raise Wrong(f"On rank {rank} the future holds {value} for numbers with the mean {target}.")
-        return "The future holds the mean over all ranks, on every rank."
 
-    return judge(world, "my_average", check, _run_averaging)
-
-
-def accumulate_all(world) -> Verdict:
+@exercise
+def accumulate_all(exam):
     """Check `accumulate_all(model, parts)`: gradients of the mean over all parts of all ranks, sent once.
 
     It is called with three parts, and then with one. Whether DDP sends the sum or the answer itself is left open.
     """
+    rank = exam.rank
+    for parts in (3, 1):
+        data = [[new_data(parts * other + part, _SAMPLES) for part in range(parts)] for other in range(exam.n)]
+        passes, sent, gradients = exam.on_rank(_accumulate, data[rank])
+        whole = new_model()
+        loss(whole, sum(data, [])).backward()
+        size = sum(parameter.nbytes for parameter in whole.parameters())
+        times = f"With {parts} batch" + ("es" if parts > 1 else "")
+        exam.require(sent == size, f"{times}, rank {rank} sent {sent} bytes of gradients, expected {size}.")
+        difference = compare_gradients(_model_with(gradients), whole)
+        exam.require(not difference, f"{times}, on rank {rank} {difference} those of one process on all batches.")
+        exam.require(
+            passes == [_SAMPLES, "backward"] * parts,
+            f"{times}, rank {rank} did not take one batch after the other, each with its backward.",
+        )
+    return f"With 3 batches and with 1, every rank sent {size} bytes and has the gradients of one process."
 
-    def check(runs):
-        for rank, run in enumerate(runs):
-            for parts, events, sent, size, difference in run.result:
-                times = f"With {parts} batch" + ("es" if parts > 1 else "")
-                if sent != size:
-                    raise Wrong(f"{times}, rank {rank} sent {sent} bytes of gradients, and the target is {size}.")
-                if difference:
-                    raise Wrong(f"{times}, on rank {rank} {difference} those of one process on all batches.")
-                if events != [_SAMPLES, "backward"] * parts:
-                    raise Wrong(f"{times}, rank {rank} did not take one batch after the other, each with its backward.")
-        size = runs[0].result[0][3]
-        return f"With 3 batches and with 1, every rank sent {size} bytes and has the gradients of one process."
 
-    return judge(world, "accumulate_all", check, _run_accumulate_all)
-
-
-def weigh(world) -> Verdict:
+@exercise
+def weigh(exam):
     """Check `weigh(samples, bucket)`, a communication hook that averages over samples rather than over ranks.
 
     It is called with other numbers of samples and another sum of them the second time.
     """
-
-    def check(runs):
-        for rank, run in enumerate(runs):
-            for shares, calls, difference in run.result:
-                for called in calls:
-                    if not isinstance(called, dict):
-                        raise Wrong(f"Rank {rank} returned {called}, and the target is a future.")
-                    if called != {"all_reduce": 1}:
-                        found = ", ".join(f"{count} {name}" for name, count in sorted(called.items()))
-                        found = found or "no collective"
-                        raise Wrong(f"Rank {rank} called {found} for a bucket, and the target is 1 all_reduce.")
-                if difference:
-                    raise Wrong(f"With {shares}, on rank {rank} {difference} those of one process.")
-        return "Every sample has the same weight, whichever rank has it, after one all-reduce for each bucket."
-
-    return judge(world, "weigh", check, _run_weigh)
-
-
-def _run_averaging():
-    import torch
-    import torch.distributed as dist
-
-    from helpers.measure.torch_parts import Future
-
-    rank, n = dist.get_rank(), dist.get_world_size()
-    run = call_answer("my_average", [torch.tensor([2.0 * rank, 4.0 - rank, 1.0])])
-    if run.error:
-        return run
-    if not isinstance(run.result, Future):
-        return run._replace(result=f"a {type(run.result).__name__}")
-    value = run.result.wait()
-    if not isinstance(value, torch.Tensor):
-        return run._replace(result=f"the future of a {type(value).__name__}")
-    return run._replace(result=(value.tolist(), [n - 1.0, 4.0 - (n - 1) / 2, 1.0]))
-
-
-def _run_accumulate_all():
-    import torch.distributed as dist
-    from torch.nn.parallel import DistributedDataParallel as DDP
-
-    rank, n = dist.get_rank(), dist.get_world_size()
-    findings = []
-    for parts in (3, 1):
-        model = DDP(new_model())
-        model.register_comm_hook(None, _average)  # from Python, so that it counts
-        events = _watch(model.module)
-        data = [[new_data(parts * other + part, _SAMPLES) for part in range(parts)] for other in range(n)]
-        with _sent() as sent:
-            run = call_answer("accumulate_all", [model, data[rank]])
-        if run.error:
-            return run
+    rank, n = exam.rank, exam.n
+    for case, shares in (
+        ("r + 1 samples on rank r", [other + 1 for other in range(n)]),
+        ("3 samples on rank 0 and 1 on each other rank", [3, *[1] * (n - 1)]),
+    ):
+        data = [new_data(other, share) for other, share in enumerate(shares)]
+        before = len(exam.runs)
+        instead, gradients = exam.on_rank(_train_with_hook, data[rank], shares[rank])
+        for run, returned in zip(exam.runs[before:], instead, strict=True):
+            exam.require(returned is None, f"Rank {rank} returned {returned}, expected a future.")
+            exam.require(
+                run.collectives == {"all_reduce": 1},
+                f"Rank {rank} called {called(run.collectives)} for a bucket, expected 1 all_reduce.",
+            )
         whole = new_model()
-        loss(whole, sum(data, [])).backward()
-        size = sum(parameter.nbytes for parameter in whole.parameters())
-        findings.append((parts, events, sum(sent), size, compare_gradients(model.module, whole)))
-    return Run(findings, [], "")
+        loss(whole, data).backward()
+        difference = compare_gradients(_model_with(gradients), whole)
+        exam.require(not difference, f"With {case}, on rank {rank} {difference} those of one process.")
+    return "Every sample has the same weight, whichever rank has it, after one all-reduce for each bucket."
+
+
+def _model_with(gradients):
+    model = new_model()
+    for parameter, gradient in zip(model.parameters(), gradients, strict=True):
+        parameter.grad = gradient
+    return model
+
+
+# What follows runs beside the learner's code.
+
+
+def _value_of_the_future(tensor):
+    """Return the tensor in the future that `my_average` returns, or in words what else it has returned."""
+    future = answer("my_average", [tensor])
+    if not isinstance(future, Future):
+        return show(plain(future))
+    with errors_of_answer():
+        value = future.wait()
+    return value if isinstance(value, torch.Tensor) else f"the future of a {type(value).__name__}"
+
+
+def _accumulate(parts):
+    model = DDP(new_model())
+    model.register_comm_hook(None, _average)  # from Python, so that it counts
+    passes = _watch(model.module)
+    with _sent() as sizes:
+        answer("accumulate_all", [model, parts])
+    return Accumulated(passes, sum(sizes), _gradients(model))
+
+
+def _gradients(model):
+    return [parameter.grad for parameter in model.parameters()]
 
 
 def _watch(model):
     """Return a list of what a model does from now on: the number of samples of each forward, and each backward."""
-    events = []
-    model.register_forward_pre_hook(lambda _, inputs: events.append(len(inputs[0])))
-    model[-1].bias.register_hook(lambda _: events.append("backward"))
-    return events
+    passes = []
+    model.register_forward_pre_hook(lambda _, inputs: passes.append(len(inputs[0])))
+    model[-1].bias.register_hook(lambda _: passes.append("backward"))
+    return passes
 
 
 def _average(_, bucket):
-    import torch.distributed as dist
-
     work = dist.all_reduce(bucket.buffer().div_(dist.get_world_size()), async_op=True)
     return work.get_future().then(lambda done: done.value()[0])
 
@@ -126,10 +153,6 @@ def _average(_, bucket):
 @contextmanager
 def _sent():
     """List the bytes of every tensor that this process gives to all-reduce from Python inside the block."""
-    import torch.distributed as dist
-
-    from helpers.measure.patching import replaced
-
     all_reduces, sizes = {name: vars(dist.ProcessGroup)[name] for name in ("allreduce", "allreduce_coalesced")}, []
 
     def listing(method):
@@ -143,50 +166,37 @@ def _sent():
         yield sizes
 
 
-def _run_weigh():
-    import torch
-    import torch.distributed as dist
-    from torch.nn.parallel import DistributedDataParallel as DDP
+def _train_with_hook(data, samples):
+    """Compute gradients twice with the learner's hook, and return what came of it."""
+    instead, errors = [], []
 
-    from helpers.measure.torch_parts import Future
+    def hook(samples, bucket):
+        try:
+            result = answer("weigh", [samples, bucket])
+        except AnswerError as error:  # it would not get through DDP
+            errors.append(error)
+            return _ready(bucket)
+        instead.append(None if isinstance(result, Future) else show(plain(result)))
+        return result if isinstance(result, Future) else _ready(bucket)
 
-    rank, n = dist.get_rank(), dist.get_world_size()
-    findings = []
-    cases = {
-        "r + 1 samples on rank r": [other + 1 for other in range(n)],
-        "3 samples on rank 0 and 1 on each other rank": [3, *[1] * (n - 1)],
-    }
-    for name, shares in cases.items():
-        data = [new_data(other, share) for other, share in enumerate(shares)]
-        runs = []
+    model = DDP(new_model(), bucket_cap_mb=0.0001)
+    model.register_comm_hook(samples, hook)
+    for _ in range(2):  # several buckets from the second step on
+        model.zero_grad()
+        try:
+            with errors_of_answer():
+                loss(model, [data]).backward()
+        except AnswerError as error:
+            if "isPyObject" in str(error):
+                text = "TypeError: the future of your hook holds no tensor, as that of `average` does"
+                raise AnswerError(text) from error
+            raise
+        if errors:
+            raise errors[0]
+    return Hooked(instead, _gradients(model))
 
-        def hook(samples, bucket, runs=runs):
-            runs.append(call_answer("weigh", [samples, bucket]))
-            if isinstance(runs[-1].result, Future):
-                return runs[-1].result
-            nothing = torch.futures.Future()
-            nothing.set_result(bucket.buffer())
-            return nothing
 
-        model = DDP(new_model(), bucket_cap_mb=0.0001)
-        model.register_comm_hook(shares[rank], hook)
-        for _ in range(2):  # several buckets from the second step on
-            model.zero_grad()
-            try:
-                loss(model, [data[rank]]).backward()
-            except Exception as error:
-                if "isPyObject" in str(error):
-                    return Run(
-                        None, [], "TypeError: the future of your hook holds no tensor, as that of `average` does"
-                    )
-                return Run(None, [], f"{type(error).__name__}: {error}")
-            if failed := [run for run in runs if run.error]:
-                return failed[0]
-        whole = new_model()
-        loss(whole, data).backward()
-        calls = [
-            dict(run.collectives) if isinstance(run.result, Future) else f"a {type(run.result).__name__}"
-            for run in runs
-        ]
-        findings.append((name, calls, compare_gradients(model.module, whole)))
-    return Run(findings, [], "")
+def _ready(bucket):
+    future = torch.futures.Future()
+    future.set_result(bucket.buffer())
+    return future

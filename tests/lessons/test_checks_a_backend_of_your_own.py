@@ -193,10 +193,13 @@ class Sharding(Ring):
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
-        (skeleton("class Sharding"), "Rank 0 holds [0.0, 1.0, 2.0, 3.0], and the target is [0.0, 10.0, 20.0, 30.0]."),
+        (skeleton("class Sharding"), "Rank 0 holds [0.0, 1.0, 2.0, 3.0], expected [0.0, 10.0, 20.0, 30.0]."),
         (WHOLE, "The numbers are right. Rank 0 sent 96 bytes, and a reduce-scatter sends 48: 48 too many."),
         (BY_HOPS.replace("[part.clone() for part in inputs[0]]", "inputs[0]"), "Rank 0 has changed `inputs`"),
-        (BY_HOPS.replace("copy_(parts[rank])", "copy_(parts[rank] / n)"), "Rank 0 holds [0.0, 2.5, 5.0, 7.5], and"),
+        (
+            BY_HOPS.replace("copy_(parts[rank])", "copy_(parts[rank] / n)"),
+            "Rank 0 holds [0.0, 2.5, 5.0, 7.5], expected",
+        ),
         (BY_HOPS.replace("range(n - 1)", "range(n - 2)"), "Rank 0 holds ["),
         (BY_HOPS.replace("parts[rank])", "parts[(rank + 1) % n])"), "Rank 0 holds ["),
         (BY_HOPS.replace("parts[0])", "missing)"), "Rank 0 raised NameError: name 'missing' is not defined"),
@@ -267,7 +270,7 @@ class Compressing(Ring):
         (solution("Compressing").replace("bfloat16", "float16"), "Rank 0 holds "),
         (ADDS_IN_FLOAT32.replace("range(n - 1)", "range(n - 2)"), "Rank 0 holds "),
         (solution("Compressing").replace("        tensors[0].copy_(compressed)\n", ""), "Rank 0 holds "),
-        (RETURNS_THE_SMALL_ONE, "Rank 0 holds torch.bfloat16, and the target is torch.float32."),
+        (RETURNS_THE_SMALL_ONE, "Rank 0 holds torch.bfloat16, expected torch.float32."),
     ],
     ids=["skeleton", "unrounded", "mean", "float16", "a chunk dropped", "not copied back", "bfloat16"],
 )

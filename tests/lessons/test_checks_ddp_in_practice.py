@@ -39,7 +39,7 @@ SAME = """
 def test_same_skeleton(world):
     verdict = says(checks.ddp_in_practice.my_same, world, skeleton("my_same"))
     assert verdict.startswith("Not yet. When all ranks hold the same, rank 0 returned ")
-    assert verdict.endswith(", and the target is True.")
+    assert verdict.endswith(", expected True.")
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_same(world, lines):
         ),
         (
             "of_0 = torch.tensor(checksum); dist.broadcast(of_0, 0); return of_0.item() == checksum",
-            "When one bit has changed on the last rank, rank 0 returned True, and the target is False.",
+            "When one bit has changed on the last rank, rank 0 returned True, expected False.",
         ),
         (
             "total = tensor.sum(); dist.all_reduce(total); return (total / n == tensor.sum()).item()",
@@ -77,7 +77,7 @@ def test_same(world, lines):
             "whole = tensor.clone(); dist.broadcast(whole, 0); return torch.equal(whole, tensor)",
             "Rank 0 handed over 1024 bytes: that is the tensor.",
         ),
-        ("return True", "When one bit has changed on the last rank, rank 0 returned True, and the target is False."),
+        ("return True", "When one bit has changed on the last rank, rank 0 returned True, expected False."),
     ],
 )
 def test_not_the_same(world, lines, message):
@@ -164,7 +164,7 @@ def test_accuracy_solution(world):
 
 def test_accuracy_skeleton(world):
     assert says(checks.ddp_in_practice.accuracy, world, skeleton("accuracy")) == (
-        "Not yet. With an uneven number of images, 17, rank 0 returned 0.4000, and the target is 0.4706."
+        "Not yet. With an uneven number of images, 17, rank 0 returned 0.4000, expected 0.4706."
     )
 
 
@@ -182,12 +182,12 @@ UNEVEN = "Not yet. With an uneven number of images, 17, rank 0 returned "
     ("mine", "reduce", "result", "message"),
     [
         ("range(rank, len(data), n)", "sum()", " / len(data)", "Solved. "),
-        ("range(rank, len(data), n)", "double().mean()", ".item() / n", UNEVEN + "0.4750, and the target is 0.4706."),
+        ("range(rank, len(data), n)", "double().mean()", ".item() / n", UNEVEN + "0.4750, expected 0.4706."),
         (
             "list(DistributedSampler(data, shuffle=False))",
             "sum()",
             ".item() / len(data)",
-            UNEVEN + "0.6471, and the target is 0.4706.",
+            UNEVEN + "0.6471, expected 0.4706.",
         ),
         (
             "list(DistributedSampler(data, shuffle=False, drop_last=True))",
@@ -205,7 +205,7 @@ UNEVEN = "Not yet. With an uneven number of images, 17, rank 0 returned "
             "range(rank, len(data), n)",
             "sum()",
             ".tolist(), len(data)",
-            "Not yet. Rank 0 returned a tuple, and the target is a number.",
+            "Not yet. Rank 0 returned (8, 16), expected a number.",
         ),
     ],
 )
@@ -225,7 +225,7 @@ def test_out_of_step_solution(world):
 
 def test_out_of_step_skeleton(world):
     assert says(checks.ddp_in_practice.out_of_step, world, skeleton("out_of_step")) == (
-        "Not yet. When one bit has changed on the last rank, rank 0 returned [], and the target is [3]."
+        "Not yet. When one bit has changed on the last rank, rank 0 returned [], expected [3]."
     )
 
 
@@ -245,12 +245,12 @@ VECTOR = "vector(model.parameters()).detach()"
         (
             f"{VECTOR}.double().sum()",
             0,
-            "Not yet. When two weights have swapped places on rank 1, rank 0 returned [], and the target is [1].",
+            "Not yet. When two weights have swapped places on rank 1, rank 0 returned [], expected [1].",
         ),
         (
             f"{VECTOR}.sum().round()",
             0,
-            "Not yet. When one bit has changed on the last rank, rank 0 returned [], and the target is [3].",
+            "Not yet. When one bit has changed on the last rank, rank 0 returned [], expected [3].",
         ),
         (
             VECTOR,
@@ -260,7 +260,7 @@ VECTOR = "vector(model.parameters()).detach()"
         (
             f"torch.tensor([zlib.crc32({VECTOR}.numpy().tobytes())])",
             "rank",
-            "Not yet. When one bit has changed on the last rank, rank 3 returned [0, 1, 2], and the target is [3].",
+            "Not yet. When one bit has changed on the last rank, rank 3 returned [0, 1, 2], expected [3].",
         ),
     ],
 )
@@ -306,7 +306,7 @@ def test_out_of_step_in_another_way(world, answer):
 def test_out_of_step_by_the_hash_of_bytes(world):
     mine = f"torch.tensor([hash({VECTOR}.numpy().tobytes())])"
     assert says(checks.ddp_in_practice.out_of_step, world, GATHERED.format(mine=mine, against=0)) == (
-        "Not yet. When no rank has changed, rank 0 returned [1, 2, 3], and the target is []. "
+        "Not yet. When no rank has changed, rank 0 returned [1, 2, 3], expected []. "
         "(`hash` of text and bytes is another number in each process that starts by itself.)"
     )
 
@@ -340,7 +340,7 @@ def test_out_of_step_that_sends_the_weights(world, how, size):
 def test_out_of_step_by_the_first_parameter_only(world):
     mine = "torch.tensor([zlib.crc32(next(model.parameters()).detach().numpy().tobytes())])"
     assert says(checks.ddp_in_practice.out_of_step, world, GATHERED.format(mine=mine, against=0)) == (
-        "Not yet. When the last bit of all has changed on the last rank, rank 0 returned [], and the target is [3]."
+        "Not yet. When the last bit of all has changed on the last rank, rank 0 returned [], expected [3]."
     )
 
 

@@ -30,7 +30,7 @@ ROUND = """
 
 def test_round_skeleton(world):
     assert says(checks.fewer_bytes.my_round, world, skeleton("my_round")) == (
-        "Not yet. On rank 0 P and Q have the shapes ('NoneType', (9, 2)), and the target is ((12, 2), (9, 2))."
+        "Not yet. On rank 0 P and Q have the shapes ('NoneType', (9, 2)), expected ((12, 2), (9, 2))."
     )
 
 
@@ -60,7 +60,7 @@ def test_round(world, lines):
         ),
         (
             "left = torch.linalg.qr(matrix @ right)[0]; return left, left.T @ matrix",
-            "On rank 0 P and Q have the shapes ((12, 2), (2, 9)), and the target is ((12, 2), (9, 2)).",
+            "On rank 0 P and Q have the shapes ((12, 2), (2, 9)), expected ((12, 2), (9, 2)).",
         ),
     ],
 )
@@ -156,7 +156,7 @@ def test_scaled_without_rounding(world):
         checks.fewer_bytes.scaled,
         world,
         SCALED.format(f"{AGREE}.clamp_(min=1e-30)".replace(").", "); largest."), "float()"),
-    ) == ("Not yet. Rank 0 gave 508 bytes to all-reduce for 124 numbers in 3 buckets, and the target is at most 260.")
+    ) == ("Not yet. Rank 0 gave 508 bytes to all-reduce for 124 numbers in 3 buckets, expected at most 260.")
 
 
 def test_scaled_for_small_gradients_only(world):
@@ -175,7 +175,7 @@ def test_scaled_in_bf16(world):
             return work.get_future().then(lambda done: done.value()[0].float())
     """
     assert says(checks.fewer_bytes.scaled, world, answer) == (
-        "Not yet. Rank 0 sent numbers of torch.bfloat16, and the target is torch.float16."
+        "Not yet. Rank 0 sent numbers of torch.bfloat16, expected torch.float16."
     )
 
 
@@ -220,7 +220,7 @@ def test_coarse_skeleton(world):
 def test_coarse_without_feedback(world):
     verdict = says(checks.fewer_bytes.coarse, world, COARSE.format("pass"))
     assert verdict.startswith("Not yet. What arrived on rank 0 in 50 steps for ")
-    assert verdict.endswith(", and the target is at most 0.06.")
+    assert verdict.endswith(", expected at most 0.06.")
 
 
 def test_coarse_that_keeps_only_the_last_step(world):

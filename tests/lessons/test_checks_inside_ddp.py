@@ -43,7 +43,7 @@ def test_average_solution(world):
 
 def test_average_skeleton(world):
     assert says(checks.inside_ddp.my_average, world, skeleton("my_average")) == (
-        "Not yet. On rank 0 the future holds 0.0 for numbers with the mean 3.0."
+        "Not yet. On rank 0 the future holds [0.0, 4.0, 1.0], expected the means [3.0, 2.5, 1.0]."
     )
 
 
@@ -67,20 +67,20 @@ def test_average(world, lines):
         (
             "work = dist.all_reduce(tensor, async_op=True);"
             " return work.get_future().then(lambda done: done.value()[0])",
-            "On rank 0 the future holds 12.0 for numbers with the mean 3.0.",
+            "On rank 0 the future holds [12.0, 10.0, 4.0], expected the means [3.0, 2.5, 1.0].",
         ),
         (
             "return dist.all_reduce(tensor.div_(n), async_op=True).get_future()",
-            "Rank 0 returned the future of a list, and the target is the future of a tensor.",
+            "Rank 0 returned the future of a list, expected the future of a tensor.",
         ),
         (
             "work = dist.all_reduce(tensor.div_(n), async_op=True); work.wait(); return tensor",
-            "Rank 0 returned a Tensor, and the target is the future of a tensor.",
+            "Rank 0 returned a tensor of shape [3], expected the future of a tensor.",
         ),
         (
             "work = dist.all_reduce(tensor / n, async_op=True); work.wait();"
             " ready = torch.futures.Future(); ready.set_result(tensor); return ready",
-            "On rank 0 the future holds 0.0 for numbers with the mean 3.0.",
+            "On rank 0 the future holds [0.0, 4.0, 1.0], expected the means [3.0, 2.5, 1.0].",
         ),
     ],
 )
@@ -109,7 +109,7 @@ def test_accumulate_solution(world):
 
 def test_accumulate_skeleton(world):
     assert says(checks.inside_ddp.accumulate_all, world, skeleton("accumulate_all")) == (
-        "Not yet. With 3 batches, rank 0 sent 1488 bytes of gradients, and the target is 496."
+        "Not yet. With 3 batches, rank 0 sent 1488 bytes of gradients, expected 496."
     )
 
 
@@ -183,7 +183,7 @@ def test_accumulate_with_all_batches_in_memory(world, answer):
 
 def test_accumulate_in_silence_to_the_end(world):
     assert says(checks.inside_ddp.accumulate_all, world, ACCUMULATE.format("True", MEAN)) == (
-        "Not yet. With 3 batches, rank 0 sent 0 bytes of gradients, and the target is 496."
+        "Not yet. With 3 batches, rank 0 sent 0 bytes of gradients, expected 496."
     )
 
 
@@ -196,7 +196,7 @@ def test_accumulate_with_forward_outside(world):
                     loss.backward()
     """
     assert says(checks.inside_ddp.accumulate_all, world, answer) == (
-        "Not yet. With 3 batches, rank 0 sent 1488 bytes of gradients, and the target is 496."
+        "Not yet. With 3 batches, rank 0 sent 1488 bytes of gradients, expected 496."
     )
 
 
@@ -231,7 +231,7 @@ def test_accumulate_on_the_bare_model(world):
                 (cross_entropy(model.module(inputs), labels) / len(parts)).backward()
     """
     assert says(checks.inside_ddp.accumulate_all, world, answer) == (
-        "Not yet. With 3 batches, rank 0 sent 0 bytes of gradients, and the target is 496."
+        "Not yet. With 3 batches, rank 0 sent 0 bytes of gradients, expected 496."
     )
 
 
@@ -311,7 +311,7 @@ def test_weigh_with_two_collectives(world):
             return work.get_future().then(lambda done: done.value()[0])
     """
     assert says(checks.inside_ddp.weigh, world, answer) == (
-        "Not yet. Rank 0 called 2 all_reduce for a bucket, and the target is 1 all_reduce."
+        "Not yet. Rank 0 called 2 all_reduce for a bucket, expected 1 all_reduce."
     )
 
 
@@ -323,7 +323,7 @@ def test_weigh_without_the_others(world):
             return future
     """
     assert says(checks.inside_ddp.weigh, world, answer) == (
-        "Not yet. Rank 0 called no collective for a bucket, and the target is 1 all_reduce."
+        "Not yet. Rank 0 called no collective for a bucket, expected 1 all_reduce."
     )
 
 
@@ -340,7 +340,8 @@ def test_weigh_with_the_future_of_the_work(world):
 def test_weigh_that_returns_a_tensor(world):
     answer = "def weigh(samples, bucket):\n    dist.all_reduce(bucket.buffer())\n    return bucket.buffer()"
     assert (
-        says(checks.inside_ddp.weigh, world, answer) == "Not yet. Rank 0 returned a Tensor, and the target is a future."
+        says(checks.inside_ddp.weigh, world, answer)
+        == "Not yet. Rank 0 returned a tensor of shape [124], expected a future."
     )
 
 

@@ -172,26 +172,26 @@ BUCKETS = """
             "nbytes",
             "buckets",
             "Not yet. The buckets of rank 0 hold the parameters [[0, 1, 2], [3, 4, 5, 6, 7, 8]], "
-            "and the target is from last to first.",
+            "expected from last to first.",
         ),
         (
             "reversed(parameters)",
             "nbytes",
             "buckets[:-1]",
-            "Not yet. On rank 0 parameter 0 of 9 is in 0 buckets, and the target is 1.",
+            "Not yet. On rank 0 parameter 0 of 9 is in 0 buckets, expected 1.",
         ),
         ("reversed(parameters)", "nbytes", "[[]] + buckets", "Not yet. Bucket 0 of rank 0 is empty."),
         (
             "reversed(parameters)",
             "nbytes",
             "[len(bucket) for bucket in buckets]",
-            "Not yet. Rank 0 returned a list, and the target is a list of lists of parameters.",
+            "Not yet. Rank 0 returned a list of 2, expected a list of lists of parameters.",
         ),
         (
             "reversed(parameters)",
             "nbytes",
             "None",
-            "Not yet. Rank 0 returned a NoneType, and the target is a list of lists of parameters.",
+            "Not yet. Rank 0 returned None, expected a list of lists of parameters.",
         ),
     ],
 )
@@ -274,7 +274,7 @@ def test_two_buckets_solution(world):
 
 def test_two_buckets_skeleton(world):
     assert says(checks.overlap.two_buckets, world, skeleton("two_buckets")) == (
-        "Not yet. Rank 0 called all_reduce once in a step, and the target is twice."
+        "Not yet. Rank 0 called all_reduce once in a step, expected twice."
     )
 
 
@@ -306,7 +306,7 @@ def test_two_buckets_skeleton(world):
             RESULT,
             f"Not yet. Rank 0 waited for only one of its buckets. {RESTART}",
         ),
-        (LAUNCH, FINISH, "update", "Not yet. Rank 0 returned a function, and the target is a model and a function."),
+        (LAUNCH, FINISH, "update", "Not yet. Rank 0 returned a function, expected a model and a function."),
         (LAUNCH, FINISH, "model, nothing", "Not yet. Rank 0 raised NameError: name 'nothing' is not defined"),
     ],
 )
@@ -329,7 +329,7 @@ def test_two_buckets_by_ddp(world):
 @pytest.mark.parametrize(("megabytes", "times"), [(25, "once"), (100 / 2**20, "3 times")])
 def test_another_number_of_buckets_by_ddp(world, megabytes, times):
     assert says(checks.overlap.two_buckets, world, TWO_OF_DDP.format(megabytes)) == (
-        f"Not yet. Rank 0 called all_reduce {times} in a step, and the target is twice."
+        f"Not yet. Rank 0 called all_reduce {times} in a step, expected twice."
     )
 
 
@@ -339,7 +339,7 @@ def test_two_buckets_with_one_for_each_layer(world):
             return overlapped(model, group)
     """
     assert says(checks.overlap.two_buckets, world, answer) == (
-        "Not yet. Rank 0 called all_reduce 3 times in a step, and the target is twice."
+        "Not yet. Rank 0 called all_reduce 3 times in a step, expected twice."
     )
 
 
@@ -353,7 +353,7 @@ def test_two_buckets_that_leave_a_gradient_out(world):
 def test_two_buckets_that_do_not_count_anew(world):
     answer = solution("two_buckets").replace("missing[:] = ", "_ = ")
     assert says(checks.overlap.two_buckets, world, answer) == (
-        "Not yet. Rank 0 did not call all_reduce in a step, and the target is twice."
+        "Not yet. Rank 0 did not call all_reduce in a step, expected twice."
     )
 
 

@@ -24,8 +24,7 @@ RING = "def my_communicating(k, alpha, beta, payload):\n    return {}"
 
 def test_ring_skeleton(world):
     assert says(checks.scaling.my_communicating, world, skeleton("my_communicating")) == (
-        "Not yet. With no latency, 4 ranks and 100 bytes at 1 byte per second, rank 0 returned None, and the "
-        "target is a number."
+        "Not yet. With no latency, 4 ranks and 100 bytes at 1 byte per second, rank 0 returned None, expected 150."
     )
 
 
@@ -46,19 +45,19 @@ def test_ring(world, formula):
     [
         (
             "(k - 1) * (alpha + payload / k / beta)",
-            "With no latency, 4 ranks and 100 bytes at 1 byte per second, rank 0 returned 75, and the target is 150.",
+            "With no latency, 4 ranks and 100 bytes at 1 byte per second, rank 0 returned 75, expected 150.",
         ),
         (
             "2 * (k - 1) * (alpha + payload / beta)",
-            "With no latency, 4 ranks and 100 bytes at 1 byte per second, rank 0 returned 600, and the target is 150.",
+            "With no latency, 4 ranks and 100 bytes at 1 byte per second, rank 0 returned 600, expected 150.",
         ),
         (
             "2 * alpha + 2 * (k - 1) / k * payload / beta",
-            "With infinite bandwidth, 4 ranks and a latency of 1 s, rank 0 returned 2, and the target is 6.",
+            "With infinite bandwidth, 4 ranks and a latency of 1 s, rank 0 returned 2, expected 6.",
         ),
         (
             "2 * k * (alpha + payload / k / beta)",
-            "With no latency, 4 ranks and 100 bytes at 1 byte per second, rank 0 returned 200, and the target is 150.",
+            "With no latency, 4 ranks and 100 bytes at 1 byte per second, rank 0 returned 200, expected 150.",
         ),
     ],
 )
@@ -73,8 +72,7 @@ RATE = "def my_rate(number, warm_up, base, k):\n    return {}"
 
 def test_rate_skeleton(world):
     assert says(checks.scaling.my_rate, world, skeleton("my_rate")) == (
-        "Not yet. In step 0 of a warm-up of 10, from 0.1 to 8 times it, rank 0 returned None, "
-        "and the target is a number."
+        "Not yet. In step 0 of a warm-up of 10, from 0.1 to 8 times it, rank 0 returned None, expected 0.1."
     )
 
 
@@ -95,19 +93,19 @@ def test_rate(world, formula):
     [
         (
             "k * base",
-            "In step 0 of a warm-up of 10, from 0.1 to 8 times it, rank 0 returned 0.8, and the target is 0.1.",
+            "In step 0 of a warm-up of 10, from 0.1 to 8 times it, rank 0 returned 0.8, expected 0.1.",
         ),
         (
             "k * base * min(1, number / warm_up)",
-            "In step 0 of a warm-up of 10, from 0.1 to 8 times it, rank 0 returned 0, and the target is 0.1.",
+            "In step 0 of a warm-up of 10, from 0.1 to 8 times it, rank 0 returned 0, expected 0.1.",
         ),
         (
             "base + (k - 1) * base * number / warm_up",
-            "In step 11 of a warm-up of 10, from 0.1 to 8 times it, rank 0 returned 0.87, and the target is 0.8.",
+            "In step 11 of a warm-up of 10, from 0.1 to 8 times it, rank 0 returned 0.87, expected 0.8.",
         ),
         (
             "base if number < warm_up else k * base",
-            "In step 1 of a warm-up of 10, from 0.1 to 8 times it, rank 0 returned 0.1, and the target is 0.17.",
+            "In step 1 of a warm-up of 10, from 0.1 to 8 times it, rank 0 returned 0.1, expected 0.17.",
         ),
     ],
 )
@@ -120,7 +118,7 @@ def test_no_rate(world, formula, message):
 
 @pytest.mark.parametrize("function", ["machines", "fastest"])
 def test_solutions(world, function):
-    check = getattr(checks, function)
+    check = getattr(checks.scaling, function)
     assert says(check, world, solution("machines") + "\n" + solution(function)).startswith("Solved. ")
     assert says(check, world, skeleton(function)).startswith("Not yet. ")
 

@@ -33,7 +33,7 @@ MEAN = """
 
 def test_mean_skeleton(world):
     assert says(checks.uneven_ranks.my_mean, world, skeleton("my_mean")) == (
-        "Not yet. When all ranks have data, rank 0 returned 1, and the target is 2.5."
+        "Not yet. When all ranks have data, rank 0 returned 1.0, expected 2.5."
     )
 
 
@@ -57,17 +57,17 @@ def test_mean(world, lines):
     [
         (
             "total = gradient * has_data; dist.all_reduce(total); return total / n",
-            "When only the last rank has data, rank 0 returned 1, and the target is 4.",
+            "When only the last rank has data, rank 0 returned 1.0, expected 4.0.",
         ),
         (
             "dist.all_reduce(gradient); return gradient / n",
-            "When only the last rank has data, rank 0 returned 751, and the target is 4.",
+            "When only the last rank has data, rank 0 returned 751.0, expected 4.0.",
         ),
         (
             "total = gradient * has_data; dist.all_reduce(total); return total",
-            "When all ranks have data, rank 0 returned 10, and the target is 2.5.",
+            "When all ranks have data, rank 0 returned 10.0, expected 2.5.",
         ),
-        ("return None", "When all ranks have data, rank 0 returned a NoneType, and the target is 2.5."),
+        ("return None", "When all ranks have data, rank 0 returned None, expected 2.5."),
     ],
 )
 def test_no_mean(world, lines, message):
@@ -92,7 +92,7 @@ def test_straggler_solution(world):
 
 def test_straggler_skeleton(world):
     assert says(checks.uneven_ranks.straggler, world, skeleton("straggler")) == (
-        "Not yet. When the ranks communicate for 0.2, 1, 1, 1 s, rank 0 returned None, and the target is 0."
+        "Not yet. When the ranks communicate for 0.2, 1, 1, 1 s, rank 0 returned None, expected 0."
     )
 
 
@@ -117,24 +117,24 @@ def test_straggler_in_other_styles(world, body):
 def test_straggler_that_communicates_most(world):
     answer = STRAGGLER.format("return everywhere.index(max(everywhere))")
     assert says(checks.uneven_ranks.straggler, world, answer) == (
-        "Not yet. When the ranks communicate for 0.2, 1, 1, 1 s, rank 0 returned 1, and the target is 0."
+        "Not yet. When the ranks communicate for 0.2, 1, 1, 1 s, rank 0 returned 1, expected 0."
     )
 
 
 def test_straggler_always(world):
     answer = STRAGGLER.format("return everywhere.index(min(everywhere))")
     assert says(checks.uneven_ranks.straggler, world, answer) == (
-        "Not yet. When the ranks communicate for 1, 1, 1, 1 s, rank 0 returned 0, and the target is None."
+        "Not yet. When the ranks communicate for 1, 1, 1, 1 s, rank 0 returned 0, expected None."
     )
 
 
 @pytest.mark.parametrize(
     ("compared_with", "message"),
     [
-        ("max(everywhere)", "0.2, 0.3, 1, 1 s, rank 0 returned 0, and the target is None."),
-        ("sum(everywhere) / n", "0.2, 0.3, 1, 1 s, rank 0 returned 0, and the target is None."),
-        ("2 * 0.9 * sorted(everywhere)[1]", "0.6, 1, 1, 1 s, rank 0 returned 0, and the target is None."),
-        ("2 * 0.3 * sorted(everywhere)[1]", "0.4, 1, 1, 1 s, rank 0 returned None, and the target is 0."),
+        ("max(everywhere)", "0.2, 0.3, 1, 1 s, rank 0 returned 0, expected None."),
+        ("sum(everywhere) / n", "0.2, 0.3, 1, 1 s, rank 0 returned 0, expected None."),
+        ("2 * 0.9 * sorted(everywhere)[1]", "0.6, 1, 1, 1 s, rank 0 returned 0, expected None."),
+        ("2 * 0.3 * sorted(everywhere)[1]", "0.4, 1, 1, 1 s, rank 0 returned None, expected 0."),
     ],
 )
 def test_straggler_compared_with_something_else(world, compared_with, message):
@@ -146,7 +146,7 @@ def test_straggler_compared_with_something_else(world, compared_with, message):
 def test_straggler_known_to_itself_only(world):
     answer = STRAGGLER.format("return rank if seconds < sorted(everywhere)[1] / 2 else None")
     assert says(checks.uneven_ranks.straggler, world, answer) == (
-        "Not yet. When the ranks communicate for 1, 0.2, 1, 1 s, rank 0 returned None, and the target is 1."
+        "Not yet. When the ranks communicate for 0.2, 1, 1, 1 s, rank 1 returned None, expected 0."
     )
 
 
@@ -217,33 +217,33 @@ def test_averages_that_end_when_the_sum_is_0(world):
     """
     assert says(checks.uneven_ranks.averages, world, answer) == (
         "Not yet. With two gradients on every rank, of which the first add up to 0, rank 0 returned a list of 0, "
-        "and the target is a list of 2."
+        "expected a list of 2."
     )
 
 
 def test_averages_skeleton(world):
     assert says(checks.uneven_ranks.averages, world, skeleton("averages")) == (
-        "Not yet. With r + 1 gradients on rank r, rank 0 returned a list of 1, and the target is a list of 4."
+        "Not yet. With r + 1 gradients on rank r, rank 0 returned a list of 1, expected a list of 4."
     )
 
 
 def test_averages_over_all_ranks(world):
     assert says(checks.uneven_ranks.averages, world, AVERAGES.format("n")) == (
-        "Not yet. With r + 1 gradients on rank r, rank 0 returned 9.75 for step 1, and the target is 13."
+        "Not yet. With r + 1 gradients on rank r, rank 0 returned 9.75 for step 1, expected 13.0."
     )
 
 
 def test_averages_as_tensors(world):
     answer = AVERAGES.format("message[1]").replace(".item())\n        return", ")\n        return")
     assert says(checks.uneven_ranks.averages, world, answer) == (
-        "Not yet. With r + 1 gradients on rank r, rank 0 returned a Tensor for step 0, and the target is 2.5."
+        "Not yet. With r + 1 gradients on rank r, rank 0 returned a Tensor for step 0, expected 2.5."
     )
 
 
 def test_averages_of_the_shortest_list(world):
     answer = AVERAGES.format("message[1]").replace("MAX", "MIN")
     assert says(checks.uneven_ranks.averages, world, answer) == (
-        "Not yet. With r + 1 gradients on rank r, rank 0 returned a list of 1, and the target is a list of 4."
+        "Not yet. With r + 1 gradients on rank r, rank 0 returned a list of 1, expected a list of 4."
     )
 
 
