@@ -15,7 +15,7 @@ from torch.utils.data import TensorDataset
 from helpers.checks.exam import Wrong, answer, exercise, number, show
 from helpers.checks.judging import CUT_OFF
 from helpers.measure.patching import replaced
-from helpers.measure.torch_parts import load_dynamo, tree_leaves
+from helpers.torch_parts import load_dynamo, tree_leaves
 
 _FEATURES, _CLASSES = 4, 2
 _DARK, _BRIGHT = torch.full((3, _FEATURES), 0.1), torch.full((3, _FEATURES), 0.9)

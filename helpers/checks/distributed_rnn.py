@@ -10,7 +10,7 @@ from helpers.checks import cut_model
 from helpers.checks.cut_model import close, is_pair, kind
 from helpers.checks.exam import AnswerError, answer, exercise, near, number
 from helpers.checks.rpc_judging import one_line_errors, require_rpc
-from helpers.measure.torch_parts import workers
+from helpers.torch_parts import workers
 
 _WORDS, _WIDTH, _COLUMNS, _ROWS = 7, 4, 3, 5
 _CALLS = 2

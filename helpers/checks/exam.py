@@ -63,6 +63,11 @@ class Outcome(NamedTuple):
     fault: tuple[int, str] | None
     returned: object
 
+    @property
+    def messages(self) -> list:
+        """The messages of all calls."""
+        return [message for run in self.runs for message in run.messages]
+
 
 class AnswerError(Exception):
     """The learner's code has raised an error; its text is the error's type and text."""
@@ -140,11 +145,12 @@ class Exam:
 class Exercise:
     """An exercise of a lesson. Call it with a world to have the learner's function judged."""
 
-    def __init__(self, function, *, together=None, ranks=None, before=None, own_group=False):
+    def __init__(self, function, *, also=(), together=None, ranks=None, before=None, own_group=False):
         functools.update_wrapper(self, function)
         self.function = function
         self.name = function.__name__
         self.module = function.__module__
+        self.also = also
         self.together = together
         self.ranks = ranks
         self.before = before
@@ -173,9 +179,10 @@ class Exercise:
 def exercise(function=None, **options):
     """Make an `Exercise` of a function that takes an `Exam` and returns the sentence of a solved exercise.
 
-    Options: `together`, a function that judges what the exercise returned on all ranks, as a list by rank, returns the
-    sentence, or raises `Wrong`; `ranks`, those that take part if not all do; `before`, a function that is called with
-    the world first; `own_group`, whether the learner's function makes its own group, so that a broken one is no matter.
+    Options: `also`, the names of what else the learner writes, which passes with it; `together`, a function that judges
+    what the exercise returned on all ranks, as a list by rank, returns the sentence, or raises `Wrong`; `ranks`, those
+    that take part if not all do; `before`, a function that is called with the world first; `own_group`, whether the
+    learner's function makes its own group, so that a broken one is no matter.
     """
     if function is None:
         return functools.partial(Exercise, **options)

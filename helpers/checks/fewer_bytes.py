@@ -10,7 +10,7 @@ from torch.nn.parallel import DistributedDataParallel as DDP
 from helpers.checks.exam import AnswerError, answer, errors_of_answer, exercise
 from helpers.checks.small_model import compare_gradients, loss, new_data, new_model
 from helpers.measure.patching import replaced
-from helpers.measure.torch_parts import Future
+from helpers.torch_parts import Future
 
 _SAMPLES, _STEPS = 3, 50
 _EXACT = 1e-3  # what rounding to 1/64 in one step cannot reach

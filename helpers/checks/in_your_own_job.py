@@ -13,7 +13,7 @@ import torch.distributed as dist
 
 from helpers.checks.exam import AnswerError, answer, errors_of_answer, exercise, missing, number
 from helpers.checks.judging import CUT_OFF
-from helpers.measure.torch_parts import flight_records, without_compiler
+from helpers.torch_parts import flight_records, without_compiler
 
 _SECONDS_OF_ALARM = 0.8
 _SECONDS_TO_WAIT = 2.5  # of a rank for one that is late

@@ -10,7 +10,7 @@ from torch.nn.parallel import DistributedDataParallel as DDP
 from helpers.checks.exam import AnswerError, answer, called, errors_of_answer, exercise, near, plain, show
 from helpers.checks.small_model import compare_gradients, loss, new_data, new_model
 from helpers.measure.patching import replaced
-from helpers.measure.torch_parts import Future
+from helpers.torch_parts import Future
 
 _SAMPLES = 3
 

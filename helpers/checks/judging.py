@@ -6,7 +6,6 @@ from collections import Counter
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import NamedTuple
 
 import ipyparallel as ipp
 
@@ -46,18 +45,6 @@ class Verdict:
         return ("Solved. " if self.passed else "Not yet. ") + self.message
 
 
-class Run(NamedTuple):
-    """What one rank made of the learner's function: its result, messages and error, and the collectives that it called.
-
-    The messages are those of `traffic.recorded`, the collectives those of `traffic.collectives`.
-    """
-
-    result: object
-    messages: list
-    error: str
-    collectives: Counter = Counter()
-
-
 def verdict(world, exercise: exam.Exercise) -> Verdict:
     """Return the verdict on the learner's function: what is wrong with it, or that the exercise is solved.
 
@@ -74,17 +61,17 @@ def verdict(world, exercise: exam.Exercise) -> Verdict:
         if not exercise.own_group:
             _require_group(world)
         outcomes = examine(world, exercise)
-        runs = [_joined(outcome) for outcome in outcomes]
-        if not exercise.own_group and any(CUT_OFF.search(run.error) or _unfinished(run) for run in runs):
+        if not exercise.own_group and any(CUT_OFF.search(o.error) or _unfinished(o) for o in outcomes):
             _broken.append(world.pids)
-        _require_an_end(runs, exercise.name)
+        _require_an_end(outcomes, exercise.name)
         if faults := [outcome.fault for outcome in outcomes if outcome.fault]:
             raise Wrong(min(faults, key=lambda fault: fault[0])[1])  # of equal ones, min returns the lowest rank's
         returned = [outcome.returned for outcome in outcomes]
         sentence = exercise.together(returned) if exercise.together else returned[0]
     except Wrong as wrong:
         return Verdict(False, str(wrong))
-    accept(world, exercise.name)
+    for name in (exercise.name, *exercise.also):
+        accept(world, name)
     return Verdict(True, sentence)
 
 
@@ -102,64 +89,11 @@ class _Part:
 
 def examine_on_ranks(world, exercise: exam.Exercise) -> list[exam.Outcome]:
     """Have each rank go through an exercise in the process of the learner's code."""
-    return _answers(world, exercise.name, exam.sit_here, [exercise.module, exercise.name])
+    with stuck_ranks_named(world, exercise.name):
+        return world.view.apply_async(exam.sit_here, exercise.module, exercise.name).get(SECONDS_TO_ANSWER)
 
 
 examine = examine_on_ranks  # grading examines from outside
-
-
-def _joined(outcome):
-    messages = [message for run in outcome.runs for message in run.messages]
-    return Run(None, messages, outcome.error)
-
-
-def judge(world, function, check, on_rank, *arguments, group_of_its_own=False):
-    """Have every rank call `on_rank(*arguments)`, and return the verdict of `check` on what they make of it.
-
-    `function` is the name of the learner's function, which `on_rank` calls by `call_answer`. `check` takes one `Run`
-    for each rank; it returns the sentence of a solved exercise, or raises `Wrong`. An answer without a group of its own
-    is called only in a group of all ranks that works: what has broken it before is not the answer's fault.
-    """
-    try:
-        _require_idle(world)
-        _require_on_ranks(world, function)
-        if not group_of_its_own:
-            _require_group(world)
-        runs = _answers(world, function, on_rank, arguments)
-        if not group_of_its_own and any(CUT_OFF.search(run.error) or _unfinished(run) for run in runs):
-            _broken.append(world.pids)
-        _require_an_end(runs, function)
-        verdict = Verdict(True, check(runs))
-    except Wrong as wrong:
-        return Verdict(False, str(wrong))
-    accept(world, function)
-    return verdict
-
-
-def call_answer(function: str, arguments: list, watch=None, then: str = "") -> Run:
-    """Call the learner's function of that name on this rank; a check sends a function that calls this to every rank.
-
-    Each message keeps what the tensor `watch`, if there is one, held when it was posted. `then` is the name of a
-    function of the lesson that is called afterwards if the rank has it, such as one that waits for all messages.
-    """
-    import __main__
-    from helpers.measure.traffic import collectives, recorded
-
-    with recorded(watch) as messages, collectives() as calls:
-        if function not in vars(__main__):
-            return Run(None, [], missing(function))
-        try:
-            result = vars(__main__)[function](*arguments)
-            if then in vars(__main__):
-                vars(__main__)[then]()
-            return Run(result, messages, "", calls)
-        except Exception as error:
-            return Run(None, messages, f"{type(error).__name__}: {error}", calls)
-
-
-def _answers(world, function, on_rank, arguments):
-    with stuck_ranks_named(world, function):
-        return world.view.apply_async(on_rank, *arguments).get(SECONDS_TO_ANSWER)
 
 
 @contextmanager
@@ -253,38 +187,38 @@ def _meet(ranks):
     return ""
 
 
-def _unfinished(run):
-    return [message for message in run.messages if message.ended is None]
+def _unfinished(outcome):
+    return [message for message in outcome.messages if message.ended is None]
 
 
-def _require_an_end(runs, function):
+def _require_an_end(outcomes, function):
     """Require that every rank has ended without an error, and that every message was waited for and received."""
-    cut_off = [rank for rank, run in enumerate(runs) if CUT_OFF.search(run.error)]
-    for rank, run in enumerate(runs):
-        if run.error == missing(function):
+    cut_off = [rank for rank, outcome in enumerate(outcomes) if CUT_OFF.search(outcome.error)]
+    for rank, outcome in enumerate(outcomes):
+        if outcome.error == missing(function):
             raise Wrong(f"Rank {rank} has no function `{function}`: run the cell that defines it, then this check.")
-        if run.error and rank not in cut_off:
-            error = shortened(run.error.splitlines()[0], LETTERS_OF_AN_ERROR)
+        if outcome.error and rank not in cut_off:
+            error = shortened(outcome.error.splitlines()[0], LETTERS_OF_AN_ERROR)
             raise Wrong(f"Rank {rank} raised {error}" + (f"\n{RESTART}" if cut_off else ""))
-    _require_waits(runs, cut_off)
+    _require_waits(outcomes, cut_off)
     if cut_off:
-        ranks = ", ".join(f"{rank}{_waited_for(runs[rank])}" for rank in cut_off)
+        ranks = ", ".join(f"{rank}{_waited_for(outcomes[rank])}" for rank in cut_off)
         raise Wrong(f"Deadlock: the group's timeout ended the wait on these ranks: {ranks}. {RESTART}")
-    sent = Counter((rank, m.peer) for rank, run in enumerate(runs) for m in run.messages if m.sent)
-    received = Counter((m.peer, rank) for rank, run in enumerate(runs) for m in run.messages if not m.sent)
+    sent = Counter((rank, m.peer) for rank, outcome in enumerate(outcomes) for m in outcome.messages if m.sent)
+    received = Counter((m.peer, rank) for rank, outcome in enumerate(outcomes) for m in outcome.messages if not m.sent)
     for source, destination in sorted((sent - received).keys()):
         raise Wrong(f"Rank {destination} has not received all that rank {source} sent to it. {RESTART}")
 
 
-def _require_waits(runs, cut_off):
+def _require_waits(outcomes, cut_off):
     """Require that a rank has waited for each of its messages.
 
     A rank that was cut off might still have done so, but not for a message that the other end, waiting too, has never
     got: if the work object had been kept, the message would have gone through.
     """
-    for rank, run in enumerate(runs):
-        for message in run.messages:
-            if message.waited is None and (rank not in cut_off or _awaited(message, rank, runs)):
+    for rank, outcome in enumerate(outcomes):
+        for message in outcome.messages:
+            if message.waited is None and (rank not in cut_off or _awaited(message, rank, outcomes)):
                 work = "isend" if message.sent else "irecv"
                 raise Wrong(
                     f"Rank {rank} never waited for its {_with_peer(message)}, so that message may be lost. "
@@ -292,11 +226,11 @@ def _require_waits(runs, cut_off):
                 )
 
 
-def _awaited(message, rank, runs):
+def _awaited(message, rank, outcomes):
     """Return whether the rank at the other end of a message was waiting for it when its wait was cut off."""
     if message.peer is None:
         return False
-    other_ends = [m for m in runs[message.peer].messages if m.peer == rank and m.sent != message.sent]
+    other_ends = [m for m in outcomes[message.peer].messages if m.peer == rank and m.sent != message.sent]
     return any(m.waited is not None and m.ended is None for m in other_ends)
 
 
@@ -307,9 +241,9 @@ def _with_peer(message):
     return f"{name} {'to' if message.sent else 'from'} rank {message.peer}"
 
 
-def _waited_for(run):
+def _waited_for(outcome):
     """Return what a rank that was cut off was waiting for, if that was a message to or from a rank that it named."""
-    for message in run.messages:
+    for message in outcome.messages:
         if message.waited is not None and message.ended is None and message.peer is not None:
             return f" (in a {message.call} {'to' if message.sent else 'from'} rank {message.peer})"
     return ""

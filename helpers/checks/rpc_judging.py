@@ -1,62 +1,24 @@
 """What an answer does with RPC: its calls, and the values that it fetches by `to_here`, no calls for torch."""
 
-import os
 import re
 import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
 
 import torch.distributed.rpc as rpc
 
 from helpers.checks.exam import AnswerError, answer, errors_of_answer, missing
-from helpers.checks.judging import Run, call_answer
 from helpers.measure import calls
 from helpers.measure.calls import Call
 from helpers.measure.patching import replaced
-from helpers.measure.torch_parts import RRef
+from helpers.torch_parts import RRef
 
 SECONDS_AT_MOST, _TIMES_AT_MOST = 0.5, 6  # that a function which does not wait lasts, and is seen under way
 NO_RPC = "RuntimeError: RPC has not been initialized: run the setup cell."
 # How torch tells of an error on another worker: its text and its stack come after this line.
 _REMOTE = re.compile(r"On WorkerInfo\(id=\d+, name=(\S+)\):(?:\\n|\s)*(.+?)(?:\\nTraceback|$)", re.MULTILINE)
-
-
-class Made(NamedTuple):
-    """One RPC of an answer, as `calls.recorded` gives it, in a form that costs the notebook's process no torch.
-
-    A value fetched by `to_here` counts as one of kind "fetch", with the owner of the RRef as its callee.
-    """
-
-    kind: str
-    callee: str
-    function: str
-    sent: int
-    received: int
-    begin: float
-    end: float | None
-
-
-def call_with_rpc(function: str, arguments: list) -> tuple[Run, list[Made]]:
-    """Call the learner's function of that name on this rank, and return its run and the RPCs that it made meanwhile."""
-    fetched = []
-    original = RRef.to_here
-
-    def to_here(rref, *timeout, **named):
-        value = original(rref, *timeout, **named)
-        if not rref.is_owner():
-            fetched.append(Made("fetch", rref.owner_name(), "to_here", 0, calls.tensor_bytes(value), 0.0, None))
-        return value
-
-    try:
-        with calls.recorded() as made, replaced([(RRef, "to_here", to_here)]):
-            run = call_answer(function, arguments)
-    except RuntimeError as error:  # RPC has not been initialised
-        return Run(None, [], f"RuntimeError: {error}"), []
-    own = [Made(c.kind, c.callee, c.function, c.sent, c.received, c.begin, c.end) for c in made]
-    return run._replace(error=in_one_line(run.error)), own + fetched
 
 
 def answer_with_rpc(function: str, arguments: Sequence) -> tuple[object, list[Call]]:
@@ -111,14 +73,6 @@ def require_rpc(name: str) -> None:
         raise AnswerError(NO_RPC)
     if name not in vars(__main__):
         raise AnswerError(missing(name))
-
-
-def on_first_rank(function: str, arguments: list) -> Run:
-    """Call the learner's function on rank 0 alone; the result of the run is that of the function and the RPCs made."""
-    if os.environ["RANK"] != "0":
-        return Run(None, [], "")
-    run, made = call_with_rpc(function, arguments)
-    return run._replace(result=(run.result, made))
 
 
 def in_one_line(error: str) -> str:

@@ -1,6 +1,5 @@
 """Exercises of 33_tensor_parallel: which elements a rank keeps, what passes f and g, and what a next word costs."""
 
-import functools
 import math
 from contextlib import contextmanager
 
@@ -9,29 +8,13 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.functional import gelu, linear
 
-from helpers.checks.accepting import accept
-from helpers.checks.exam import Exercise, Wrong, answer, errors_of_answer, exercise, show
+from helpers.checks.exam import Wrong, answer, errors_of_answer, exercise, show
 from helpers.measure.patching import replaced
 from helpers.measure.traffic import METHODS_OF_COLLECTIVES
 
 _INPUTS, _HIDDEN, _OUTPUTS = 3, 4, 5  # of two layers; _HIDDEN for each rank
 _HEAD_WIDTH, _HEADS = 2, 2  # heads for each rank
 _TOKENS, _WORDS = 6, 7  # words for each rank
-
-
-class _ExerciseOfSeveral(Exercise):
-    """An exercise in which the learner writes more than the function of its name: all of it passes together."""
-
-    def __init__(self, function, *, together_with, **options):
-        super().__init__(function, **options)
-        self._others = together_with
-
-    def __call__(self, world):
-        verdict = super().__call__(world)
-        if verdict:
-            for name in self._others:
-                accept(world, name)
-        return verdict
 
 
 def _judge_sum(returned):
@@ -46,7 +29,7 @@ def _judge_sum(returned):
     return f"Each rank keeps 1/{len(returned)} of both layers, and the shares add up to their output."
 
 
-@functools.partial(_ExerciseOfSeveral, together_with=["my_rows"], together=_judge_sum)
+@exercise(also=["my_rows"], together=_judge_sum)
 def my_columns(exam):
     """Check `my_columns(layer)` and `my_rows(layer)`: the shares that two layers cut so make add up to their output."""
     hidden = _HIDDEN * exam.n
@@ -87,7 +70,7 @@ def _require_part(exam, name, part, expected, elements):
     )
 
 
-@functools.partial(_ExerciseOfSeveral, together_with=["MyG"])
+@exercise(also=["MyG"])
 def MyF(exam):
     """Check `my_mlp(x, up, down)`, which calls `MyF` and `MyG`: its output and all gradients are those of one process.
 

@@ -16,7 +16,7 @@ import torch
 from torch.distributed.rpc import api, get_worker_info
 
 from helpers.measure.patching import replaced
-from helpers.measure.torch_parts import ON_RREF, worker_of
+from helpers.torch_parts import ON_RREF, worker_of
 
 
 @dataclass

@@ -8,7 +8,7 @@ from typing import NamedTuple
 # What torch.profiler.profile is made of; that one imports all of torch._inductor when it starts: seconds, and memory.
 from torch.autograd.profiler import profile, record_function
 
-from helpers.measure.torch_parts import unfinished_collectives
+from helpers.torch_parts import unfinished_collectives
 
 _BACKWARD = "autograd::engine::evaluate_function"  # begins the name of each step of autograd's engine
 _GAP = 1e-3  # seconds: steps of the engine that are closer together are one interval

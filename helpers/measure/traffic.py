@@ -25,8 +25,8 @@ import torch.distributed as dist
 import helpers.world
 from helpers.errors import WorldError
 from helpers.measure.patching import replaced
-from helpers.measure.torch_parts import source_rank
 from helpers.ranks import connections
+from helpers.torch_parts import source_rank
 
 # In /proc/net/dev; see proc_pid_net(5).
 _COLUMN_OF_BYTES_SENT = 8

@@ -8,8 +8,8 @@ import torch
 import torch.distributed as dist
 from torch.distributed.rpc import WorkerInfo, api, get_worker_info, internal, rref_proxy
 
-from helpers.measure.torch_parts import worker_of
 from helpers.ranks import handles
+from helpers.torch_parts import worker_of
 
 _logger = logging.getLogger(__name__)
 

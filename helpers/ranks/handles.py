@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 import torch.distributed as dist
 from torch.distributed.rpc import api, rref_proxy
 
-from helpers.measure.torch_parts import ON_RREF, Future, RRef
+from helpers.torch_parts import ON_RREF, Future, RRef
 
 made_by = WeakKeyDictionary()  # of each handle: the name of the function, and what it was called with
 

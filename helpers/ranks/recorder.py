@@ -117,7 +117,7 @@ def record() -> Record:
     Not among them are those of groups that compare notes (TORCH_DISTRIBUTED_DEBUG=DETAIL), which the flight recorder
     does not know by name, and those of backends that do not use it.
     """
-    from helpers.measure.torch_parts import flight_records
+    from helpers.torch_parts import flight_records
 
     busy_since = _busy_since()  # before its calls: one that is idle has made all that it will make
     notes, counted, calls = _notes_by_thread(), Counter(), []

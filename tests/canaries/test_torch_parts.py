@@ -16,7 +16,7 @@ from helpers.ranks import arguments, handles, recorder
 
 
 def test_every_name_that_is_taken_from_torch_is_there():
-    """The torch that is installed lacks a private name that helpers/measure/torch_parts.py uses."""
+    """The torch that is installed lacks a private name that helpers/torch_parts.py uses."""
     for name in torch_parts.__all__:
         assert hasattr(torch_parts, name)
     assert isinstance(torch.futures.Future(), torch_parts.Future)

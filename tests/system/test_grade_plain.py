@@ -13,7 +13,7 @@ import pytest
 import torch
 from ipyparallel.serialize import canning, deserialize_object, serialize_object
 
-from helpers.checks import judging
+from helpers.checks import exam
 from helpers.grade import plain, tampering
 from helpers.measure.traffic import Message
 
@@ -61,22 +61,22 @@ def test_a_pickle_that_is_more_than_data_is_refused(pickled):
 
 
 def test_a_pickle_changes_no_class_of_the_course():
-    # The class, then a state for it: (None, {"error": ""})
-    changes = b"\x80\x04chelpers.checks.judging\nRun\nN}\x8c\x05error\x8c\x00s\x86b."
+    # The class, then a state for it: (None, {"messages": ""})
+    changes = b"\x80\x04chelpers.checks.exam\nRun\nN}\x8c\x08messages\x8c\x00s\x86b."
     assert isinstance(pickle.loads(changes), type)
-    assert judging.Run.error == ""
-    judging.Run.error = ERROR
+    assert exam.Run.messages == ""
+    exam.Run.messages = MESSAGES
     assert isinstance(plain.loads(changes), plain.Refused)
-    assert judging.Run.error is ERROR
+    assert exam.Run.messages is MESSAGES
 
 
-ERROR = judging.Run.error
+MESSAGES = exam.Run.messages
 
 
 @pytest.mark.parametrize(
     "value",
     [
-        judging.Run([1, 2.5, None, "text", b"bytes"], [Message("send", 1, 8, 0.0)], "", collections.Counter(a=1)),
+        exam.Run([1, 2.5, None, "text", b"bytes", Message("send", 1, 8, 0.0)], collections.Counter(a=1)),
         {"a": {1, 2}, "b": (True, 1j), "c": range(3), "d": slice(1, 2)},
         [torch.float32, torch.Size([2, 3]), torch.device("cpu"), datetime.timedelta(seconds=1)],
         collections.OrderedDict(a=[np.float64(1.5), np.dtype("int32")]),
