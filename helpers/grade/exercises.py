@@ -146,7 +146,8 @@ def _leaned_on(answer, setup, before):
 
     A cell that gives a class another method belongs to the class.
     """
-    defined = set(dir(builtins)).union(*map(_defines, [*setup, *answer]))
+    on_ranks = [cell for cell in setup if cell.startswith("%%px")]
+    defined = set(dir(builtins)).union(*map(_defines, [*on_ranks, *answer]))
     missing = set().union(*map(_uses, answer)) - defined
     needed = set()
     for index in reversed(range(len(before))):
