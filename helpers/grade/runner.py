@@ -39,7 +39,7 @@ def main() -> None:
 
     judge = _Judge(InteractiveShell.instance(), judging.killed)
     for number, (name, setup, answer, topic) in enumerate(job["exercises"]):
-        solved, sentence = judge.verdict(f"{topic}.{name}", [job["parameters"], *setup[1:]], answer)
+        solved, sentence = judge.verdict(topic, name, [job["parameters"], *setup[1:]], answer)
         sentence = sentence[:LETTERS]
         line = json.dumps([signature(job["key"], number, solved, sentence), solved, sentence])
         print(line, file=verdicts, flush=True)
@@ -78,7 +78,7 @@ class _Judge:
         self._fingerprints = None
         self._pids = None
 
-    def verdict(self, name, setup, answer):
+    def verdict(self, topic, name, setup, answer):
         """Return whether an exercise is solved, and a sentence."""
         if setup[: len(self._ready)] != self._ready:
             self._ready = []
@@ -86,13 +86,14 @@ class _Judge:
             if error := self._error_of(cell):
                 return False, f"A cell of the lesson that the answer needs raised {_say(error)}"
             if self._world and self._world.pids != self._pids:  # new ranks, which no answer has been on
-                self._fingerprints = self._world.view.apply_sync(fingerprints)[0]
+                lesson = [f"helpers.checks.{topic}", "helpers.grade.outside"]
+                self._fingerprints = self._world.view.apply_sync(fingerprints, load=lesson)[0]
                 self._pids = self._world.pids
         self._ready = setup
         for cell in answer:
             if error := self._error_of(cell):
                 return False, f"The cell of the answer raised {_say(error)}"
-        found = self._shell.run_cell(f"checks.{name}(world)")
+        found = self._shell.run_cell(f"checks.{topic}.{name}(world)")
         if plain.refused:
             return False, (
                 f"A rank sent {plain.refused[0][:_LETTERS_OF_AN_ERROR]}. Expected: numbers, text, lists, dictionaries, "
@@ -129,7 +130,8 @@ class _Judge:
         asked = [rank for rank, pid in enumerate(self._world.pids) if pid not in self._killed]
         try:
             view = self._world.view.client[asked]
-            answer = view.apply_async(fingerprints, list(self._fingerprints), load=fresh)
+            modules = list(self._fingerprints)
+            answer = view.apply_async(fingerprints, modules, load=modules if fresh else [])
             for after in answer.get(_SECONDS_TO_ANSWER):
                 if name := changed(self._fingerprints, after):
                     return name

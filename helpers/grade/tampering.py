@@ -6,30 +6,24 @@ The rank itself is asked, so an answer that knows of this module can still decei
 import functools
 import hashlib
 import importlib
-import pkgutil
 import sys
+from collections.abc import Sequence
 from types import CodeType, FunctionType
 
 from helpers.checks.exam import Exercise
 
 _COURSE = __name__.partition(".")[0]
-_ROOMS = ("checks", "measure")
 
 
-def fingerprints(modules: list[str] | None = None, load: bool = False) -> dict[str, dict[str, str]]:
+def fingerprints(modules: Sequence[str] | None = None, load: Sequence[str] = ()) -> dict[str, dict[str, str]]:
     """Return for each module of the course the fingerprint of each name that it has: its functions and constants.
 
-    These are the named modules, as far as this process has loaded them; with `load`, the others are loaded. Without
-    names, they are all modules that it has loaded, and every module of `checks` and `measure`, which are loaded.
+    These are the named modules, or all, as far as this process has loaded them. The modules `load` are loaded before.
     """
+    for name in load:
+        importlib.import_module(name)
     if modules is None:
-        for room in _ROOMS:
-            for module in pkgutil.iter_modules(importlib.import_module(f"{_COURSE}.{room}").__path__):
-                importlib.import_module(f"{_COURSE}.{room}.{module.name}")
         modules = [name for name in sys.modules if name.partition(".")[0] == _COURSE]
-    if load:
-        for name in modules:
-            importlib.import_module(name)
     return {name: _names_of(sys.modules[name]) for name in modules if name in sys.modules}
 
 

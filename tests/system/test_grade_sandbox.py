@@ -166,7 +166,12 @@ SAYS_MUCH_AND_ODD_THINGS = cell(
 )
 ENDLESS = cell("x = " + 200_000 * "-" + "1")
 NO_TEXT = "%%px\nx = '\ud800'"
-LOCAL = "from helpers import checks\ndef two_way_ring(world):\n    return 'Solved.'\nchecks.two_way_ring = two_way_ring"
+LOCAL = """
+from helpers import checks
+def two_way_ring(world):
+    return "Solved."
+checks.ring_all_reduce.two_way_ring = two_way_ring
+""".strip()
 
 
 def spies(places):
@@ -364,7 +369,9 @@ def test_a_verdict_that_the_ranks_write_is_none(graded):
 
 
 def test_a_cell_without_a_magic_runs_on_the_ranks_and_replaces_no_check(graded):
-    assert "changes what judges it: helpers.checks.two_way_ring" in sentence(graded, "more", "two_way_ring")
+    assert "changes what judges it: helpers.checks.ring_all_reduce.two_way_ring" in sentence(
+        graded, "more", "two_way_ring"
+    )
 
 
 def test_a_sentence_is_short_and_only_shows_what_it_says(graded):
