@@ -44,7 +44,7 @@ LINES_THAT_DIFFER = {
     "ddp_in_practice": {
         "model(torch.ones(1, 2)).sum().backward()",
         "return DDP(model, process_group=brief())",
-        "wrapped(_BRIGHT if rank else _DARK).sum().backward()",
+        "wrapped(_BRIGHT if rank else _DARK).sum().backward()",  # of a check
     },
     "in_your_own_job": {"dist.all_reduce(torch.ones(1), group=group)"},  # of a check
 }
