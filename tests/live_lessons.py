@@ -36,14 +36,14 @@ class Lesson:
             self.world.view.execute(self.cell(contains))
 
     def failed(self, source):
-        """Run a cell that fails, and return the line of the assert that failed on each rank that raised."""
+        """Run a cell that fails, and return the assert that failed on each rank that raised, without its comment."""
         with pytest.raises(ipp.CompositeError) as raised:
             self.world.view.execute(source)
         lines = {}
         for kind, _, traceback, engine in raised.value.elist:
             assert kind == "AssertionError"
             arrows = re.findall(r"-+> *\d+ +(.*)", re.sub(r"\x1b\[[\d;]*m", "", traceback))
-            lines[engine["engine_id"]] = [line for line in arrows if "assert" in line][0]
+            lines[engine["engine_id"]] = [line for line in arrows if "assert" in line][0].partition("  # ")[0]
         return lines
 
 
