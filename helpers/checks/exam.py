@@ -44,7 +44,7 @@ class Run(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """What a function of the course returned beside the learner's code, the calls that it made of it, and its error."""
+    """The result of a function that ran in the learner's process, its calls of the learner's function, and its error."""
 
     result: object
     runs: list[Run]
@@ -52,7 +52,7 @@ class Asked(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What came of an exercise on one rank.
+    """The outcome of an exercise on one rank.
 
     `runs` are the calls of the learner's function; `error` is what it raised, in words. `fault` is the first
     requirement that failed: how many came before it, and its sentence. `returned` is what the exercise returned.
@@ -70,16 +70,16 @@ class Outcome(NamedTuple):
 
 
 class AnswerError(Exception):
-    """The learner's code has raised an error; its text is the error's type and text."""
+    """The learner's code raised an error; the text holds that error's type and text."""
 
 
 class Wrong(Exception):
-    """What is wrong with an answer, in a sentence."""
+    """An answer is wrong; the text is the sentence for the learner."""
 
 
 @dataclass(frozen=True)
 class Foreign:
-    """What stands for an object that is not plain data; it shows as its type."""
+    """A placeholder for an object that is not plain data; it shows as the object's type."""
 
     type_name: str
 
@@ -111,8 +111,8 @@ class Exam:
     def on_rank(self, function: Callable, *arguments) -> object:
         """Run a function of the course in the process of the learner's code, and return its result as plain data.
 
-        It is for what plain data cannot show: it calls the learner's function by `answer`, and it is found by its
-        module and name. The answers that grading judges could deceive it.
+        Use it only where plain data is not enough, because an answer can deceive a function that runs in its own
+        process. `function` must be a function of a module, and calls the learner's function by `answer`.
         """
         asked = self._ask(function, arguments)
         self.runs += asked.runs
@@ -128,7 +128,7 @@ class Exam:
         return bool(holds)
 
     def refuse(self, sentence: str) -> None:
-        """Note the sentence as that of a requirement that failed."""
+        """Note the sentence, as a requirement that fails does."""
         self.require(False, sentence)
 
     @property

@@ -1,7 +1,7 @@
-"""Go through exercises in the process that judges: an answer cannot touch what it cannot reach.
+"""Run exercises in the process that judges, which answers cannot reach.
 
-Each rank's part of an exercise is a thread here. Only one of them runs at a time, and goes on until it asks its rank
-for something; then the next one runs. To the rank goes a pickle; back comes plain data (see `plain`).
+Each rank's part of an exercise is a thread here. One thread runs at a time, until it asks its rank for something; then
+the next one runs. A rank receives a pickle and returns plain data (see `plain`).
 """
 
 import pickle

@@ -10,8 +10,8 @@ import torch.distributed as dist
 from torch.distributed import distributed_c10d
 from torch.distributed.rpc import api, internal, rref_proxy
 
-from helpers import script
-from helpers.measure import torch_parts, traffic
+from helpers import script, torch_parts
+from helpers.measure import traffic
 from helpers.ranks import arguments, handles, recorder
 
 
