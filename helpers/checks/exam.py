@@ -44,7 +44,7 @@ class Run(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """The result of a function that ran in the learner's process, its calls of the learner's function, and its error."""
+    """A function's result in the learner's process, its calls of the learner's function, and the error of these."""
 
     result: object
     runs: list[Run]
