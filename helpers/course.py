@@ -35,6 +35,7 @@ class Lesson:
     needs: list[str]
     hosts: int = 1
     of_its_parameters: bool = False
+    in_short_course: bool = False
 
     @property
     def numbered_title(self) -> str:

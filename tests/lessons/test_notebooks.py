@@ -1,10 +1,11 @@
 """Every notebook and its solutions run as they are stored; at night each also runs as readers run it.
 
 Where the notebook asks for a prediction, the right one of the solutions has to hold. The solutions run in the kernel of
-their notebook, which is cleared for them, because a second start would take half of the time again; where the lesson
-goes on with what the learner has written, they are typed into it. The reader's pass
-goes on in the kernel of a notebook that has run: with another number of ranks, each cell twice in a row, and with a
-pause where a reader makes a pause. The outputs need not be the stored ones then; the asserts have to hold.
+their notebook, which is cleared for them, because a second start would take half of the time again. Where the lesson
+goes on with what the learner has written, they are typed into it: in the short course always, elsewhere at night.
+The reader's pass goes on in the kernel of a notebook that has run: with another number of ranks, each cell twice in a
+row, and with a pause where a reader makes a pause. The outputs need not be the stored ones then; the asserts have to
+hold.
 
 Before a notebook stops its world, its history of collectives has to differ where the lesson means it to, and nowhere
 else.
@@ -57,6 +58,15 @@ assert lines_that_differ() == {expected!r}, lines_that_differ()
 """
 
 
+def read(path):
+    return nbformat.read(path, as_version=4)
+
+
+TYPED_IN_AT_NIGHT = [
+    path for path in NOTEBOOKS if goes_on(read(path)) and not course.lessons()[path.stem].in_short_course
+]
+
+
 def other_sizes(path):
     """Return the smallest and the largest of the other world sizes that the notebook works for."""
     others = course.lessons()[path.stem].others
@@ -91,9 +101,10 @@ def with_new_ids(cells):
 
 @EACH
 def test_runs_as_stored_and_then_its_solutions(path, tmp_path, request):
-    notebook = nbformat.read(path, as_version=4)
-    solutions = nbformat.read(path.parent / "solutions" / path.name, as_version=4)
-    solved = typed_in(notebook, solutions) if goes_on(notebook) else solutions
+    notebook = read(path)
+    solutions = read(path.parent / "solutions" / path.name)
+    is_typed_in = goes_on(notebook) and path not in TYPED_IN_AT_NIGHT
+    solved = typed_in(notebook, solutions) if is_typed_in else solutions
     notebook = with_predictions(notebook, solutions)
     (stop,) = [place for place, cell in enumerate(notebook.cells) if cell.source.strip() == "world.stop()"]
     expected = LINES_THAT_DIFFER.get(path.stem.partition("_")[2], set())
@@ -103,10 +114,18 @@ def test_runs_as_stored_and_then_its_solutions(path, tmp_path, request):
 
 
 @pytest.mark.nightly
+@pytest.mark.parametrize("path", TYPED_IN_AT_NIGHT, ids=lambda path: path.stem)
+def test_runs_with_its_solutions_typed_in(path, tmp_path, request):
+    solved = typed_in(read(path), read(path.parent / "solutions" / path.name))
+    solved.cells = without_pauses(solved.cells)
+    run(solved, tmp_path / path.name, request)
+
+
+@pytest.mark.nightly
 @pytest.mark.timeout(1800)
 @EACH
 def test_runs_as_readers_run_it(path, tmp_path, request):
-    notebook = nbformat.read(path, as_version=4)
+    notebook = read(path)
     again = [cell for size in other_sizes(path) for cell in as_readers_do(notebook, size)]
     notebook.cells = with_new_ids([*without_pauses(notebook.cells), *again])
     run(notebook, tmp_path / path.name, request)
@@ -116,7 +135,7 @@ def test_runs_as_readers_run_it(path, tmp_path, request):
 @pytest.mark.parametrize("topic", ON_TWO_HOSTS)
 def test_runs_with_its_ranks_on_two_hosts(topic, tmp_path, request):
     (path,) = [path for path in NOTEBOOKS if path.stem.partition("_")[2] == topic]
-    notebook = nbformat.read(path, as_version=4)
+    notebook = read(path)
     (cell,) = [cell for cell in notebook.cells if "World(WORLD_SIZE" in cell.source and cell.cell_type == "code"]
     cell.source = cell.source.replace("World(WORLD_SIZE", "World(WORLD_SIZE, hosts=2")
     for cell in notebook.cells:
