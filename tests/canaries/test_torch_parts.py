@@ -10,7 +10,7 @@ import torch.distributed as dist
 from torch.distributed import distributed_c10d
 from torch.distributed.rpc import api, internal, rref_proxy
 
-from helpers import script, torch_parts
+from helpers import script, tap, torch_parts
 from helpers.measure import traffic
 from helpers.ranks import arguments, handles, recorder
 
@@ -23,6 +23,38 @@ def test_every_name_that_is_taken_from_torch_is_there():
     assert callable(torch_parts.RRef.to_here)
     assert hasattr(api, "_get_current_rpc_agent") and hasattr(api, "_to_worker_info")
     assert hasattr(dist.Work, "_source_rank")
+
+
+def test_operations_of_a_process_group_pass_through_methods_that_the_tap_wraps():
+    """helpers/tap.py no longer finds the methods of ProcessGroup that return a Work, or a collective of them."""
+    methods = vars(dist.ProcessGroup)
+    returned = [name for name, method in methods.items() if "-> c10d::Work" in (method.__doc__ or "")]
+    assert {"send", "recv", "recv_anysource", "_end_coalescing"} < set(returned)
+    for collective, names in tap.METHODS_OF_COLLECTIVES.items():
+        assert set(names) & set(returned), collective
+    assert "monitored_barrier" in methods
+
+
+def test_the_tap_knows_the_name_of_every_collective():
+    """ProcessGroup has a new method that returns a Work: give it a name in helpers/tap.py."""
+    methods = vars(dist.ProcessGroup)
+    returned = {name for name, method in methods.items() if "-> c10d::Work" in (method.__doc__ or "")}
+    assert returned <= {*tap._COLLECTIVES, *tap._MESSAGES, tap._ENDS_A_BATCH}
+
+
+def test_waits_rpcs_and_groups_pass_through_what_the_tap_wraps():
+    """A wait, an RPC or the making of a group no longer passes through what helpers/tap.py wraps."""
+    for owner, name in ((dist.Work, "wait"), (torch_parts.Future, "wait"), (torch_parts.RRef, "to_here")):
+        assert name in vars(owner)
+    assert list(inspect.signature(api._invoke_rpc).parameters)[:5] == ["to", "func", "rpc_type", "args", "kwargs"]
+    assert {"to", "func", "args", "kwargs"} < set(inspect.signature(api.remote).parameters)
+    for name in tap._INVOKE_REMOTE:
+        assert f"{name}(" in inspect.getsource(api.remote)
+    assert list(inspect.signature(rref_proxy._invoke_rpc).parameters)[:3] == ["rref", "rpc_api", "func_name"]
+    names = ["group_size", "group_rank", "global_ranks_in_group", "backend", "store", "group_name"]
+    assert list(inspect.signature(distributed_c10d._new_process_group_helper).parameters)[:6] == names
+    for maker in (distributed_c10d.init_process_group, distributed_c10d._new_group_with_tag):
+        assert "_new_process_group_helper(" in inspect.getsource(maker)
 
 
 def test_calls_pass_through_what_the_recorder_of_rpc_replaces():
