@@ -63,18 +63,18 @@ def recorded(watch: torch.Tensor | None = None) -> Iterator[list[Message]]:
     Blocking and non-blocking calls, batches and objects all count as the messages that they are made of. With `watch`,
     each message keeps what this tensor held when the message was posted.
     """
-    messages, seen = [], {}
+    messages, begun = [], {}
     # Weak, because a work object that nobody keeps must go as it would have gone.
     unfinished = WeakKeyDictionary()
 
-    def look(event):
-        seen[event] = time.monotonic(), None if watch is None else watch.tolist()
+    def begin_to_post(event):
+        begun[event] = time.monotonic(), None if watch is None else watch.tolist()
 
-    def note(event):
-        posted, watched = seen.pop(event)
+    def end_to_post(event):
+        posted, seen = begun.pop(event)
         if event.end:
             size = sum(tensor.nbytes for tensor in event.arguments[0])
-            messages.append(Message(event.name, event.peer, size, posted, seen=watched))
+            messages.append(Message(event.name, event.peer, size, posted, seen=seen))
             unfinished[event.result] = event.group, messages[-1]
 
     def begin_to_wait(event):
@@ -89,7 +89,7 @@ def recorded(watch: torch.Tensor | None = None) -> Iterator[list[Message]]:
             if message.peer is None:
                 message.peer = dist.get_global_rank(group, source_rank(event.handle))
 
-    with tap.subscribed(tap.PointToPoint, begin=look, end=note):
+    with tap.subscribed(tap.PointToPoint, begin=begin_to_post, end=end_to_post):
         with tap.subscribed(tap.Wait, begin=begin_to_wait, end=end_to_wait):
             yield messages
 
