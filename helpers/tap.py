@@ -174,7 +174,9 @@ class _Subscription(NamedTuple):
 _lock = threading.Lock()  # for changes: a call reads its entry of `_heard` once, so it needs no lock
 _subscriptions: list[_Subscription] = []
 # For each kind of event, if there are subscribers: those of its begin and those of its end, each with its `report`.
-_heard = dict.fromkeys((Operation, Collective, PointToPoint, Wait, Rpc, RpcOnRRef, NewGroup), ())
+_heard: dict[type[Event], tuple] = dict.fromkeys(
+    (Operation, Collective, PointToPoint, Wait, Rpc, RpcOnRRef, NewGroup), ()
+)
 _is_wrapped = False
 
 
