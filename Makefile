@@ -128,7 +128,7 @@ site: $(INSTALLED)
 canaries: $(INSTALLED)
 	@$(RUN) pytest --continue-on-collection-errors tests/canaries
 
-# The types of helpers/world.py, ranks, look and measure; pyproject.toml says which rules.
+# The types of helpers/world.py, tap.py, ranks, look and measure; pyproject.toml says which rules.
 types: $(TOOLS)
 	@.venv/bin/basedpyright
 

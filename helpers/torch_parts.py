@@ -1,5 +1,4 @@
-"""What of torch is private, and what for. It stands here and, as a name to replace, where it is replaced: in `calls`,
-`traffic`, `handles`, `timeline` and `recorder`.
+"""The private names of torch that the course uses, each with its reason; `helpers.tap` has those that it wraps.
 
 tests/canaries/test_torch_parts.py says when a release of torch has moved one of them.
 """
@@ -13,7 +12,6 @@ from torch._C import Future  # of which torch.futures.Future is one kind, and wh
 from torch._C._distributed_c10d import _dump_fr_trace  # pyright: ignore[reportAttributeAccessIssue]
 from torch._C._distributed_rpc import PyRRef as RRef  # what rpc.RRef and rpc.remote make: its to_here() can be watched
 from torch.distributed.rpc import WorkerInfo, api, rref_proxy
-from torch.utils._pytree import tree_leaves  # the tensors in nested outputs, as DDP looks for them
 
 # How a call on an RRef, as rref.rpc_sync(), comes to its owner: under the name of one of these.
 ON_RREF = (rref_proxy._local_invoke, rref_proxy._local_invoke_async_execution)
@@ -25,7 +23,6 @@ __all__ = [
     "flight_records",
     "load_dynamo",
     "source_rank",
-    "tree_leaves",
     "unfinished_collectives",
     "without_compiler",
     "worker_of",

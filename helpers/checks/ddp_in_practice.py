@@ -14,8 +14,8 @@ from torch.utils.data import TensorDataset
 
 from helpers.checks.exam import Wrong, answer, exercise, number, show
 from helpers.checks.judging import CUT_OFF
-from helpers.measure.patching import replaced
-from helpers.torch_parts import load_dynamo, tree_leaves
+from helpers.measure.traffic import handed_over
+from helpers.torch_parts import load_dynamo
 
 _FEATURES, _CLASSES = 4, 2
 _DARK, _BRIGHT = torch.full((3, _FEATURES), 0.1), torch.full((3, _FEATURES), 0.9)
@@ -266,30 +266,3 @@ def _hash_of_its_own():
         yield hashed
     finally:
         del __main__.hash
-
-
-# Methods by which torch hands tensors over, and which of their arguments holds what is sent.
-_SENDING = {
-    **dict.fromkeys(["allreduce", "allreduce_coalesced", "broadcast", "reduce", "send"], 0),
-    **dict.fromkeys(["allgather", "allgather_coalesced", "_allgather_base", "all_gather_single", "gather"], 1),
-    **dict.fromkeys(["alltoall", "alltoall_base", "all_to_all_single", "scatter"], 1),
-    **dict.fromkeys(["reduce_scatter", "_reduce_scatter_base", "reduce_scatter_single"], 1),
-}
-
-
-@contextmanager
-def handed_over():
-    """List the bytes of every tensor that this process hands over to be sent to other ranks."""
-    sizes = []
-
-    def listing(method, place):
-        def call(group, *arguments, **options):
-            leaves = tree_leaves(arguments[place : place + 1])
-            sizes.extend(leaf.nbytes for leaf in leaves if isinstance(leaf, torch.Tensor))
-            return method(group, *arguments, **options)
-
-        return call
-
-    there = {name: vars(dist.ProcessGroup)[name] for name in _SENDING if name in vars(dist.ProcessGroup)}
-    with replaced([(dist.ProcessGroup, name, listing(method, _SENDING[name])) for name, method in there.items()]):
-        yield sizes

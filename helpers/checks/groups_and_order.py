@@ -9,8 +9,9 @@ import torch.distributed as dist
 from torch.distributed import distributed_c10d
 from torch.distributed.device_mesh import init_device_mesh
 
+from helpers import tap
 from helpers.checks.exam import Wrong, answer, called, errors_of_answer, exercise, number, show
-from helpers.measure.patching import replaced
+from helpers.checks.patching import replaced
 
 _SECONDS_TO_WAIT = 30  # at most, in a group of the answer
 
@@ -190,6 +191,7 @@ def _rehearse(hosts):
         made.append((members, seconds, use_local_synchronization))
         return _Rehearsed(members) if rank in members else dist.GroupMember.NON_GROUP_MEMBER
 
+    # Replaced, and not observed: a rehearsal must make no groups.
     with replaced([(dist, "new_group", new_group), (distributed_c10d, "new_group", new_group)]):
         group = answer("my_host_group", [list(hosts)])
     members = group.members if isinstance(group, _Rehearsed) else None
@@ -213,13 +215,11 @@ def _hierarchical_sum(chunks, hosts):
     mesh = init_device_mesh("cpu", shape, mesh_dim_names=("host", "local"), backend_override=override)
     across = []
 
-    def all_reduce(group, tensors, *options):
-        if group.group_name != mesh.get_group("local").group_name:
-            across.append(sum(tensor.numel() for tensor in tensors))
-        return original(group, tensors, *options)
+    def note(event):
+        if event.name == "all_reduce" and event.group.group_name != mesh.get_group("local").group_name:
+            across.append(sum(tensor.numel() for tensor in event.inputs))
 
-    original = dist.ProcessGroup.allreduce
-    with replaced([(dist.ProcessGroup, "allreduce", all_reduce)]):
+    with tap.subscribed(tap.Collective, begin=note):
         result = answer("hierarchical_sum", [chunks, mesh])
     return result, across
 

@@ -1,6 +1,5 @@
 """Exercises of 10_inside_ddp."""
 
-from contextlib import contextmanager
 from typing import NamedTuple
 
 import torch
@@ -9,7 +8,7 @@ from torch.nn.parallel import DistributedDataParallel as DDP
 
 from helpers.checks.exam import AnswerError, answer, called, errors_of_answer, exercise, near, plain, show
 from helpers.checks.small_model import compare_gradients, loss, new_data, new_model
-from helpers.measure.patching import replaced
+from helpers.measure.traffic import handed_over
 from helpers.torch_parts import Future
 
 _SAMPLES = 3
@@ -128,7 +127,7 @@ def _accumulate(parts):
     model = DDP(new_model())
     model.register_comm_hook(None, _average)  # from Python, so that it counts
     passes = _watch(model.module)
-    with _sent() as sizes:
+    with handed_over() as sizes:
         answer("accumulate_all", [model, parts])
     return Accumulated(passes, sum(sizes), _gradients(model))
 
@@ -148,22 +147,6 @@ def _watch(model):
 def _average(_, bucket):
     work = dist.all_reduce(bucket.buffer().div_(dist.get_world_size()), async_op=True)
     return work.get_future().then(lambda done: done.value()[0])
-
-
-@contextmanager
-def _sent():
-    """List the bytes of every tensor that this process gives to all-reduce from Python inside the block."""
-    all_reduces, sizes = {name: vars(dist.ProcessGroup)[name] for name in ("allreduce", "allreduce_coalesced")}, []
-
-    def listing(method):
-        def call(group, tensors, *options):
-            sizes.extend(tensor.nbytes for tensor in ([tensors] if hasattr(tensors, "nbytes") else tensors))
-            return method(group, tensors, *options)
-
-        return call
-
-    with replaced([(dist.ProcessGroup, name, listing(method)) for name, method in all_reduces.items()]):
-        yield sizes
 
 
 def _train_with_hook(data, samples):

@@ -4,14 +4,13 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 import torch
-import torch.distributed as dist
 from torch import nn
 
+from helpers import tap
 from helpers.checks.exam import answer, errors_of_answer, exercise, plain, show
 from helpers.checks.judging import RESTART
 from helpers.checks.small_model import loss, new_data, new_model
 from helpers.measure import timeline
-from helpers.measure.patching import replaced
 
 _IMAGES, _STEPS = 3, 3
 _BUCKETS = "the bucket of the last layers", "the bucket of the first layer"
@@ -271,15 +270,13 @@ def _steps_of_two_buckets(rank, n):
 @contextmanager
 def _recorded(calls):
     """Append every all_reduce of this process, with its bytes, and every wait to `calls`."""
-    all_reduce, wait = dist.ProcessGroup.allreduce, dist.Work.wait
 
-    def recorded_all_reduce(group, tensors, *options):
-        calls.append(("all_reduce", sum(tensor.nbytes for tensor in tensors)))
-        return all_reduce(group, tensors, *options)
+    def note_all_reduce(event):
+        if event.name == "all_reduce":
+            calls.append(("all_reduce", sum(tensor.nbytes for tensor in event.inputs)))
 
-    def recorded_wait(work, *timeout):
+    def note_wait(event):
         calls.append(("wait", 0))
-        return wait(work, *timeout)
 
-    with replaced([(dist.ProcessGroup, "allreduce", recorded_all_reduce), (dist.Work, "wait", recorded_wait)]):
+    with tap.subscribed(tap.Collective, begin=note_all_reduce), tap.subscribed(tap.Wait, begin=note_wait):
         yield

@@ -9,10 +9,10 @@ from contextlib import contextmanager
 
 import torch.distributed.rpc as rpc
 
+from helpers import tap
 from helpers.checks.exam import AnswerError, answer, errors_of_answer, missing
 from helpers.measure import calls
 from helpers.measure.calls import Call
-from helpers.measure.patching import replaced
 from helpers.torch_parts import RRef
 
 SECONDS_AT_MOST, _TIMES_AT_MOST = 0.5, 6  # that a function which does not wait lasts, and is seen under way
@@ -28,17 +28,15 @@ def answer_with_rpc(function: str, arguments: Sequence) -> tuple[object, list[Ca
     `AnswerError` as `exam.answer` does, with one line, and where RPC has not been initialised.
     """
     fetched = []
-    original = RRef.to_here
 
-    def to_here(rref, *timeout, **named):
-        value = original(rref, *timeout, **named)
-        if not rref.is_owner():
+    def note(event):
+        rref = event.handle
+        if event.end and isinstance(rref, RRef) and not rref.is_owner():
             me = rpc.get_worker_info().name
-            size = calls.tensor_bytes(value)
+            size = calls.tensor_bytes(event.result)
             fetched.append(Call("fetch", me, rref.owner_name(), "to_here", 0, size, 0.0))
-        return value
 
-    with one_line_errors(), calls.recorded() as made, replaced([(RRef, "to_here", to_here)]):
+    with one_line_errors(), calls.recorded() as made, tap.subscribed(tap.Wait, end=note):
         result = answer(function, arguments)
     return result, made + fetched
 

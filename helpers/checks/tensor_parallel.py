@@ -4,13 +4,11 @@ import math
 from contextlib import contextmanager
 
 import torch
-import torch.distributed as dist
 from torch import nn
 from torch.nn.functional import gelu, linear
 
+from helpers import tap
 from helpers.checks.exam import Wrong, answer, errors_of_answer, exercise, show
-from helpers.measure.patching import replaced
-from helpers.measure.traffic import METHODS_OF_COLLECTIVES
 
 _INPUTS, _HIDDEN, _OUTPUTS = 3, 4, 5  # of two layers; _HIDDEN for each rank
 _HEAD_WIDTH, _HEADS = 2, 2  # heads for each rank
@@ -211,24 +209,10 @@ def _brought():
     """Count inside the block how many numbers this rank brings to each of its collectives."""
     numbers = []
 
-    def size(argument):
-        if isinstance(argument, torch.Tensor):
-            return argument.numel()
-        return sum(map(size, argument))
+    def count(event):
+        numbers.append(sum(tensor.numel() for tensor in event.inputs))
 
-    def counting(method):
-        def call(group, *arguments, **options):
-            # What goes in is the last argument that holds tensors: results stand before it.
-            tensors = [argument for argument in arguments if isinstance(argument, torch.Tensor | list | tuple)]
-            if tensors:
-                numbers.append(size(tensors[-1]))
-            return method(group, *arguments, **options)
-
-        return call
-
-    methods = vars(dist.ProcessGroup)
-    names = [name for names in METHODS_OF_COLLECTIVES.values() for name in names if name in methods]
-    with replaced([(dist.ProcessGroup, name, counting(methods[name])) for name in names]):
+    with tap.subscribed(tap.Collective, begin=count):
         yield numbers
 
 

@@ -10,7 +10,7 @@ import torch.distributed as dist
 from torch.nn.functional import mse_loss
 
 from helpers.checks.exam import answer, errors_of_answer, exercise, near, number, show
-from helpers.measure.patching import replaced
+from helpers.checks.patching import replaced
 from helpers.measure.traffic import by_group
 
 _AXES = "data", "pipeline", "tensor"

@@ -5,18 +5,16 @@ RRef. Not recorded are the messages that it sends by itself: of RRefs' counts an
 autograd's backward pass. Nothing is recorded outside of the block that asks for it.
 """
 
-import re
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 import torch
-from torch.distributed.rpc import api, get_worker_info
+from torch.distributed.rpc import get_worker_info
 
-from helpers.measure.patching import replaced
-from helpers.torch_parts import ON_RREF, worker_of
+from helpers import tap
+from helpers.torch_parts import worker_of
 
 
 @dataclass
@@ -46,75 +44,36 @@ def recorded() -> Iterator[list[Call]]:
 
     A call that fails has ended, too, with nothing received. Raises RuntimeError when RPC has not been initialised.
     """
-    made = []
+    made, begun = [], {}
     notes = []  # the future of each answer, and the one that completes when its end has been noted
     caller = get_worker_info().name
-    of_this_thread = threading.local()
 
-    def record(kind, callee, function, arguments, begin, answer):
-        call = Call(kind, caller, callee, function, tensor_bytes(arguments), 0, begin)
+    def note_begin(event):
+        begun[event] = time.monotonic()
+
+    def note(event):
+        begin = begun.pop(event)
+        if event.end is None:
+            return
+        function, *called_with = tap.named(event.function, event.arguments, event.keywords)
+        call = Call(event.kind, caller, worker_of(event.to).name, function, tensor_bytes(called_with), 0, begin)
 
         def note_end(answer):
             call.end = time.monotonic()
             with suppress(Exception):  # the error of a call that failed belongs to whoever waits for its answer
-                call.received = 0 if kind == "remote" else tensor_bytes(answer.value())
+                call.received = 0 if call.kind == "remote" else tensor_bytes(answer.value())
 
         made.append(call)
+        answer = event.result._get_future() if event.kind == "remote" else event.result
         notes.append((answer, answer.then(note_end)))
 
-    def invoke_rpc(to, function, mode, args=None, kwargs=None, *timeout):
-        begin = time.monotonic()
-        answer = original_invoke_rpc(to, function, mode, args, kwargs, *timeout)
-        name, called_with = _called(function, args, kwargs)
-        record(mode.value, worker_of(to).name, name, called_with, begin, answer)
-        return answer
-
-    def python_function(function, args, kwargs):
-        # rpc.remote turns the function into bytes right after this, so here its name can still be seen.
-        of_this_thread.called = _called(function, args, kwargs)
-        return original_python_function(function, args, kwargs)
-
-    def invoke_remote(original, called):
-        def invoke(callee, *arguments, **keywords):
-            begin = time.monotonic()
-            rref = original(callee, *arguments, **keywords)
-            function, called_with = called(arguments, keywords)
-            record("remote", rref.owner_name(), function, called_with, begin, rref._get_future())
-            return rref
-
-        return invoke
-
-    original_invoke_rpc, original_python_function = api._invoke_rpc, api.PythonUDF
-    called = {
-        "_invoke_remote_python_udf": lambda arguments, keywords: of_this_thread.called,
-        # The name, the timeout and, for a script function, whether it is asynchronous come before its arguments.
-        "_invoke_remote_builtin": lambda arguments, keywords: _named(arguments[0], arguments[2:], keywords),
-        "_invoke_remote_torchscript": lambda arguments, keywords: _named(arguments[0], arguments[3:], keywords),
-    }
-    changes = [(api, "_invoke_rpc", invoke_rpc), (api, "PythonUDF", python_function)]
-    changes += [(api, name, invoke_remote(vars(api)[name], called[name])) for name in called]
     try:
-        with replaced(changes):
+        with tap.subscribed(tap.Rpc, begin=note_begin, end=note):
             yield made
     finally:
         # Whoever waits for an answer may go on before its end has been noted.
         torch.futures.collect_all([noted for answer, noted in notes if answer.done()]).wait()
         made.sort(key=lambda call: call.begin)  # the calls of several threads
-
-
-def _called(function, args, kwargs):
-    """Return the name of the function that is called, and its arguments; on an RRef, those of the method."""
-    args, kwargs = list(args or ()), kwargs or {}
-    if function in ON_RREF:
-        _, name, args, kwargs = args
-        return name, (args, kwargs)
-    if isinstance(function, torch.jit.ScriptFunction):
-        return function.name, (args, kwargs)
-    return getattr(function, "__name__", type(function).__name__), (args, kwargs)
-
-
-def _named(qualified_name, args, kwargs):
-    return re.split(r"::|\.", qualified_name)[-1], (args, kwargs)
 
 
 def tensor_bytes(value) -> int:

@@ -23,26 +23,13 @@ import torch
 import torch.distributed as dist
 
 import helpers.world
+from helpers import tap
 from helpers.errors import WorldError
-from helpers.measure.patching import replaced
 from helpers.ranks import connections
 from helpers.torch_parts import source_rank
 
 # In /proc/net/dev; see proc_pid_net(5).
 _COLUMN_OF_BYTES_SENT = 8
-
-# The methods by which torch hands a collective to the backend; versions of torch differ in some of them.
-METHODS_OF_COLLECTIVES = {
-    "all_gather": ["allgather", "allgather_coalesced", "_allgather_base", "all_gather_single"],
-    "all_reduce": ["allreduce", "allreduce_coalesced"],
-    "all_to_all": ["alltoall", "alltoall_base", "all_to_all_single"],
-    "barrier": ["barrier", "monitored_barrier"],
-    "broadcast": ["broadcast"],
-    "gather": ["gather"],
-    "reduce": ["reduce"],
-    "reduce_scatter": ["reduce_scatter", "_reduce_scatter_base", "reduce_scatter_single"],
-    "scatter": ["scatter"],
-}
 
 
 @dataclass
@@ -76,45 +63,35 @@ def recorded(watch: torch.Tensor | None = None) -> Iterator[list[Message]]:
     Blocking and non-blocking calls, batches and objects all count as the messages that they are made of. With `watch`,
     each message keeps what this tensor held when the message was posted.
     """
-    messages = []
+    messages, begun = [], {}
     # Weak, because a work object that nobody keeps must go as it would have gone.
     unfinished = WeakKeyDictionary()
 
-    def posting(call, method):
-        def post(group, tensors, *peer_and_tag):
-            seen = None if watch is None else watch.tolist()
-            now = time.monotonic()
-            work = method(group, tensors, *peer_and_tag)
-            peer = dist.get_global_rank(group, peer_and_tag[0]) if len(peer_and_tag) == 2 else None
-            messages.append(Message(call, peer, sum(tensor.nbytes for tensor in tensors), now, seen=seen))
-            unfinished[work] = group, messages[-1]
-            return work
+    def begin_to_post(event):
+        begun[event] = time.monotonic(), None if watch is None else watch.tolist()
 
-        return post
+    def end_to_post(event):
+        posted, seen = begun.pop(event)
+        if event.end:
+            size = sum(tensor.nbytes for tensor in event.arguments[0])
+            messages.append(Message(event.name, event.peer, size, posted, seen=seen))
+            unfinished[event.result] = event.group, messages[-1]
 
-    def waiting(method):
-        def wait(work, *timeout):
-            group, message = unfinished.pop(work, (None, None))
-            if message is None:
-                return method(work, *timeout)
+    def begin_to_wait(event):
+        _, message = unfinished.get(event.handle, (None, None))
+        if message:
             message.waited = time.monotonic()
-            result = method(work, *timeout)
+
+    def end_to_wait(event):
+        group, message = unfinished.pop(event.handle, (None, None))
+        if message and event.end:
             message.ended = time.monotonic()
             if message.peer is None:
-                message.peer = dist.get_global_rank(group, source_rank(work))
-            return result
+                message.peer = dist.get_global_rank(group, source_rank(event.handle))
 
-        return wait
-
-    # Methods of C++ classes, below every function of `dist`: it counts whichever way a cell has imported those.
-    changed = [
-        (dist.ProcessGroup, "send", posting("send", dist.ProcessGroup.send)),
-        (dist.ProcessGroup, "recv", posting("recv", dist.ProcessGroup.recv)),
-        (dist.ProcessGroup, "recv_anysource", posting("recv", dist.ProcessGroup.recv_anysource)),
-        (dist.Work, "wait", waiting(dist.Work.wait)),
-    ]
-    with replaced(changed):
-        yield messages
+    with tap.subscribed(tap.PointToPoint, begin=begin_to_post, end=end_to_post):
+        with tap.subscribed(tap.Wait, begin=begin_to_wait, end=end_to_wait):
+            yield messages
 
 
 @contextmanager
@@ -126,16 +103,10 @@ def collectives() -> Iterator[Counter]:
     """
     calls = Counter()
 
-    def counting(name, method):
-        def call(group, *arguments, **options):
-            calls[name] += 1
-            return method(group, *arguments, **options)
+    def count(event):
+        calls[event.name] += 1
 
-        return call
-
-    methods = {method: name for name, methods in METHODS_OF_COLLECTIVES.items() for method in methods}
-    there = methods.keys() & vars(dist.ProcessGroup).keys()
-    with replaced([(dist.ProcessGroup, m, counting(methods[m], vars(dist.ProcessGroup)[m])) for m in there]):
+    with tap.subscribed(tap.Collective, begin=count):
         yield calls
 
 
@@ -148,17 +119,28 @@ def by_group() -> Iterator[Counter]:
     """
     handed = Counter()
 
-    def counting(method):
-        def call(group, *arguments, **options):
-            handed[tuple(dist.get_process_group_ranks(group))] += max(map(_bytes_of, arguments), default=0)
-            return method(group, *arguments, **options)
+    def add(event):
+        if event.name != "barrier":
+            ranks = tuple(dist.get_process_group_ranks(event.group))
+            handed[ranks] += max(map(_bytes_of, event.arguments), default=0)
 
-        return call
-
-    names = {name for call, names in METHODS_OF_COLLECTIVES.items() if call != "barrier" for name in names}
-    there = names & vars(dist.ProcessGroup).keys()
-    with replaced([(dist.ProcessGroup, name, counting(vars(dist.ProcessGroup)[name])) for name in there]):
+    with tap.subscribed(tap.Collective, begin=add):
         yield handed
+
+
+@contextmanager
+def handed_over() -> Iterator[list[int]]:
+    """List the bytes of every tensor that this process hands to the backend inside the block, to be sent to others.
+
+    These are the tensors of its messages, and those that it brings to collectives.
+    """
+    sizes = []
+
+    def add(event):
+        sizes.extend(tensor.nbytes for tensor in event.inputs)
+
+    with tap.subscribed(tap.Operation, begin=add):
+        yield sizes
 
 
 def _bytes_of(value):

@@ -8,6 +8,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.rpc import WorkerInfo, api, get_worker_info, internal, rref_proxy
 
+from helpers import tap
 from helpers.ranks import handles
 from helpers.torch_parts import worker_of
 
@@ -102,8 +103,8 @@ def _request(frame):
 
 def _wait(frame):
     """Return what a wait is for: the function that has made the handle, and what that was called with."""
-    handle = frame.f_locals.get("handle")
-    if handle is None:  # a function that notes, and does not wait
+    handle = tap.waited_for(frame)
+    if handle is None:
         return None
     name, called_with = handles.made_by.get(handle, (None, None))
     if name is None:
@@ -126,6 +127,6 @@ _DESCRIBE: dict[str, Callable[[FrameType], Told | None]] = {
     api.__file__: _call,
     rref_proxy.__file__: _call_on_rref,
     internal.__file__: _request,
-    handles.__file__: _wait,
+    tap.__file__: _wait,
     torch.futures.__file__: _wait_for_all,
 }

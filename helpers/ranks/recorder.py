@@ -7,12 +7,10 @@ A rank of this machine is asked as `helpers.ranks.questions` says, an engine of 
 stacks.
 """
 
-import functools
 import math
 import re
 import sys
 import threading
-import time
 import traceback
 from bisect import bisect_right
 from collections import Counter, defaultdict, deque
@@ -22,28 +20,15 @@ from typing import NamedTuple
 # How ipykernel names the file of a learner's cell.
 CELL = re.compile(r"ipykernel_\d+[/\\]\d+\.py$")
 
-# The methods of a process group whose options have an operator or a root; versions of torch differ in some of them.
-_METHODS = (
-    "allreduce",
-    "allreduce_coalesced",
-    "broadcast",
-    "gather",
-    "reduce",
-    "reduce_scatter",
-    "reduce_scatter_single",
-    "_reduce_scatter_base",
-    "scatter",
-)
 # The functions in which an engine does what it is asked for.
 _REQUESTS = {"execute_request", "apply_request"}
-# Where the code is that notes and counts calls: it stands between the learner's line and torch.
-_OBSERVERS = {Path(__file__).parent, Path(__file__).parents[1] / "measure"}
+# Where the code is that notes, counts and times calls: it stands between the learner's line and torch.
+_OBSERVERS = {Path(__file__).parents[1] / "tap.py", Path(__file__).parents[1] / "measure"}
 _AS_MANY_AS_THE_RECORDER = 2000
 
 _notes = deque(maxlen=_AS_MANY_AS_THE_RECORDER)
 _groups = {}  # by name, those since the last init_process_group
 _made = {}  # by name, when each was made, by time.time_ns
-_is_watching = False
 
 
 class Group(NamedTuple):
@@ -97,18 +82,10 @@ class _Note(NamedTuple):
 
 def watch() -> None:
     """From now on note what the flight recorder leaves out, which takes a call about a microsecond. Twice is once."""
-    import torch.distributed as dist
-    from torch.distributed import distributed_c10d
+    from helpers import tap
 
-    global _is_watching
-    if _is_watching:
-        return  # this engine has been a rank of another world
-    _is_watching = True
-    kinds = frozenset(vars(dist)[name] for name in vars(dist) if name.endswith("Options"))
-    for method in _METHODS:
-        if original := vars(dist.ProcessGroup).get(method):
-            setattr(dist.ProcessGroup, method, _noting(original, method, kinds))
-    distributed_c10d._new_process_group_helper = _noting_groups(distributed_c10d._new_process_group_helper)
+    tap.subscribe(tap.Collective, end=_note)
+    tap.subscribe(tap.NewGroup, begin=_forget_groups, end=_note_group)
 
 
 def record() -> Record:
@@ -187,41 +164,26 @@ def _place(frames):
             return frame["filename"], frame["line"]
     for frame in frames:
         path = Path(frame["filename"])
-        if "torch" not in path.parts and path.parent not in _OBSERVERS:
+        if "torch" not in path.parts and _OBSERVERS.isdisjoint((path, path.parent)):
             return frame["filename"], frame["line"]
     return "", 0
 
 
-def _noting(original, method, kinds):
-    """Return a method that does the same as the original one, and notes the options of the call."""
-
-    @functools.wraps(original)
-    def call(group, *arguments, **keywords):
-        begin = time.time_ns()
-        work = original(group, *arguments, **keywords)
-        if arguments and type(arguments[-1]) in kinds:  # else a tensor, which nobody may keep
-            _notes.append((threading.get_ident(), begin, time.time_ns(), arguments[-1]))
-        return work
-
-    # By its name C++ tells the method that it calls from one that a backend written in Python brings along.
-    call.__code__ = call.__code__.replace(co_name=method)
-    return call
+def _note(event):
+    """Note the options of a collective that have an operator or a root."""
+    kind = type(event.options)
+    if event.end and (hasattr(kind, "reduceOp") or hasattr(kind, "rootRank")):
+        _notes.append((threading.get_ident(), event.begin, event.end, event.options))
 
 
-def _noting_groups(original):
-    """Return a function that makes a group as the original one does, and notes it."""
-    from torch.distributed import ProcessGroup
+def _forget_groups(event):
+    """Forget the groups before init_process_group makes the default group."""
+    if not event.ranks:
+        _groups.clear()
+        _made.clear()
 
-    @functools.wraps(original)
-    def make(size, rank, ranks, backend, store, name, *arguments, **keywords):
-        if not ranks:  # init_process_group makes the group of all ranks
-            _groups.clear()
-            _made.clear()
-        begin = time.time_ns()
-        made = original(size, rank, ranks, backend, store, name, *arguments, **keywords)
-        if isinstance(group := made[0], ProcessGroup):  # else this rank is not in it
-            _groups[name] = Group(name, group.group_desc, tuple(ranks or range(group.size())))
-            _made[name] = begin
-        return made
 
-    return make
+def _note_group(event):
+    if group := event.group:
+        _groups[event.name] = Group(event.name, group.group_desc, event.ranks or tuple(range(group.size())))
+        _made[event.name] = event.begin

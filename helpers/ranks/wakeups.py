@@ -5,7 +5,6 @@ thread sleep longer than it asks for, and a thread that another one starts inher
 """
 
 import ctypes
-import functools
 import sys
 
 _PR_SET_TIMERSLACK = 29  # linux/prctl.h
@@ -20,17 +19,14 @@ def spare() -> None:
     """
     if sys.platform != "linux":
         return
-    from torch.distributed import distributed_c10d
+    from helpers import tap
 
     libc = ctypes.CDLL(None)
-    make = distributed_c10d._new_process_group_helper
 
-    @functools.wraps(make)
-    def make_sleepy(*arguments, **keywords):
+    def sleep_longer(event):
         libc.prctl(_PR_SET_TIMERSLACK, ctypes.c_ulong(_NANOSECONDS_LONGER))
-        try:
-            return make(*arguments, **keywords)
-        finally:
-            libc.prctl(_PR_SET_TIMERSLACK, ctypes.c_ulong(_AS_EVERYBODY))
 
-    distributed_c10d._new_process_group_helper = make_sleepy
+    def sleep_as_everybody(event):
+        libc.prctl(_PR_SET_TIMERSLACK, ctypes.c_ulong(_AS_EVERYBODY))
+
+    tap.subscribe(tap.NewGroup, begin=sleep_longer, end=sleep_as_everybody)

@@ -10,9 +10,8 @@ import torch.distributed as dist
 from torch.distributed import distributed_c10d
 from torch.distributed.rpc import api, internal, rref_proxy
 
-from helpers import script, torch_parts
-from helpers.measure import traffic
-from helpers.ranks import arguments, handles, recorder
+from helpers import script, tap, torch_parts
+from helpers.ranks import arguments
 
 
 def test_every_name_that_is_taken_from_torch_is_there():
@@ -25,32 +24,40 @@ def test_every_name_that_is_taken_from_torch_is_there():
     assert hasattr(dist.Work, "_source_rank")
 
 
-def test_calls_pass_through_what_the_recorder_of_rpc_replaces():
-    """RPC no longer makes its calls through the functions that helpers/measure/calls.py replaces."""
-    assert list(inspect.signature(api._invoke_rpc).parameters)[:5] == ["to", "func", "rpc_type", "args", "kwargs"]
-    for name in ("PythonUDF", "_invoke_remote_python_udf", "_invoke_remote_builtin", "_invoke_remote_torchscript"):
-        assert f"{name}(" in inspect.getsource(api)
+def test_operations_of_a_process_group_pass_through_methods_that_the_tap_wraps():
+    """helpers/tap.py no longer finds the methods of ProcessGroup that return a Work, or a collective of them."""
+    methods = vars(dist.ProcessGroup)
+    returned = [name for name, method in methods.items() if "-> c10d::Work" in (method.__doc__ or "")]
+    assert {"send", "recv", "recv_anysource", "_end_coalescing"} < set(returned)
+    for collective, names in tap.METHODS_OF_COLLECTIVES.items():
+        assert set(names) & set(returned), collective
+    assert "monitored_barrier" in methods
 
 
-def test_collectives_and_messages_pass_through_methods_that_can_be_replaced():
-    """A method of ProcessGroup that helpers/measure/traffic.py replaces is gone."""
-    for name in ("send", "recv", "recv_anysource"):
-        assert name in vars(dist.ProcessGroup)
-    for collective, methods in traffic.METHODS_OF_COLLECTIVES.items():
-        assert any(method in vars(dist.ProcessGroup) for method in methods), collective
+def test_the_tap_knows_the_name_of_every_collective():
+    """ProcessGroup has a new method that returns a Work: give it a name in helpers/tap.py."""
+    methods = vars(dist.ProcessGroup)
+    returned = {name for name, method in methods.items() if "-> c10d::Work" in (method.__doc__ or "")}
+    assert returned <= {*tap._COLLECTIVES, *tap._MESSAGES, tap._ENDS_A_BATCH}
 
 
-def test_handles_pass_through_what_notes_them():
-    """What returns a Work, a Future or an RRef is no longer what helpers/ranks/handles.py wraps."""
-    returned = [name for name, method in vars(dist.ProcessGroup).items() if "-> c10d::Work" in (method.__doc__ or "")]
-    assert {"send", "recv", "recv_anysource"} < set(returned)
-    for collective, methods in traffic.METHODS_OF_COLLECTIVES.items():
-        assert set(methods) & set(returned), collective
-    for name in handles._INVOKE:
-        assert f"{name}(" in inspect.getsource(api)
-    assert list(inspect.signature(rref_proxy._invoke_rpc).parameters)[:3] == ["rref", "rpc_api", "func_name"]
+def test_waits_rpcs_and_groups_pass_through_what_the_tap_wraps():
+    """A wait, an RPC or the making of a group no longer passes through what helpers/tap.py wraps."""
     for owner, name in ((dist.Work, "wait"), (torch_parts.Future, "wait"), (torch_parts.RRef, "to_here")):
         assert name in vars(owner)
+    assert list(inspect.signature(api._invoke_rpc).parameters)[:5] == ["to", "func", "rpc_type", "args", "kwargs"]
+    assert {"to", "func", "args", "kwargs"} < set(inspect.signature(api.remote).parameters)
+    for name in tap._INVOKE_REMOTE:
+        assert f"{name}(" in inspect.getsource(api.remote)
+    assert list(inspect.signature(rref_proxy._invoke_rpc).parameters)[:3] == ["rref", "rpc_api", "func_name"]
+    names = ["group_size", "group_rank", "global_ranks_in_group", "backend", "store", "group_name"]
+    assert list(inspect.signature(distributed_c10d._new_process_group_helper).parameters)[:6] == names
+    for maker in (distributed_c10d.init_process_group, distributed_c10d._new_group_with_tag):
+        assert "_new_process_group_helper(" in inspect.getsource(maker)
+
+
+def test_options_tell_whether_a_call_waits_by_itself():
+    """The options of a collective have lost asyncOp: helpers/ranks/handles.py leaves out the handles of these calls."""
     assert hasattr(dist.AllreduceOptions(), "asyncOp")
 
 
@@ -64,25 +71,12 @@ def test_frames_of_torch_have_the_names_that_arguments_are_read_from():
     assert inspect.unwrap(dist.all_reduce).__code__.co_filename in arguments._DESCRIBE
 
 
-def test_options_of_collectives_pass_through_methods_that_can_be_replaced():
+def test_options_of_collectives_have_an_operator_and_a_root():
     """The options of a collective have changed: helpers/ranks/recorder.py reads operator and root from them."""
-    methods = vars(dist.ProcessGroup).keys()
-    for method in ("allreduce", "broadcast", "gather", "reduce", "reduce_scatter", "scatter"):
-        assert method in recorder._METHODS and method in methods
     for name in ("AllreduceOptions", "ReduceOptions", "ReduceScatterOptions"):
         assert vars(dist)[name]().reduceOp.op.name == "SUM"
     for name in ("BroadcastOptions", "GatherOptions", "ReduceOptions", "ScatterOptions"):
         assert hasattr(vars(dist)[name](), "rootRank")
-
-
-def test_groups_are_made_by_a_function_that_can_be_replaced():
-    """Process groups are no longer made by _new_process_group_helper, which helpers/ranks/recorder.py and
-    helpers/ranks/wakeups.py wrap.
-    """
-    names = ["group_size", "group_rank", "global_ranks_in_group", "backend", "store", "group_name"]
-    assert list(inspect.signature(distributed_c10d._new_process_group_helper).parameters)[:6] == names
-    for maker in (distributed_c10d.init_process_group, distributed_c10d._new_group_with_tag):
-        assert "_new_process_group_helper(" in inspect.getsource(maker)
 
 
 def test_the_flight_recorder_tells_what_the_history_is_made_of():

@@ -168,11 +168,17 @@ def test_scaled_for_small_gradients_only(world):
     assert says(checks.fewer_bytes.scaled, world, answer).startswith("Not yet. With a loss multiplied by ")
 
 
-def test_scaled_in_bf16(world):
-    answer = """
+@pytest.mark.parametrize(
+    "call", ["all_reduce(sent, async_op=True)", "all_reduce_coalesced([sent], async_op=True)"], ids=["", "coalesced"]
+)
+def test_scaled_in_bf16(world, call):
+    answer = f"""
         def scaled(state, bucket):
-            work = dist.all_reduce((bucket.buffer() / n).bfloat16(), async_op=True)
-            return work.get_future().then(lambda done: done.value()[0].float())
+            sent = (bucket.buffer() / n).bfloat16()
+            future = torch.futures.Future()
+            dist.{call}.wait()
+            future.set_result(sent.float())
+            return future
     """
     assert says(checks.fewer_bytes.scaled, world, answer) == (
         "Not yet. Rank 0 sent numbers of torch.bfloat16, expected torch.float16."

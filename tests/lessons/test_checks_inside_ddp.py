@@ -132,6 +132,15 @@ ACCUMULATED_IN_ANOTHER_WAY = {
             for parameter, part in zip(model.parameters(), flat.split([p.numel() for p in model.parameters()])):
                 parameter.grad = part.view_as(parameter)
         """,
+    "its own mean of the gradients of all ranks": """
+        def accumulate_all(model, parts):
+            for inputs, labels in parts:
+                (cross_entropy(model.module(inputs), labels) / len(parts)).backward()
+            for parameter in model.parameters():
+                gathered = [torch.empty_like(parameter) for _ in range(n)]
+                dist.all_gather(gathered, parameter.grad)
+                parameter.grad = torch.stack(gathered).mean(0)
+        """,
     "divided at the end": """
         def accumulate_all(model, parts):
             *most, last = parts

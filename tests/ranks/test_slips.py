@@ -109,8 +109,8 @@ def test_no_frame_of_the_helpers_is_shown(notebook):
         "c10d_logger.py:83",
         "distributed_c10d.py:" + shown.split("distributed_c10d.py:")[1].split(",")[0],
     ]
-    assert "handles.py" not in shown
-    assert "handles.py" not in notebook.run("world.post_mortem(0)")
+    assert "tap.py" not in shown
+    assert "tap.py" not in notebook.run("world.post_mortem(0)")
 
 
 def test_an_answer_without_px_is_said_to_be_in_the_notebook(notebook):

@@ -1,4 +1,4 @@
-"""Other functions in the place of torch's, so that what passes through them can be recorded."""
+"""Functions replaced for the time of a block. What only observes calls of torch subscribes to `helpers.tap` instead."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
