@@ -1,7 +1,13 @@
-"""What a world does in an engine that somebody else has started, so that it becomes a rank: called over ipyparallel."""
+"""What a world does in an engine that somebody else has started, so that it becomes a rank: called over ipyparallel.
 
+The notebook cannot reach the engine through a socket. On this side channel a signal, which ipyparallel's nanny process
+passes on, asks the question, and the engine publishes the answer over ipyparallel.
+"""
+
+import faulthandler
 import os
 import secrets
+import signal
 import socket
 import sys
 import threading
@@ -11,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from helpers.ranks import processes, recorder, stacks, store
+from helpers.ranks import memory, processes, recorder, side_channel, stacks, store
 
 _SECONDS_TO_REACH = 3
 
@@ -20,6 +26,9 @@ _doors = []  # the sockets that other hosts try to reach
 _store = None  # rank 0 has it
 _errors = None  # where the file descriptor 2 led before it led to the log
 _before = None  # the engine's own settings, which it gets back
+_publisher = None  # of the answers to signals
+
+_QUESTIONS = {signal.SIGUSR1: stacks.of_this_process, signal.SIGUSR2: recorder.record}
 
 
 class Owner(NamedTuple):
@@ -49,6 +58,13 @@ class _Settings(NamedTuple):
 
     environment: dict[str, str | None]
     threads: int
+
+
+class Published(NamedTuple):
+    """What a rank publishes for a signal: the answer, or a `Failed`, and the bytes of memory that the rank takes."""
+
+    answer: object
+    memory: int
 
 
 class Door(NamedTuple):
@@ -129,7 +145,7 @@ def join(rank: int, environment: dict[str, str], owner: Owner, before: Owner | N
     close_doors()
     own = _settings(environment)
     os.environ.update(environment)
-    stacks.answer_over_ipyparallel()
+    _answer_signals()
     recorder.watch()
 
     import torch
@@ -149,6 +165,38 @@ def join(rank: int, environment: dict[str, str], owner: Owner, before: Owner | N
     os.dup2(log, 2)
     os.close(log)
     return Joined(torch.cuda.device_count(), str(path))
+
+
+def _answer_signals():
+    """Publish the answer to each of `_QUESTIONS` when its signal arrives, as data of the call that this engine is in.
+
+    A signal just wakes the thread that answers, so there is no answer while another thread holds the GIL.
+    """
+    global _publisher
+    from ipykernel.zmqshell import ZMQInteractiveShell
+    from ipyparallel.engine.datapub import ZMQDataPublisher
+
+    side_channel.log_to_standard_error()
+    of_cells = ZMQInteractiveShell.instance().data_pub
+    is_first = _publisher is None
+    _publisher = ZMQDataPublisher(session=of_cells.session, pub_socket=of_cells.pub_socket)
+    _publisher.parent_header = of_cells.parent_header  # each cell changes the parent of the cells' own publisher
+    if is_first:
+        for number in _QUESTIONS:
+            signals, signalled = os.pipe()
+            os.set_blocking(signalled, False)  # a signal never waits, even if nobody reads
+            faulthandler.register(number, file=signalled, all_threads=False)
+            threading.Thread(target=_publish_answers, args=[number, signals], daemon=True).start()
+
+
+def _publish_answers(number, signals):
+    while os.read(signals, 2**16):
+        side_channel.call(_publish_answer, [number])  # which logs errors, because the thread must go on
+
+
+def _publish_answer(number):
+    answer = side_channel.call(_QUESTIONS[number])
+    _publisher.publish_data({number.name: Published(answer, memory.share(os.getpid()))})
 
 
 def open_store(address: str) -> int:

@@ -14,16 +14,19 @@ from tqdm import tqdm
 
 from helpers import devices
 from helpers.errors import WorldError
-from helpers.ranks import memory, processes, pulse, questions, recorder, stacks
+from helpers.ranks import memory, processes, recorder, samples, side_channel, stacks
 from helpers.ranks.controller import Controller
 from helpers.ranks.deaths import note_deaths
 from helpers.ranks.host import Host
 from helpers.ranks.places import host_names, require_pace
-from helpers.ranks.pulse import Pulse
 from helpers.ranks.rank import last_lines, log_path
 from helpers.ranks.recorder import Record
+from helpers.ranks.samples import Sample
+from helpers.ranks.side_channel import Failed
+from helpers.ranks.stacks import Stacks
 
 _SECONDS_TO_START = 120
+_SECONDS_TO_TELL_OF_STACKS = 1
 _SECONDS_TO_TELL_OF_COLLECTIVES = 5  # of two thousand calls, on a busy machine
 _SECONDS_TO_CONNECT = 60
 _SECONDS_TO_CONNECT_AGAIN = 10
@@ -121,13 +124,21 @@ class LocalRanks:
         with suppress(ProcessLookupError):  # it has just died
             os.kill(self.pids[rank], number)
 
-    def stacks(self, ranks: set[int]) -> dict[int, str]:
-        """Ask ranks that are alive for their stacks, from outside; return those of each that answers."""
-        self._require_folder()
-        return stacks.from_files(self.directory, {rank: self.pids[rank] for rank in sorted(ranks)}, self.deaths)
+    def stacks(self, ranks: set[int]) -> dict[int, Stacks | Failed]:
+        """Ask ranks that are alive for their stacks, from outside; return the stacks of each that answers in time.
 
-    def collectives(self, ranks: set[int]) -> dict[int, Record]:
-        """Ask ranks that are alive for their collectives, from outside; return those of each that answers."""
+        Raises `WorldError` when the private folder is gone.
+        """
+        self._require_folder()
+        answers = self.ask(sorted(ranks), stacks.of_this_process, seconds=_SECONDS_TO_TELL_OF_STACKS)
+        silent = ranks - answers.keys() - self.deaths().keys()  # the process id of a dead rank may be used again
+        try:
+            return answers | stacks.by_signal(self.directory, {rank: self.pids[rank] for rank in silent})
+        except FileNotFoundError:
+            raise self._folder_is_gone() from None
+
+    def collectives(self, ranks: set[int]) -> dict[int, Record | Failed]:
+        """Ask ranks that are alive for their collectives, from outside; return those of each that answers in time."""
         return self.ask(ranks, recorder.record, seconds=_SECONDS_TO_TELL_OF_COLLECTIVES)
 
     @property
@@ -162,12 +173,12 @@ class LocalRanks:
         return self._controller is not None and self._controller.is_alive()
 
     def ask(self, ranks: Iterable[int], function: Callable, *arguments, seconds: float) -> dict[int, object]:
-        """Have ranks call a function beside their cells; return what each that answers in time has returned."""
-        return questions.ask(self.directory, ranks, function, *arguments, seconds=seconds)
+        """Have ranks call a function while their cells run; return the results that arrive in time."""
+        return side_channel.ask(self.directory, ranks, function, *arguments, seconds=seconds)
 
-    def pulses(self, ranks: Iterable[int], seconds: float) -> dict[int, Pulse]:
-        """Return the pulse of each of these ranks that tells it within this many seconds."""
-        return self.ask(ranks, pulse.take, seconds=seconds)
+    def samples(self, ranks: Iterable[int], seconds: float) -> dict[int, Sample | Failed]:
+        """Return a sample of each of these ranks that answers within this many seconds."""
+        return self.ask(ranks, samples.take, seconds=seconds)
 
     def deaths(self) -> dict[int, str]:
         """Return what ended each rank that is dead: the name of a signal, or an exit code."""
@@ -189,10 +200,13 @@ class LocalRanks:
     def _require_folder(self):
         """Raise `WorldError` when the private folder is gone, through which ranks are reached."""
         if not os.path.isdir(self.directory):
-            raise WorldError(
-                f"The temporary folder of this world, {self.directory}, was removed. Make a new world: "
-                f"world = World({self.size})."
-            )
+            raise self._folder_is_gone()
+
+    def _folder_is_gone(self):
+        return WorldError(
+            f"The temporary folder of this world, {self.directory}, or a file in it was removed. Make a new world: "
+            f"world = World({self.size})."
+        )
 
     def _progress(self):
         # The first step is the host, which comes up as soon as torch has been imported.

@@ -4,8 +4,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 from helpers.ranks.places import ProcessElsewhere
-from helpers.ranks.pulse import Pulse
 from helpers.ranks.recorder import Record
+from helpers.ranks.samples import Sample
+from helpers.ranks.side_channel import Failed
+from helpers.ranks.stacks import Stacks
 
 
 class Ranks(Protocol):
@@ -104,20 +106,20 @@ class Ranks(Protocol):
         """Return the last lines that a rank which has died wrote to its log, as far as they say why."""
         ...
 
-    def stacks(self, ranks: set[int]) -> dict[int, str]:
-        """Ask ranks that are alive for their stacks, from outside; return those of each that answers."""
+    def stacks(self, ranks: set[int]) -> dict[int, Stacks | Failed]:
+        """Ask ranks that are alive for their stacks, from outside; return the stacks of each that answers in time."""
         ...
 
-    def collectives(self, ranks: set[int]) -> dict[int, Record]:
-        """Ask ranks that are alive for their collectives, from outside; return those of each that answers."""
+    def collectives(self, ranks: set[int]) -> dict[int, Record | Failed]:
+        """Ask ranks that are alive for their collectives, from outside; return those of each that answers in time."""
         ...
 
     def ask(self, ranks: Iterable[int], function: Callable, *arguments, seconds: float) -> dict[int, Any]:
-        """Have ranks call a function; return what each that answers in time has returned."""
+        """Have ranks call a function; return the results that arrive in time."""
         ...
 
-    def pulses(self, ranks: set[int], seconds: float) -> dict[int, Pulse]:
-        """Return the pulse of each of these ranks that tells it within this many seconds."""
+    def samples(self, ranks: set[int], seconds: float) -> dict[int, Sample | Failed]:
+        """Return a sample of each of these ranks that answers within this many seconds."""
         ...
 
 

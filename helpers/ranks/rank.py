@@ -9,7 +9,7 @@ import tempfile
 import threading
 from pathlib import Path
 
-from helpers.ranks import processes, questions, recorder, stacks, wakeups
+from helpers.ranks import processes, recorder, side_channel, stacks, wakeups
 
 _SECONDS_TO_REGISTER = 120
 
@@ -36,8 +36,8 @@ def run_rank(rank: int, environment: dict[str, str], directory: str) -> None:
     os.environ.update(environment)
     tempfile.tempdir = None  # Python keeps what it once found in the environment
     _redirect_output(log_path(directory, rank))
-    stacks.answer_into_a_file(rank, directory)
-    questions.answer(rank, directory)
+    stacks.write_on_signal(rank, directory)
+    side_channel.answer(rank, directory)
     recorder.watch()
     wakeups.spare()
     _draw_other_numbers()

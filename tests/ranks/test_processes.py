@@ -147,7 +147,7 @@ def test_temporary_folders_that_a_cleaner_removes(notebook):
         notebook.run(f"import os, shutil\nshutil.rmtree({folder})")
         for use in ("world.where()", "world.restart()", "world.restart(rank=0)"):
             shown = notebook.run(use)
-            assert "was removed. Make a new world: world = World(2)." in shown and "Traceback" not in shown
+            assert "in it was removed. Make a new world: world = World(2)." in shown and "Traceback" not in shown
         assert the_sum_of_a_new_world(notebook) == "[tensor([3.]), tensor([3.])]\n"
 
 

@@ -21,7 +21,7 @@ from live import INIT, SUM, left_after, wait_until
 import helpers.ranks.local
 import helpers.world
 from helpers import World, WorldError, devices
-from helpers.look.pulses import Pulses
+from helpers.look.sampling import Sampler
 from helpers.ranks import memory, processes, variables
 from helpers.ranks.host import Host
 from helpers.ranks.rank import log_path
@@ -546,7 +546,7 @@ def test_attached_engines_are_ranks_in_the_order_of_their_ids_and_stay_when_the_
     assert [state.state for state in world.where()] == ["idle", "idle"]
     completed = world._ranks.ask([1], variables.complete, "total.num", 9, seconds=20.0)
     assert (".num", ".numel", "attribute") in completed[1]
-    lines = Pulses().look(world._ranks, world._cells)
+    lines = Sampler().look(world._ranks, world._cells)
     assert [(line.state.state, line.memory > 0, line.sent) for line in lines] == [("idle", True, None)] * 2
     run(world, "dist.destroy_process_group()")
     world.new_store()
