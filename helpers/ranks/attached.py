@@ -16,14 +16,14 @@ import ipyparallel as ipp
 from helpers import devices
 from helpers.errors import WorldError
 from helpers.ranks import engine, store
-from helpers.ranks.doors import find_doors
 from helpers.ranks.engine import Owner
-from helpers.ranks.places import LOOPBACK, LOOPBACK_ADDRESS, Place, ProcessElsewhere
 from helpers.ranks.rank import last_lines
+from helpers.ranks.reachability import find_addresses
 from helpers.ranks.recorder import Record
 from helpers.ranks.samples import Sample
 from helpers.ranks.side_channel import Failed
 from helpers.ranks.stacks import Stacks
+from helpers.ranks.topology import LOOPBACK, LOOPBACK_ADDRESS, Place, ProcessElsewhere
 
 _SECONDS_TO_CONNECT = 5
 _SECONDS_TO_ANSWER = 30
@@ -228,15 +228,15 @@ class AttachedRanks:
         """Return the place of each rank; raise `WorldError` when a host does not reach the others."""
         first = {host: hosts_of_ranks.index(host) for host in self.hosts}
         ids = [self.engine_ids[rank] for rank in first.values()]
-        doors = find_doors(self.hosts, partial(self._ask_all, ids)) if len(self.hosts) > 1 else None
-        master = doors[0].address if doors else LOOPBACK_ADDRESS
+        addresses = find_addresses(self.hosts, partial(self._ask_all, ids)) if len(self.hosts) > 1 else None
+        master = addresses[0].address if addresses else LOOPBACK_ADDRESS
         return [
             Place(
                 host=self.hosts.index(host),
                 local_rank=rank - first[host],
                 local_size=hosts_of_ranks.count(host),
                 master=master,
-                interface=doors[self.hosts.index(host)].interface if doors else LOOPBACK,
+                interface=addresses[self.hosts.index(host)].interface if addresses else LOOPBACK,
             )
             for rank, host in enumerate(hosts_of_ranks)
         ]

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from pyroute2 import DiagSocket, IPRoute, NetlinkError
 
 from helpers.ranks import namespaces
-from helpers.ranks.places import OneNetwork
+from helpers.ranks.topology import OneNetwork
 
 _SWITCH = "switch"
 _INTERFACE = "eth0"

@@ -11,7 +11,10 @@ import tempfile
 import threading
 from pathlib import Path
 
-from helpers.ranks import processes
+import zmq
+from jupyter_client.session import Session
+
+from helpers.ranks import prefork
 
 # ipyparallel numbers its channels by port. Over sockets in a folder a number is just the end of a name.
 _REGISTRATION = 1
@@ -40,9 +43,9 @@ class Controller:
         }
         self.for_engines = {**common, **_FOR_ENGINES}
         self.for_clients = {**common, **_FOR_CLIENTS, "task_scheme": "leastload"}
-        end, self._life = processes.pipe()
+        end, self._life = prefork.pipe()
         try:
-            self._process = processes.start(run_controller, end, directory, self.for_engines, self.for_clients)
+            self._process = prefork.start(run_controller, end, directory, self.for_engines, self.for_clients)
         except BaseException:
             self._life.close()  # so the controller ends, if it has begun
             raise
@@ -58,8 +61,16 @@ class Controller:
         """Return whether the controller has not ended."""
         return self._process.is_alive()
 
+    def unregister(self, engine_id: int) -> None:
+        """Send the controller the message that ipyparallel's nanny process sends when its engine has died."""
+        session = Session(key=self.for_engines["key"].encode(), signature_scheme=self.for_engines["signature_scheme"])
+        with zmq.Context.instance().socket(zmq.DEALER) as registrar:
+            registrar.linger = 1000
+            registrar.connect(f"{self.for_engines['interface']}:{self.for_engines['registration']}")
+            session.send(registrar, "unregistration_request", content={"id": engine_id})
+
     def stop(self) -> None:
-        """Kill the controller: it holds nothing that is worth a goodbye."""
+        """Kill the controller, which has no state to save."""
         self._life.close()
         self._process.kill()
         self._process.join()

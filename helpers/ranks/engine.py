@@ -6,23 +6,18 @@ passes on, asks the question, and the engine publishes the answer over ipyparall
 
 import faulthandler
 import os
-import secrets
 import signal
 import socket
 import sys
 import threading
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from helpers.ranks import memory, processes, recorder, side_channel, stacks, store
-
-_SECONDS_TO_REACH = 3
+from helpers.ranks import memory, prefork, recorder, side_channel, stacks, store
+from helpers.ranks.reachability import stop_listening
 
 _owner = None  # the world that this engine belongs to
-_doors = []  # the sockets that other hosts try to reach
 _store = None  # rank 0 has it
 _errors = None  # where the file descriptor 2 led before it led to the log
 _before = None  # the engine's own settings, which it gets back
@@ -67,70 +62,9 @@ class Published(NamedTuple):
     memory: int
 
 
-class Door(NamedTuple):
-    """An address of a host at which others may try to reach it; whoever does hears the `password`."""
-
-    interface: str
-    address: str
-    port: int
-    password: bytes
-
-
 def introduce() -> Engine:
     """Return what there is to know of this engine."""
     return Engine(socket.gethostname(), os.getpid(), _owner)
-
-
-def open_doors() -> list[Door]:
-    """Listen on every IPv4 address of this host but those of its loopback, until `close_doors`."""
-    import psutil
-
-    close_doors()
-    password = secrets.token_bytes(16)  # at the same address of another network somebody else may listen
-    doors = []
-    states = psutil.net_if_stats()
-    for interface, addresses in psutil.net_if_addrs().items():
-        for address in addresses:
-            of_others = address.family == socket.AF_INET and not address.address.startswith("127.")
-            if of_others and states[interface].isup:
-                listener = socket.create_server((address.address, 0))
-                _doors.append(listener)
-                threading.Thread(target=_say, args=[password, listener], daemon=True).start()
-                doors.append(Door(interface, *listener.getsockname(), password))
-    return doors
-
-
-def _say(password, listener):
-    with suppress(OSError):  # the door has been closed
-        while True:
-            visitor, _ = listener.accept()
-            with visitor, suppress(OSError):
-                visitor.sendall(password)
-
-
-def reach(doors: Sequence[Door]) -> list[bool]:
-    """Return for each door of other hosts whether this host reaches it."""
-    if not doors:
-        return []
-    with ThreadPoolExecutor(len(doors)) as pool:
-        return list(pool.map(_reaches, doors))
-
-
-def _reaches(door):
-    try:
-        with socket.create_connection((door.address, door.port), timeout=_SECONDS_TO_REACH) as connection:
-            return connection.recv(len(door.password), socket.MSG_WAITALL) == door.password
-    except OSError:
-        return False
-
-
-def close_doors() -> None:
-    """Listen for other hosts no longer."""
-    while _doors:
-        listener = _doors.pop()
-        with suppress(OSError):
-            listener.shutdown(socket.SHUT_RDWR)  # wakes the thread that waits for visitors
-        listener.close()
 
 
 def join(rank: int, environment: dict[str, str], owner: Owner, before: Owner | None) -> Joined | None:
@@ -142,7 +76,7 @@ def join(rank: int, environment: dict[str, str], owner: Owner, before: Owner | N
     if _owner not in (None, before, owner):
         return None
     _owner = owner
-    close_doors()
+    stop_listening()
     own = _settings(environment)
     os.environ.update(environment)
     _answer_signals()
@@ -224,7 +158,7 @@ def leave(owner: Owner, logs: Sequence[str]) -> None:
     global _owner, _store, _errors
     if _owner not in (None, owner):
         return
-    close_doors()
+    stop_listening()
     _owner = _store = None
     if _errors is not None:
         os.dup2(_errors, 2)
@@ -239,7 +173,7 @@ def _settings(names):
     """Return the settings of this engine, of its environment those with these names."""
     # An engine that has not imported torch yet will do so as a rank, and then with one thread.
     torch = sys.modules.get("torch")
-    threads = torch.get_num_threads() if torch else processes.threads_of_torch()
+    threads = torch.get_num_threads() if torch else prefork.threads_of_torch()
     return _Settings({name: os.environ.get(name) for name in names}, threads)
 
 

@@ -1,29 +1,30 @@
-"""The ranks of a world on this machine: a controller, a host with its ranks, and the client that talks to them."""
+"""The ranks of a world on this machine: a controller, a supervisor, and the client that talks to the ranks."""
 
 import json
 import os
+import signal
 import socket
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from multiprocessing.connection import Connection
 
 import ipyparallel as ipp
 from tqdm import tqdm
 
 from helpers import devices
 from helpers.errors import WorldError
-from helpers.ranks import memory, processes, recorder, samples, side_channel, stacks
+from helpers.ranks import memory, prefork, recorder, samples, side_channel, stacks
 from helpers.ranks.controller import Controller
-from helpers.ranks.deaths import note_deaths
-from helpers.ranks.host import Host
-from helpers.ranks.places import host_names, require_pace
 from helpers.ranks.rank import last_lines, log_path
 from helpers.ranks.recorder import Record
 from helpers.ranks.samples import Sample
 from helpers.ranks.side_channel import Failed
 from helpers.ranks.stacks import Stacks
+from helpers.ranks.supervisor import Supervisor
+from helpers.ranks.topology import host_names, require_pace
 
 _SECONDS_TO_START = 120
 _SECONDS_TO_TELL_OF_STACKS = 1
@@ -31,7 +32,7 @@ _SECONDS_TO_TELL_OF_COLLECTIVES = 5  # of two thousand calls, on a busy machine
 _SECONDS_TO_CONNECT = 60
 _SECONDS_TO_CONNECT_AGAIN = 10
 _SECONDS_TO_UNREGISTER = 5
-# What a process does to itself, most often in C++, as opposed to what is done to it.
+# Signals that a crash raises, most often in C++; a kill from outside is another signal.
 _CRASHES = {"SIGABRT", "SIGBUS", "SIGFPE", "SIGILL", "SIGSEGV"}
 
 _CONTROLLER = "The process that carries messages between the notebook and its ranks"
@@ -56,9 +57,9 @@ class LocalRanks:
         self._preload = preload
         self.client = None
         self._controller = None
-        self._host = None
+        self._supervisor = None
         self._deaths = {}
-        self._heard = []  # the ranks whose deaths have been noted, one after the other
+        self._reported = []  # the ranks whose deaths have been noted, one after the other
 
     def start(self) -> None:
         """Start the controller and the ranks, and connect to them."""
@@ -78,14 +79,14 @@ class LocalRanks:
             self.start()
 
     def restart_rank(self, rank: int) -> None:
-        """Replace one rank, dead or not, by a new process; the others hear no more of it than of a death."""
+        """Replace one rank, dead or not, by a new process; for the other ranks it is a death."""
         self._require_folder()
-        told, heard = self._host.end_rank(rank), self._heard
-        # Others may die meanwhile, too.
-        self._wait_for(rank, _SECONDS_TO_UNREGISTER, lambda: len(heard) >= told and rank not in self.client.ids)
+        deaths, reported = self._supervisor.end_rank(rank), self._reported
+        # Other ranks may die meanwhile, too.
+        self._wait_for(rank, _SECONDS_TO_UNREGISTER, lambda: len(reported) >= deaths and rank not in self.client.ids)
         cause = self._deaths.pop(rank)
         try:
-            self._host.start_rank(rank)
+            self._supervisor.start_rank(rank)
             self._wait_for(rank, _SECONDS_TO_START, lambda: rank in self._deaths or rank in self.client.ids)
             if rank in self._deaths:
                 raise WorldError(self._why_not_started())
@@ -95,7 +96,7 @@ class LocalRanks:
 
     def new_store(self) -> int:
         """Start a fresh store in place of the old one, and return its port."""
-        return self._host.new_store()
+        return self._supervisor.new_store()
 
     def stop(self) -> None:
         """End every process; once stopped, it does nothing."""
@@ -105,7 +106,7 @@ class LocalRanks:
     @property
     def pids(self) -> list[int]:
         """The process ids of the ranks, in their order."""
-        return self._host.pids if self._host else []
+        return self._supervisor.pids if self._supervisor else []
 
     def host_of(self, rank: int) -> str:
         """Return the name of the host that a rank is on."""
@@ -113,7 +114,7 @@ class LocalRanks:
 
     def device(self, rank: int) -> str:
         """Return the device that a rank takes."""
-        return devices.choose(rank, self.size, self._host.cuda_devices).device
+        return devices.choose(rank, self.size, self._supervisor.cuda_devices).device
 
     def memory(self, rank: int) -> int:
         """Return the bytes of memory that a rank takes."""
@@ -144,16 +145,16 @@ class LocalRanks:
     @property
     def network(self) -> int | None:
         """The id of a process on the private network of the ranks; None when they are on that of the machine."""
-        return self._host.pid if self._host and self._host.private else None
+        return self._supervisor.pid if self._supervisor and self._supervisor.private else None
 
     @property
     def why_no_cables(self) -> str | None:
         """Why the hosts have no cables; None when they have, and when there is only one host."""
-        return self._host.why_no_cables
+        return self._supervisor.why_no_cables
 
     def set_cable(self, host: str, plugged: bool) -> None:
         """Put the cable of a host into the switch, or take it out."""
-        self._host.set_cable(host, plugged)
+        self._supervisor.set_cable(host, plugged)
         (self.unplugged.discard if plugged else self.unplugged.add)(host)
 
     def pace(self, bits_per_second: float, delay: float, loss: float) -> None:
@@ -162,11 +163,11 @@ class LocalRanks:
         Raises `WorldError` for a number that makes no sense, and OSError when the kernel cannot do it.
         """
         require_pace("pace", bits_per_second, delay, loss)
-        self._host.pace(bits_per_second, delay, loss)
+        self._supervisor.pace(bits_per_second, delay, loss)
 
     def carried(self) -> dict[str, tuple[int, int, int, dict[int, int]]]:
         """Return what `CabledHosts.carried` counts for each host: loopback, cable out and in, and sent again."""
-        return self._host.carried()
+        return self._supervisor.carried()
 
     def is_connected(self) -> bool:
         """Return whether messages get through: whether the controller lives."""
@@ -193,8 +194,8 @@ class LocalRanks:
     def _require_preloaded(self):
         """Raise `WorldError` when a module that was asked for could not be imported; the next world tries it again."""
         for name in self._preload:
-            if why := self._host.could_not_import.get(name):
-                processes.end_fork_server()
+            if why := self._supervisor.could_not_import.get(name):
+                prefork.end_fork_server()
                 raise WorldError(f"preload: the module {name} cannot be imported ({why}). Leave it out, or install it.")
 
     def _require_folder(self):
@@ -209,7 +210,7 @@ class LocalRanks:
         )
 
     def _progress(self):
-        # The first step is the host, which comes up as soon as torch has been imported.
+        # The first step is the supervisor, which comes up as soon as torch has been imported.
         return tqdm(total=1 + self.size, desc=f"starting {self.size} ranks", unit="process", file=sys.stdout)
 
     def _start_ranks(self, progress):
@@ -219,13 +220,13 @@ class LocalRanks:
             "IPP_PROFILE_DIR": self.directory,
             "IPP_CONNECTION_INFO": json.dumps(self._controller.for_engines),
         }
-        self._deaths, self._heard = {}, []
+        self._deaths, self._reported = {}, []
         self.unplugged.clear()
-        self._host = Host(self.directory, [engine] * self.size, hosts=len(self.hosts))
+        self._supervisor = Supervisor(self.directory, [engine] * self.size, hosts=len(self.hosts))
         self._require_preloaded()
         progress.update()
-        watched = [self._host.deaths, self.size, self._deaths, self._heard, self._controller.for_engines]
-        threading.Thread(target=note_deaths, args=watched, daemon=True).start()
+        watched = [self._supervisor.deaths, self._controller, self.size, self._deaths, self._reported]
+        threading.Thread(target=_note_deaths, args=watched, daemon=True).start()
         connect = new = self.client is None
         deadline = time.monotonic() + _SECONDS_TO_START
         started = 0
@@ -283,8 +284,8 @@ class LocalRanks:
         return "\n".join([what + " Its log ends with:", *tail])
 
     def _stop_ranks(self):
-        if self._host is not None:
-            self._host.stop()
+        if self._supervisor is not None:
+            self._supervisor.stop()
 
     def _stop_controller(self):
         if self.client is not None:
@@ -292,3 +293,32 @@ class LocalRanks:
             self.client = None
         if self._controller is not None:
             self._controller.stop()
+
+
+def _note_deaths(
+    exits: Connection, controller: Controller, size: int, deaths: dict[int, str], reported: list[int]
+) -> None:
+    """Note in `deaths` what ends each rank, and tell the controller, so that nobody goes on waiting for the rank.
+
+    `exits` receives the rank and its exit code; it ends with the supervisor, and then all `size` ranks have ended.
+    `reported` gets each rank whose death has been noted.
+    """
+    with suppress(EOFError, OSError):
+        while True:
+            rank, exit_code = exits.recv()
+            deaths[rank] = _cause(exit_code)
+            controller.unregister(rank)
+            reported.append(rank)
+    for rank in range(size):
+        if rank not in deaths:
+            deaths[rank] = "its supervisor has ended"
+            controller.unregister(rank)
+
+
+def _cause(exit_code):
+    if exit_code >= 0:
+        return f"exit code {exit_code}"
+    try:
+        return signal.Signals(-exit_code).name
+    except ValueError:  # a real-time signal has no name
+        return f"signal {-exit_code}"

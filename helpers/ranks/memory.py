@@ -6,7 +6,7 @@ from pathlib import Path
 import psutil
 
 from helpers.errors import WorldError
-from helpers.ranks import processes
+from helpers.ranks import prefork
 
 MiB = 2**20
 _OWN_GROUPS, _GROUPS = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
@@ -77,7 +77,7 @@ def require_room(size: int, force: bool) -> None:
     """Raise `WorldError` when so many ranks do not fit into the memory that is free, unless they are forced in."""
     if not isinstance(size, int) or isinstance(size, bool) or size < 1:
         raise WorldError(f"World({size!r}): give the number of ranks as a whole number from 1 up, as in World(4).")
-    per_rank, room = RANK[processes.START_METHOD], free()
+    per_rank, room = RANK[prefork.START_METHOD], free()
     if size * per_rank > room and not force:
         raise WorldError(
             f"World({size}): a rank takes about {per_rank / MiB:.0f} MiB, so {size} of them take "

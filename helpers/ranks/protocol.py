@@ -3,11 +3,11 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
-from helpers.ranks.places import ProcessElsewhere
 from helpers.ranks.recorder import Record
 from helpers.ranks.samples import Sample
 from helpers.ranks.side_channel import Failed
 from helpers.ranks.stacks import Stacks
+from helpers.ranks.topology import ProcessElsewhere
 
 
 class Ranks(Protocol):

@@ -9,7 +9,7 @@ import tempfile
 import threading
 from pathlib import Path
 
-from helpers.ranks import processes, recorder, side_channel, stacks, wakeups
+from helpers.ranks import process_tree, recorder, side_channel, stacks, wakeups
 
 _SECONDS_TO_REGISTER = 120
 
@@ -25,13 +25,13 @@ def last_lines(log: str) -> str:
 
 
 def run_rank(rank: int, environment: dict[str, str], directory: str) -> None:
-    """Be one rank: an ipyparallel engine whose id is `rank`, until it is killed or its host has ended.
+    """Be one rank: an ipyparallel engine whose id is `rank`, until it is killed or its supervisor has ended.
 
     `environment` takes the place of the one that the rank was forked with; `directory` is the private folder of the
     world.
     """
     os.setsid()
-    threading.Thread(target=_end_with_host, daemon=True).start()
+    threading.Thread(target=_end_with_supervisor, daemon=True).start()
     os.environ.clear()
     os.environ.update(environment)
     tempfile.tempdir = None  # Python keeps what it once found in the environment
@@ -55,7 +55,7 @@ def run_rank(rank: int, environment: dict[str, str], directory: str) -> None:
             f"--IPEngine.work_dir={os.getcwd()}",  # by itself, the folder in which ipyparallel was imported
             f"--IPEngine.timeout={_SECONDS_TO_REGISTER}",
             "--IPEngine.out_stream_factory=helpers.ranks.ipyparallel_parts.RankStream",
-            # No nanny process beside each engine: the notebook sees a rank die at once through its host.
+            # No nanny process for each engine: the supervisor reports the death of a rank at once.
             "--IPEngine.enable_nanny=False",
             # No watch over the controller's heartbeat: a rank ends by itself when the notebook has ended.
             "--IPEngine.max_heartbeat_misses=0",
@@ -63,9 +63,9 @@ def run_rank(rank: int, environment: dict[str, str], directory: str) -> None:
     )
 
 
-def _end_with_host():
-    """End this process when its host has ended; on Linux the system does it, and waits for no lock of Python."""
-    processes.wait_for_parent()
+def _end_with_supervisor():
+    """End this process when its supervisor has ended; on Linux the system does it, even when the GIL is not free."""
+    process_tree.wait_for_parent()
     os.kill(os.getpid(), signal.SIGKILL)
 
 

@@ -1,7 +1,7 @@
-"""On which host each rank of a world runs, and on which network: the plain case, in which all share one network.
+"""On which host each rank of a world runs, and on which network: the simple case, in which all ranks share one network.
 
-With several hosts, `helpers.ranks.cables` has the same for hosts that are worth the name. Where the system does not
-allow them, ranks are told here which host they are on, and nothing else sets one host apart from another.
+`helpers.ranks.cables` has several hosts with a network each. Where the system does not allow that, several hosts differ
+only in what the environment of their ranks says.
 """
 
 import numbers

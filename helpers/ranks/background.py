@@ -1,4 +1,4 @@
-"""What runs beside the notebook as ranks do: on a private network, and with nothing of it left in the end."""
+"""Calls and commands in the background, which run as ranks do: on a private network, and nothing of them is left."""
 
 import os
 import shutil
@@ -6,8 +6,7 @@ from contextlib import suppress
 from multiprocessing.connection import wait
 from pathlib import Path
 
-from helpers.ranks import namespaces, processes
-from helpers.ranks.family import begin_family, end_family
+from helpers.ranks import namespaces, prefork, process_tree
 
 _SECONDS_TO_END = 10
 
@@ -23,9 +22,9 @@ class Background:
     def __init__(self, function, arguments: tuple, log: Path, seconds: float, folder: Path | None = None):
         self.exit_code = None
         self._ended = False
-        self._link, other_end = processes.pipe(duplex=True)
+        self._link, other_end = prefork.pipe(duplex=True)
         try:
-            self._process = processes.start(_watch, other_end, function, arguments, log, seconds, folder)
+            self._process = prefork.start(_watch, other_end, function, arguments, log, seconds, folder)
         except BaseException:
             self._link.close()  # so the process ends, if it has begun
             raise
@@ -50,7 +49,7 @@ class Background:
 
 
 def run_command(command: list[str], environment: dict[str, str], log: Path, seconds: float) -> int | None:
-    """Run a command as a host runs its ranks: on a private network, with nothing left of what it has started.
+    """Run a command as ranks run: on a private network, and in the end nothing that it has started is left.
 
     Its output goes to `log`. Return its exit code, or None when it was ended because its time was out.
     """
@@ -63,15 +62,15 @@ def run_command(command: list[str], environment: dict[str, str], log: Path, seco
 
 
 def _watch(link, function, arguments, log, seconds, folder):
-    begin_family()
+    process_tree.become_root()
     namespaces.enter_private_network()
     try:
-        process = processes.children().Process(target=_call, args=(link, function, arguments, log))
+        process = prefork.children().Process(target=_call, args=(link, function, arguments, log))
         process.start()
-        end = processes.end_of(process)
+        end = process_tree.end_of(process)
         ready = wait([link, end], timeout=seconds)
     finally:
-        end_family()
+        process_tree.kill_descendants()
     process.join()
     with suppress(EOFError, ConnectionError):  # the notebook has gone
         link.send(process.exitcode if end in ready else None)
