@@ -1,6 +1,6 @@
-"""Ranks on an ipyparallel cluster that somebody else has started: that of a classroom, or one of several hosts.
+"""Ranks on an ipyparallel cluster that somebody else has started: the cluster of a classroom, or of several hosts.
 
-All that passes between the notebook and a rank passes over ipyparallel, wherever the rank is.
+Everything between the notebook and a rank goes over ipyparallel, on whatever host the rank is.
 """
 
 import os
@@ -35,9 +35,9 @@ _SECONDS_TO_LEAVE = 1
 class AttachedRanks:
     """The engines of a running cluster, in blocks by host, and a client that talks to them.
 
-    It is used like `LocalRanks`, but ends only what it has started itself. `hosts_elsewhere` are those of the hosts on
-    which the notebook is not. Raises `WorldError` when there is no such cluster, and when `start` finds that it has no
-    engines, serves another notebook, or has hosts that do not reach each other.
+    It is used like `LocalRanks`, but ends only what it has started itself. Raises `WorldError` when there is no such
+    cluster; `start` does when the cluster has no engines, serves another notebook, or has hosts that do not reach each
+    other.
     """
 
     network = None
@@ -57,7 +57,7 @@ class AttachedRanks:
                 cluster_id=cluster_id,
                 timeout=_SECONDS_TO_CONNECT,
             )
-        except (OSError, TimeoutError, ValueError, KeyError, TypeError) as error:  # not there, or not such a file
+        except (OSError, TimeoutError, ValueError, KeyError, TypeError) as error:  # not there, or another file
             raise WorldError(
                 "No running ipyparallel cluster was found there. Start one with `ipcluster start -n 4`, or give the "
                 "profile, or the path of the ipcontroller-client.json, of one that runs."
@@ -111,7 +111,7 @@ class AttachedRanks:
         return self._wait(self.client[self.engine_ids[0]].apply_async(engine.open_store, self._places[0].master))
 
     def stop(self) -> None:
-        """Let go of the engines, which keep running."""
+        """Release the engines, which keep running."""
         if self.client is None:
             return
         alive = [rank for rank, id in enumerate(self.engine_ids) if id in self.client.ids]
@@ -119,7 +119,7 @@ class AttachedRanks:
             self.client[self.engine_ids[rank]].apply_async(engine.leave, self._owner, self._logs_beside(rank))
             for rank in alive
         ]
-        deadline = time.monotonic() + _SECONDS_TO_LEAVE  # one that is stuck leaves when it comes to it
+        deadline = time.monotonic() + _SECONDS_TO_LEAVE  # a rank that is stuck leaves when its call returns
         for answer in answers:
             answer.wait(max(0, deadline - time.monotonic()))
         self.client.close(linger=_SECONDS_TO_LEAVE)
@@ -127,7 +127,7 @@ class AttachedRanks:
 
     @property
     def where_they_are(self) -> str | None:
-        """On which hosts the ranks are, and who reaches them; None when they are on this machine."""
+        """On which hosts the ranks are, and who can reach them; None when they are on this machine."""
         if len(self.hosts) > 1:
             return (
                 f"{len(self.hosts)} hosts of a cluster, on the network that they share: whoever reaches "
@@ -178,7 +178,7 @@ class AttachedRanks:
         return {rank: self._published(rank, signal).answer for rank in ranks - waiting - self.deaths().keys()}
 
     def is_connected(self) -> bool:
-        """Return True: how the controller is, only those know who have started it."""
+        """Return True: we did not start the controller, and cannot see its process."""
         return True
 
     def deaths(self) -> dict[int, str]:

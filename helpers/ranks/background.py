@@ -12,11 +12,11 @@ _SECONDS_TO_END = 10
 
 
 class Background:
-    """A call of `function(*arguments)` in a process of its own; on Linux that one has imported torch already.
+    """A call of `function(*arguments)` in a process of its own, which on Linux has imported torch already.
 
-    The call ends, with everything that it has started, when it returns, after so many seconds, or when `end` is called.
-    It ends, too, when the notebook does, however that comes. What it prints goes to `log`. With the notebook, or by
-    `end`, goes `folder`, too, if one is given. `exit_code` is None until the call has ended by itself.
+    The call ends, with everything that it has started, when it returns, after this many seconds, when `end` is called,
+    or when the notebook ends for any reason. Its output goes to `log`. `folder`, if given, is removed by `end` and at
+    the end of the notebook. `exit_code` is None until the call has ended by itself.
     """
 
     def __init__(self, function, arguments: tuple, log: Path, seconds: float, folder: Path | None = None):
@@ -26,13 +26,13 @@ class Background:
         try:
             self._process = prefork.start(_watch, other_end, function, arguments, log, seconds, folder)
         except BaseException:
-            self._link.close()  # so the process ends, if it has begun
+            self._link.close()  # so that the process ends, if it has started
             raise
         finally:
             other_end.close()
 
     def wait(self, seconds: float) -> bool:
-        """Wait so long for the end of everything; return whether it has come."""
+        """Wait at most this many seconds until everything has ended; return whether it has."""
         if not self._ended and self._link.poll(seconds):
             self._ended = True
             with suppress(EOFError, ConnectionError):  # somebody has killed the process
@@ -51,7 +51,7 @@ class Background:
 def run_command(command: list[str], environment: dict[str, str], log: Path, seconds: float) -> int | None:
     """Run a command as ranks run: on a private network, and in the end nothing that it has started is left.
 
-    Its output goes to `log`. Return its exit code, or None when it was ended because its time was out.
+    Its output goes to `log`. Return its exit code, or None when it did not end within this many seconds.
     """
     running = Background(os.execvpe, (command[0], command, environment), log, seconds)
     try:
@@ -72,9 +72,9 @@ def _watch(link, function, arguments, log, seconds, folder):
     finally:
         process_tree.kill_descendants()
     process.join()
-    with suppress(EOFError, ConnectionError):  # the notebook has gone
+    with suppress(EOFError, ConnectionError):  # the notebook has ended
         link.send(process.exitcode if end in ready else None)
-        link.recv()  # until it is done with the folder
+        link.recv()  # until the notebook no longer needs the folder
     if folder is not None:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -1,7 +1,7 @@
-"""What a world does in an engine that somebody else has started, so that it becomes a rank: called over ipyparallel.
+"""Functions that a world calls over ipyparallel in an engine that somebody else has started, to make it a rank.
 
-The notebook cannot reach the engine through a socket. On this side channel a signal, which ipyparallel's nanny process
-passes on, asks the question, and the engine publishes the answer over ipyparallel.
+They include a side channel. The notebook cannot reach the engine through a socket, so it asks by a signal, which
+ipyparallel's nanny process passes on, and the engine publishes the answer over ipyparallel.
 """
 
 import faulthandler
@@ -17,24 +17,24 @@ from typing import NamedTuple
 from helpers.ranks import memory, prefork, recorder, side_channel, stacks, store
 from helpers.ranks.reachability import stop_listening
 
-_owner = None  # the world that this engine belongs to
-_store = None  # rank 0 has it
-_errors = None  # where the file descriptor 2 led before it led to the log
-_before = None  # the engine's own settings, which it gets back
+_owner = None  # the world whose rank this engine is
+_store = None  # only rank 0 has one
+_errors = None  # a copy of file descriptor 2 from before it led to the log
+_before = None  # the engine's own settings, which `leave` restores
 _publisher = None  # of the answers to signals
 
 _QUESTIONS = {signal.SIGUSR1: stacks.of_this_process, signal.SIGUSR2: recorder.record}
 
 
 class Owner(NamedTuple):
-    """A world, by the host of its notebook and by its folder there, which is there as long as the world is."""
+    """A world: the host of its notebook, and the world's folder there, which exists as long as the world."""
 
     host: str
     folder: str
 
 
 class Engine(NamedTuple):
-    """What an engine says of itself: on which host it is, as which process, and whose rank."""
+    """What an engine says of itself: its host, its process id, and the world whose rank it is."""
 
     host: str
     pid: int
@@ -49,7 +49,7 @@ class Joined(NamedTuple):
 
 
 class _Settings(NamedTuple):
-    """What a world changes in an engine: the variables of its environment, None where it had none, and its threads."""
+    """What a world changes in an engine: variables of its environment, None where unset, and the threads of torch."""
 
     environment: dict[str, str | None]
     threads: int
@@ -63,14 +63,14 @@ class Published(NamedTuple):
 
 
 def introduce() -> Engine:
-    """Return what there is to know of this engine."""
+    """Return what this engine says of itself."""
     return Engine(socket.gethostname(), os.getpid(), _owner)
 
 
 def join(rank: int, environment: dict[str, str], owner: Owner, before: Owner | None) -> Joined | None:
     """Make this engine a rank of the world `owner`.
 
-    Return None when it is a rank of a world already, unless that is the one `before`, which is known to have ended.
+    Return None when it already is a rank of another world, unless that world is `before`, which has ended.
     """
     global _owner, _errors, _before
     if _owner not in (None, before, owner):
@@ -88,7 +88,7 @@ def join(rank: int, environment: dict[str, str], owner: Owner, before: Owner | N
     from helpers.ranks import handles
 
     handles.note()
-    if _before is None:  # else they are those of another world, which has ended without a word
+    if _before is None:  # otherwise the settings are those of another world, which has not restored them
         _before = own
     torch.set_num_threads(1)
     path = Path(IPEngine.instance().profile_dir.log_dir, f"rank-{rank}-{socket.gethostname()}.log")
@@ -134,9 +134,9 @@ def _publish_answer(number):
 
 
 def open_store(address: str) -> int:
-    """Start a fresh store in this process, in place of the one before; return its port.
+    """Start a fresh store in this process, in place of the old one; return its port.
 
-    It listens on this address and on no other.
+    It listens only on this address.
     """
     global _store
     _store = None
@@ -145,15 +145,15 @@ def open_store(address: str) -> int:
 
 
 def find_store(port: int) -> None:
-    """From now on the store is at this port."""
+    """Have this rank use the store at this port."""
     os.environ["MASTER_PORT"] = str(port)
 
 
 def leave(owner: Owner, logs: Sequence[str]) -> None:
-    """Be no rank of this world any more: end its store, and remove these logs, its own and those of dead neighbours.
+    """Stop being a rank of this world: end its store, and remove these logs, its own and those of dead neighbours.
 
-    The engine gets its environment, its number of threads and its standard error back. What notes the calls of torch
-    stays, because others may have wrapped it meanwhile.
+    The engine gets its environment, its number of threads and its standard error back. The wrappers of torch's
+    functions stay, because other code may have wrapped them meanwhile.
     """
     global _owner, _store, _errors
     if _owner not in (None, owner):
@@ -170,7 +170,7 @@ def leave(owner: Owner, logs: Sequence[str]) -> None:
 
 
 def _settings(names):
-    """Return the settings of this engine, of its environment those with these names."""
+    """Return the settings of this engine: its threads, and the variables with these names."""
     # An engine that has not imported torch yet will do so as a rank, and then with one thread.
     torch = sys.modules.get("torch")
     threads = torch.get_num_threads() if torch else prefork.threads_of_torch()
@@ -193,5 +193,5 @@ def _give_back():
 
 
 def read(log: str) -> str:
-    """Return what a log of this host says."""
+    """Return the text of a log on this host."""
     return Path(log).read_text(errors="replace")

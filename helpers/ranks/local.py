@@ -41,8 +41,8 @@ _CONTROLLER = "The process that carries messages between the notebook and its ra
 class LocalRanks:
     """The processes of a world of `size` ranks on this machine, and the ipyparallel client that talks to them.
 
-    `hosts` is on how many hosts they are, `directory` a private folder for sockets, logs and stacks. Raises
-    `WorldError` when the ranks do not start, and when a module in `preload` could not be imported.
+    `hosts` is the number of their hosts, `directory` a private folder for sockets, logs and stacks. `start` raises
+    `WorldError` when the ranks do not start, and when a module in `preload` cannot be imported.
     """
 
     hosts_elsewhere = ()
@@ -91,7 +91,7 @@ class LocalRanks:
             if rank in self._deaths:
                 raise WorldError(self._why_not_started())
         except BaseException:
-            self._deaths.setdefault(rank, cause)  # an Interrupt, too: then the rank is restarted once more
+            self._deaths.setdefault(rank, cause)  # an Interrupt, too: then the rank can be restarted again
             raise
 
     def new_store(self) -> int:
@@ -99,7 +99,7 @@ class LocalRanks:
         return self._supervisor.new_store()
 
     def stop(self) -> None:
-        """End every process; once stopped, it does nothing."""
+        """End every process; a second call does nothing."""
         self._stop_ranks()
         self._stop_controller()
 
@@ -144,12 +144,12 @@ class LocalRanks:
 
     @property
     def network(self) -> int | None:
-        """The id of a process on the private network of the ranks; None when they are on that of the machine."""
+        """The id of a process on the private network of the ranks; None when they use the network of the machine."""
         return self._supervisor.pid if self._supervisor and self._supervisor.private else None
 
     @property
     def why_no_cables(self) -> str | None:
-        """Why the hosts have no cables; None when they have, and when there is only one host."""
+        """Why the hosts have no cables; None when they have cables, and when there is only one host."""
         return self._supervisor.why_no_cables
 
     def set_cable(self, host: str, plugged: bool) -> None:
@@ -160,7 +160,7 @@ class LocalRanks:
     def pace(self, bits_per_second: float, delay: float, loss: float) -> None:
         """Give every cable this rate, in bits per second, this delay, in seconds, and this share of lost packets.
 
-        Raises `WorldError` for a number that makes no sense, and OSError when the kernel cannot do it.
+        Raises `WorldError` for an impossible number, and OSError when the kernel cannot do it.
         """
         require_pace("pace", bits_per_second, delay, loss)
         self._supervisor.pace(bits_per_second, delay, loss)
@@ -170,7 +170,7 @@ class LocalRanks:
         return self._supervisor.carried()
 
     def is_connected(self) -> bool:
-        """Return whether messages get through: whether the controller lives."""
+        """Return whether messages get through, which is whether the controller lives."""
         return self._controller is not None and self._controller.is_alive()
 
     def ask(self, ranks: Iterable[int], function: Callable, *arguments, seconds: float) -> dict[int, object]:
@@ -186,20 +186,20 @@ class LocalRanks:
         return dict(self._deaths)
 
     def last_words(self, rank: int) -> str:
-        """Return the last lines that a rank which has crashed wrote to its log; nothing of a rank that was killed."""
+        """Return the last lines of the log of a rank that has crashed; an empty text for a rank that was killed."""
         if self._deaths.get(rank) not in _CRASHES:
             return ""
         return last_lines(log_path(self.directory, rank).read_text(errors="replace"))
 
     def _require_preloaded(self):
-        """Raise `WorldError` when a module that was asked for could not be imported; the next world tries it again."""
+        """Raise `WorldError` when a module of `preload` could not be imported; the next world tries it again."""
         for name in self._preload:
             if why := self._supervisor.could_not_import.get(name):
                 prefork.end_fork_server()
                 raise WorldError(f"preload: the module {name} cannot be imported ({why}). Leave it out, or install it.")
 
     def _require_folder(self):
-        """Raise `WorldError` when the private folder is gone, through which ranks are reached."""
+        """Raise `WorldError` when the private folder, through which ranks are reached, was removed."""
         if not os.path.isdir(self.directory):
             raise self._folder_is_gone()
 
@@ -216,7 +216,7 @@ class LocalRanks:
     def _start_ranks(self, progress):
         engine = {
             **os.environ,
-            "TMPDIR": self.directory,  # what a rank leaves there goes with the world
+            "TMPDIR": self.directory,  # the files that a rank leaves there are removed with the world
             "IPP_PROFILE_DIR": self.directory,
             "IPP_CONNECTION_INFO": json.dumps(self._controller.for_engines),
         }
@@ -239,8 +239,9 @@ class LocalRanks:
             time.sleep(0.01)
             before, started = started, len(self.client.ids)
             progress.update(started - before)
-            # A new client is told of the ranks that are there, and of each that comes once it listens. On a busy
-            # machine one may come in between, and this client never hears of it; the next one does.
+            # The controller tells a new client of the ranks that are registered, and then of each new rank as soon as
+            # the client listens. On a busy machine a rank may register in between: this client misses it, the next one
+            # does not.
             connect = new and started < self.size and time.monotonic() > connect_again
 
     def _connect(self):
@@ -252,7 +253,7 @@ class LocalRanks:
             raise WorldError(f"{_CONTROLLER} did not answer within {_SECONDS_TO_CONNECT} s. Try again.") from None
 
     def _all_unregistered(self):
-        """Wait until the controller has struck off every rank; return False when it is dead or does not answer."""
+        """Wait until the controller has unregistered every rank; return False when it is dead or does not answer."""
         if self.client is None:
             return False  # an earlier restart has failed
         deadline = time.monotonic() + _SECONDS_TO_UNREGISTER
@@ -263,7 +264,7 @@ class LocalRanks:
         return True
 
     def _wait_for(self, rank, seconds, condition):
-        """Wait until the condition holds; raise `WorldError` when it does not within this many seconds."""
+        """Wait until the condition holds; raise `WorldError` when that takes more than this many seconds."""
         deadline = time.monotonic() + seconds
         while not condition():
             if not self.is_connected() or time.monotonic() > deadline:

@@ -27,13 +27,13 @@ _SETTINGS = {
 def enter_private_network() -> bool:
     """Give this process, and those that it starts, a network with a loopback and nothing else; return whether it has.
 
-    No process outside can reach what listens there. Root just leaves the network of the machine; anybody else needs a
-    user namespace for it, in which he keeps his name. Call it while the process has a single thread.
+    No process outside can reach what listens there. Root just leaves the network of the machine; any other user needs a
+    user namespace, in which they keep their name. Call it while the process has a single thread.
     """
     if sys.platform != "linux":
         return False
     if not _unshare(_CLONE_NEWNET):
-        # Some systems allow the first of these steps and not the next; then there is no way back, so a child tries.
+        # Some systems allow only the first of these steps, and it cannot be undone, so a child process tries both.
         if not _succeeds_in_a_child(_enter_as_a_user):
             return False
         _enter_as_a_user()
@@ -63,7 +63,7 @@ def make_host(name: str) -> dict[str, int]:
             there.close()
             made = here.recv(4)
             if made:
-                for kind in ("uid", "gid"):  # everybody keeps the number that he has here
+                for kind in ("uid", "gid"):  # every user keeps their number
                     numbers = [line.split() for line in Path(f"/proc/self/{kind}_map").read_text().splitlines()]
                     known = "".join(f"{first} {first} {count}\n" for first, _, count in numbers)
                     Path(f"/proc/{child}/{kind}_map").write_text(known)

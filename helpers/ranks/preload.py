@@ -1,7 +1,7 @@
-"""What every rank needs, imported once, in the process that the ranks are forked from: the fork server of the notebook.
+"""The imports of every rank, made once, in the fork server from which the ranks are forked.
 
-The fork server ends when everything that it has forked has ended, and the notebook, too. It leads a session of its own,
-so it is still there when the notebook's whole process group has been killed, and removes the notebook's folder.
+The fork server ends when everything that it has forked has ended, and the notebook, too. It has a session of its own,
+so it survives when the notebook's whole process group is killed, and removes the notebook's folder.
 """
 
 # ruff: noqa: E402, F401

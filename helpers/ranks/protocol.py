@@ -1,4 +1,4 @@
-"""What a world needs of its ranks: `LocalRanks` and `AttachedRanks` have it. Only `LocalRanks` may have cables."""
+"""The interface of a world's ranks, which `LocalRanks` and `AttachedRanks` have. Only `LocalRanks` may have cables."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
@@ -30,7 +30,7 @@ class Ranks(Protocol):
 
     @property
     def hosts_elsewhere(self) -> Sequence[str]:
-        """Those of the hosts on which the notebook is not."""
+        """The names of the hosts on which the notebook does not run."""
         ...
 
     @property
@@ -50,16 +50,16 @@ class Ranks(Protocol):
 
     @property
     def where_they_are(self) -> str | None:
-        """On which hosts the ranks are, and who reaches them; None when they are on this machine."""
+        """On which hosts the ranks are, and who can reach them; None when they are on this machine."""
         ...
 
     @property
     def why_no_cables(self) -> str | None:
-        """Why the hosts have no cables; None when they have, and when there is only one host."""
+        """Why the hosts have no cables; None when they have cables, and when there is only one host."""
         ...
 
     def start(self) -> None:
-        """Start the ranks or take them over, and connect to them."""
+        """Start the ranks or attach to them, and connect to them."""
         ...
 
     def restart(self) -> None:
@@ -71,7 +71,7 @@ class Ranks(Protocol):
         ...
 
     def stop(self) -> None:
-        """End what has been started; once stopped, it does nothing."""
+        """End what `start` has started; a second call does nothing."""
         ...
 
     def new_store(self) -> int:
@@ -103,7 +103,7 @@ class Ranks(Protocol):
         ...
 
     def last_words(self, rank: int) -> str:
-        """Return the last lines that a rank which has died wrote to its log, as far as they say why."""
+        """Return the last lines of the log of a rank that has died, as far as they say why."""
         ...
 
     def stacks(self, ranks: set[int]) -> dict[int, Stacks | Failed]:
