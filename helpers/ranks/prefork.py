@@ -239,6 +239,7 @@ def start(target, *arguments) -> multiprocessing.Process:
         try:
             process.start()
         except (EOFError, ConnectionError):
+            end_fork_server()  # its sockets close a moment before multiprocessing notices that it has ended
             if patience.is_over:
                 why = f"The process that ranks are forked from did not answer for {_SECONDS_TO_FORK} s. Try again."
             else:
