@@ -23,6 +23,7 @@ _logger = logging.getLogger(__name__)
 
 _WAITING_QUESTIONS = 16
 _SECONDS_TO_TRANSFER = 1
+_BYTES_OF_LENGTH = 8  # an answer begins with its length
 
 
 class Failed(NamedTuple):
@@ -58,7 +59,8 @@ def _answer_all(listener):
         connection, _ = listener.accept()
         with connection, suppress(OSError):  # the notebook no longer waits
             connection.settimeout(_SECONDS_TO_TRANSFER)
-            connection.sendall(_answer(connection))
+            answer = _answer(connection)
+            connection.sendall(len(answer).to_bytes(_BYTES_OF_LENGTH, "big") + answer)
 
 
 def _answer(connection):
@@ -100,13 +102,13 @@ def log_to_standard_error() -> None:
 
 
 def ask(directory: str, ranks: Iterable[int], function: Callable, *arguments, seconds: float) -> dict[int, object]:
-    """Ask ranks at the same time; return the answers that arrive within this many seconds, in rank order.
+    """Ask ranks at the same time; return the answers that arrive within this many seconds.
 
     An answer is the result of the function, or a `Failed` when the function has raised.
     """
     deadline = time.monotonic() + seconds
     question = pickle.dumps((function, arguments))
-    answers = {}
+    received = {}
     with selectors.DefaultSelector() as waiting, ExitStack() as connections:
         for rank in ranks:
             connection = connections.enter_context(socket.socket(socket.AF_UNIX))
@@ -114,20 +116,25 @@ def ask(directory: str, ranks: Iterable[int], function: Callable, *arguments, se
             with suppress(OSError):  # the rank is dead, or too many questions before this one have no answer yet
                 connection.connect(str(address(directory, rank)))
                 connection.sendall(question)
-                waiting.register(connection, selectors.EVENT_READ, (rank, []))
+                waiting.register(connection, selectors.EVENT_READ, rank)
+                received[rank] = bytearray()
         while waiting.get_map() and (seconds_left := deadline - time.monotonic()) > 0:
             for key, _ in waiting.select(seconds_left):
-                rank, pieces = key.data
                 piece = _receive(key.fileobj)
-                pieces.append(piece)
+                received[key.data] += piece
                 if not piece:
                     waiting.unregister(key.fileobj)
-                    with suppress(EOFError, pickle.UnpicklingError):  # the rank died before the end of its answer
-                        answers[rank] = pickle.loads(b"".join(pieces))
-    return dict(sorted(answers.items()))
+    return {rank: pickle.loads(answer[_BYTES_OF_LENGTH:]) for rank, answer in received.items() if _is_whole(answer)}
 
 
 def _receive(connection):
+    """Return the next bytes, none at the end of the answer and when the rank has died."""
     with suppress(OSError):
         return connection.recv(2**16)
     return b""
+
+
+def _is_whole(answer):
+    """Return whether all of an answer has arrived: the rank may have died, or the time may be over."""
+    length = int.from_bytes(answer[:_BYTES_OF_LENGTH], "big")
+    return len(answer) >= _BYTES_OF_LENGTH and len(answer) - _BYTES_OF_LENGTH == length

@@ -262,6 +262,12 @@ def test_stopped_ranks_do_not_keep_the_answers_of_the_others_from_the_notebook(b
     assert wait_until(lambda: [state.state for state in broken_world.where()] == ["idle"] * 4, 10)
 
 
+def test_a_rank_that_dies_of_a_question_gives_no_answer(broken_world):
+    dies_on_rank_1 = "import os\nif os.environ['RANK'] == '1':\n    os._exit(1)"
+    assert broken_world._ranks.ask([1, 2], exec, dies_on_rank_1, seconds=5) == {2: None}
+    assert wait_until(lambda: [state.state for state in broken_world.where()] == ["idle", "dead", "idle", "idle"], 5)
+
+
 def test_an_argument_of_a_class_that_only_the_ranks_know(broken_world):
     start(
         broken_world,
