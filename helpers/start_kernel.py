@@ -1,4 +1,4 @@
-"""Start a kernel that has imported torch, and a copy of it from which ranks are forked: see `helpers.ranks.spare`.
+"""Start a kernel that has imported torch, and a copy of it from which ranks are forked: see `helpers.ranks.prefork`.
 
 The kernelspec of the course names this module instead of `ipykernel_launcher`; see `helpers.kernels`.
 """
@@ -12,9 +12,9 @@ def main() -> None:
     # What lies beside the notebook is not what torch imports; IPython puts the folder back.
     if sys.path[0] == "" or Path(sys.path[0]) == Path.cwd():
         del sys.path[0]
-    from helpers.ranks import processes
+    from helpers.ranks import prefork
 
-    processes.prepare()
+    prefork.prepare()
     from ipykernel import kernelapp
 
     kernelapp.launch_new_instance([*sys.argv[1:], "--IPKernelApp.extra_extensions=helpers.look.slips"])

@@ -12,9 +12,9 @@ from pathlib import Path
 import psutil
 
 from helpers.errors import WorldError
-from helpers.ranks import processes
-from helpers.ranks.command import Background
-from helpers.ranks.places import LOOPBACK, LOOPBACK_ADDRESS
+from helpers.ranks import prefork
+from helpers.ranks.background import Background
+from helpers.ranks.topology import LOOPBACK, LOOPBACK_ADDRESS
 
 _SECONDS_TO_RUN = 120
 _current = None  # the job of this moment
@@ -33,13 +33,13 @@ class Job:
         if _current is not None:
             _current.end()
         self.ranks = ranks
-        processes.warm_up()  # what this starts removes the folder, too, when the notebook has been killed
+        prefork.warm_up()  # what this starts removes the folder, too, when the notebook has been killed
         self.folder = Path(tempfile.mkdtemp(prefix="job-", dir=get_temp_dir())).resolve()
         self._log = self.folder / "torchrun.log"
         temporary = self.folder / "temporary"
         temporary.mkdir()
         self.folder.joinpath("script.py").write_text(script)
-        given = {"GLOO_SOCKET_IFNAME": LOOPBACK, "TMPDIR": str(temporary), **processes.at_import(), **variables}
+        given = {"GLOO_SOCKET_IFNAME": LOOPBACK, "TMPDIR": str(temporary), **prefork.at_import(), **variables}
         arguments = (self.folder, ranks, {**os.environ, **given})
         self._running = Background(_agent, arguments, self._log, _SECONDS_TO_RUN, self.folder)
         _current = self

@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, cast
 
 from helpers.errors import WorldError
-from helpers.ranks import processes
+from helpers.ranks import prefork
 from helpers.ranks.memory import require_room
-from helpers.ranks.places import ProcessElsewhere, require_even_hosts
+from helpers.ranks.topology import ProcessElsewhere, require_even_hosts
 
 if TYPE_CHECKING:  # importing them takes time, in which torch can be imported elsewhere
     from helpers.ranks.protocol import Cables, Ranks
@@ -50,7 +50,7 @@ class World:
     def __init__(self, size: int, *, hosts: int = 1, force: bool = False, preload: Sequence[str] = ()):
         require_room(size, force)
         require_even_hosts(size, hosts)
-        processes.warm_up(preload)  # torch is imported over there while ipyparallel is imported here
+        prefork.warm_up(preload)  # torch is imported over there while ipyparallel is imported here
         from helpers.ranks.local import LocalRanks
 
         self._begin(lambda directory: LocalRanks(size, directory, hosts, preload))
@@ -66,7 +66,7 @@ class World:
         Raises `WorldError` when there is no such cluster, when it has no engines or serves another notebook, and when
         its hosts do not reach each other.
         """
-        processes.warm_up()
+        prefork.warm_up()
         from helpers.ranks.attached import AttachedRanks
 
         world = cls.__new__(cls)
@@ -86,7 +86,7 @@ class World:
         self.accepted = {}
         atexit.register(self.stop)
         try:
-            self._directory = processes.make_folder()
+            self._directory = prefork.make_folder()
             self._ranks = make_ranks(self._directory)
             self._ranks.start()
             self._open()

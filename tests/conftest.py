@@ -18,7 +18,7 @@ import helpers.world
 from helpers import World
 from helpers.grade import sandbox
 from helpers.kernels import KERNEL
-from helpers.ranks import processes
+from helpers.ranks import prefork
 
 # Kernels and ranks start as a user starts them. ipykernel forwards what C++ code prints, but not where it finds the
 # name of a test in the environment. pytest has no option that leaves it out; test_kernels.py looks whether it is there.
@@ -144,7 +144,7 @@ def worlds(request):
     global _preloaded
     preloaded = preloaded_for(request.path)
     if preloaded != _preloaded:
-        processes.end_fork_server()
+        prefork.end_fork_server()
         _preloaded = preloaded
     worlds = []
     yield worlds

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from pyroute2 import IPRoute
 
+from helpers.ranks.background import run_command
 from helpers.ranks.cables import CabledHosts
-from helpers.ranks.command import run_command
 
 ADDRESS = "10.77.0.1"  # of the notebook, beside those of the hosts
 _SECONDS = 150

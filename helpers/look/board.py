@@ -14,7 +14,7 @@ from IPython import get_ipython
 from IPython.display import display
 
 from helpers.look.cells import Cells
-from helpers.look.pulses import Line, Pulses
+from helpers.look.sampling import Line, Sampler
 from helpers.table import table
 
 _SECONDS_BETWEEN_LOOKS = 0.5
@@ -43,7 +43,7 @@ def show(board: "Board | None", find_ranks: Callable[[], tuple[object, Cells]]) 
     `find_ranks` returns the ranks, and the `Cells` that they were sent, as they are at the moment.
     """
     if not hasattr(get_ipython(), "kernel"):
-        print(as_text(Pulses().look(*find_ranks())))
+        print(as_text(Sampler().look(*find_ranks())))
         return None
     if board is None or board.ended:
         return Board(find_ranks)
@@ -64,9 +64,9 @@ class Board:
         self._find_ranks = find_ranks
         self.is_beside = _is_in_jupyterlab()
         self._over = threading.Event()
-        self._pulses = Pulses()
+        self._sampler = Sampler()
         # jupyter-widgets counts the places where it is shown for whoever sets this to a number.
-        self._lines = HTML(as_html(self._pulses.look(*find_ranks())), _view_count=0)
+        self._lines = HTML(as_html(self._sampler.look(*find_ranks())), _view_count=0)
         self._lines.observe(self._note_views, "_view_count")
         self._panel = None
         if self.is_beside:
@@ -100,7 +100,7 @@ class Board:
 
     def _work(self):
         while not self._over.wait(_SECONDS_BETWEEN_LOOKS):
-            self._lines.value = as_html(self._pulses.look(*self._find_ranks()))
+            self._lines.value = as_html(self._sampler.look(*self._find_ranks()))
         for widget in filter(None, [self._panel, self._lines]):
             widget.close()
 

@@ -13,7 +13,7 @@ from IPython.utils.tokenutil import token_at_cursor
 from helpers.look.cells import Cells
 from helpers.ranks import variables
 from helpers.ranks.protocol import Ranks
-from helpers.ranks.questions import Failed
+from helpers.ranks.side_channel import Failed
 
 _SECONDS_TO_ANSWER = 0.2
 _CELL = re.compile(r"%%px\b.*\n")

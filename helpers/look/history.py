@@ -12,8 +12,8 @@ from helpers.look.alignment import compare
 from helpers.look.cells import Cells
 from helpers.look.differences import COLUMNS, Call, Difference, columns, say_group
 from helpers.ranks.protocol import Ranks
-from helpers.ranks.questions import Failed
 from helpers.ranks.recorder import CELL, Group
+from helpers.ranks.side_channel import Failed
 from helpers.table import table
 
 _LAST_CALLS = 10

@@ -1,9 +1,8 @@
 """Where every rank is, down to the line of the learner's own cell, also while it is blocked inside a C++ call.
 
-How the ranks are asked, and tell of their stacks, is in `helpers.ranks.stacks`.
+What a rank says of its stacks is in `helpers.ranks.stacks`.
 """
 
-import json
 import re
 from collections import Counter
 from collections.abc import Mapping
@@ -13,12 +12,11 @@ from typing import NamedTuple
 
 from helpers.look.cells import Cells
 from helpers.ranks.protocol import Ranks
-from helpers.ranks.questions import Failed
 from helpers.ranks.recorder import CELL
-from helpers.ranks.stacks import ANSWER, ARGUMENTS, MAIN_THREAD, OTHER_THREAD
+from helpers.ranks.side_channel import Failed
+from helpers.ranks.stacks import Stacks
 from helpers.table import shortened, table
 
-_FRAME = re.compile(r'^  File "(.*)", line (\d+) in (.*)$')
 # Decorators of torch that stand between a cell and the collective that it calls.
 _DECORATORS = ("wrapper", "decorate_context")
 
@@ -88,13 +86,6 @@ class Whereabouts(list):
         return f"{self.note}\n{shown}" if self.note else shown
 
 
-class _Frame(NamedTuple):
-    path: str
-    number: int
-    function: str
-    arguments: dict
-
-
 def is_cell(path: str) -> bool:
     """Return whether a file that a stack names stands for a cell."""
     return bool(CELL.search(path))
@@ -109,25 +100,24 @@ def whereabouts(ranks: Ranks, cells: Cells) -> Whereabouts:
     return from_stacks(ranks.stacks(set(range(ranks.size)) - ranks.deaths().keys()), owed, ranks, cells)
 
 
-def from_stacks(stacks: Mapping[int, str | Failed], owed: Mapping[int, float], ranks, cells: Cells) -> Whereabouts:
-    """Return where the ranks are, by what those that have answered have told, and how long they have owed an answer."""
+def from_stacks(answers: Mapping[int, Stacks | Failed], owed: Mapping[int, float], ranks, cells: Cells) -> Whereabouts:
+    """Return where the ranks are. `answers` has the stacks of those that answer, `owed` the result of `cells.owed`."""
     dead, connected = ranks.deaths(), ranks.is_connected()
-    failed = {rank: answer for rank, answer in stacks.items() if isinstance(answer, Failed)}
-    threads = {rank: _parse(stacks.get(rank, "")) for rank in range(ranks.size) if rank not in dead.keys() | failed}
+    stacks = {rank: answer for rank, answer in answers.items() if isinstance(answer, Stacks) and rank not in dead}
     states = []
     for rank in range(ranks.size):
         if rank in dead:
             states.append(RankState(rank, "dead", line=dead[rank]))
-        elif rank in failed:
-            states.append(RankState(rank, "silent", owed.get(rank), line=str(failed[rank])))
-        else:
-            state = _state(rank, *threads[rank], owed.get(rank), cells)
+        elif rank in stacks:
+            state = _state(rank, stacks[rank], owed.get(rank), cells)
             states.append(state._replace(state="cut off") if state.state == "idle" and not connected else state)
-    callers = _callers(threads)
+        else:
+            states.append(RankState(rank, "silent", owed.get(rank), line=str(answers.get(rank, ""))))
+    callers = _callers(stacks)
     where = Whereabouts(
         state._replace(
             differs=_differs(state, states),
-            serves=_serves(threads[state.rank][1], callers) if state.rank in threads else (),
+            serves=_serves(stacks[state.rank].others, callers) if state.rank in stacks else (),
         )
         for state in states
     )
@@ -135,30 +125,11 @@ def from_stacks(stacks: Mapping[int, str | Failed], owed: Mapping[int, float], r
     return where
 
 
-def _parse(stacks: str) -> tuple[list[_Frame] | None, list[list[_Frame]]]:
-    """Return the stack of the main thread, None without an answer, and those of the others, innermost frame first."""
-    main_thread, others, frames = None, [], []
-    for line in stacks.splitlines():
-        if line == ANSWER:
-            main_thread, others = None, []
-        elif line == MAIN_THREAD:
-            frames = main_thread = []
-        elif line == OTHER_THREAD:
-            others.append(frames := [])
-        elif line.startswith(ARGUMENTS):
-            frames[-1].arguments.update(json.loads(line.removeprefix(ARGUMENTS)))
-        elif frame := _FRAME.match(line):
-            frames.append(_Frame(frame[1], int(frame[2]), frame[3], {}))
-    return main_thread, others
-
-
-def _state(rank, main_thread, others, seconds, cells):
-    if main_thread is None:
-        return RankState(rank, "silent", seconds)
-    place = _place(main_thread, cells)
+def _state(rank, stacks, seconds, cells):
+    place = _place(stacks.main_thread, cells)
     if place or seconds is not None:
         return RankState(rank, "busy", seconds, *(place or ()))
-    for frames in others:
+    for frames in stacks.others:
         if place := _place(frames, cells):
             return RankState(rank, "serving", None, *place)
     return RankState(rank, "idle")
@@ -175,7 +146,7 @@ def _place(frames, cells):
             names = [inner.function for inner in called]
             call = next((name for name in names if not name.startswith("_")), names[0] if names else "")
             telling = next((inner for inner in called if inner.arguments), None)
-            return call, *cells.line(frame.path, frame.number), _arguments(telling, call) if telling else {}
+            return call, *cells.line(frame.path, frame.line_number), _arguments(telling, call) if telling else {}
     return None
 
 
@@ -212,11 +183,11 @@ def _collective(state):
     return name if "group" in state.arguments and not _ONE_TO_ONE.search(name) else None
 
 
-def _callers(threads):
+def _callers(stacks):
     """Return the ranks that wait for each function on each worker."""
     callers = {}
-    for rank, (main_thread, others) in threads.items():
-        for frame in chain(main_thread or [], *others):
+    for rank, (main_thread, others) in stacks.items():
+        for frame in chain(main_thread, *others):
             workers = frame.arguments.get("to", "").split(", ")
             functions = frame.arguments.get("function", "").split(", ")
             for call in product(workers, functions):

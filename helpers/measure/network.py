@@ -20,7 +20,7 @@ import psutil
 import helpers.world
 from helpers.errors import WorldError
 from helpers.ranks.connections import duplicate
-from helpers.ranks.places import require_pace
+from helpers.ranks.topology import require_pace
 from helpers.table import table
 
 # Linux has it since version 3.13, and Python does not name it. See socket(7) and tcp(7).

@@ -1,5 +1,5 @@
 """How ranks start fast, find each other, are reached by the notebook, and never outlive it.
 
-Here belongs what makes processes, sockets and files, and what ends them. What a rank is doing is told in `look`, what
-it sends is counted in `measure`.
+The modules here make processes, sockets and files, end them, and have a rank answer questions about itself. `look`
+shows what a rank does, `measure` counts what it sends.
 """

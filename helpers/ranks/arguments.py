@@ -1,5 +1,6 @@
 """What torch has been called with, read from its own frames while the call is still under way."""
 
+import json
 import logging
 from collections.abc import Callable
 from types import FrameType
@@ -14,14 +15,16 @@ from helpers.torch_parts import worker_of
 
 _logger = logging.getLogger(__name__)
 
-Told = dict[str, object]  # words and numbers, which JSON can carry
+Told = dict[str, object]  # text and numbers
 
 
 def of(frame: FrameType) -> Told | None:
     """Return the arguments of a call of torch.distributed by name, None for a frame of other code."""
     describe = _DESCRIBE.get(frame.f_code.co_filename)
     try:
-        return describe(frame) if describe else None
+        told = describe(frame) if describe else None
+        # Through JSON, because an object of the learner's class, such as a tag, cannot be read in the notebook.
+        return json.loads(json.dumps(told))
     except Exception:  # whatever a learner has called it with, where() shows the rest
         _logger.debug("the arguments of %s are not known", frame.f_code.co_name, exc_info=True)
         return None

@@ -1,6 +1,6 @@
-"""Ranks on an ipyparallel cluster that somebody else has started: that of a classroom, or one of several hosts.
+"""Ranks on an ipyparallel cluster that somebody else has started: the cluster of a classroom, or of several hosts.
 
-All that passes between the notebook and a rank passes over ipyparallel, wherever the rank is.
+Everything between the notebook and a rank goes over ipyparallel, on whatever host the rank is.
 """
 
 import os
@@ -16,26 +16,28 @@ import ipyparallel as ipp
 from helpers import devices
 from helpers.errors import WorldError
 from helpers.ranks import engine, store
-from helpers.ranks.doors import find_doors
 from helpers.ranks.engine import Owner
-from helpers.ranks.places import LOOPBACK, LOOPBACK_ADDRESS, Place, ProcessElsewhere
-from helpers.ranks.pulse import Pulse
 from helpers.ranks.rank import last_lines
+from helpers.ranks.reachability import find_addresses
 from helpers.ranks.recorder import Record
+from helpers.ranks.samples import Sample
+from helpers.ranks.side_channel import Failed
+from helpers.ranks.stacks import Stacks
+from helpers.ranks.topology import LOOPBACK, LOOPBACK_ADDRESS, Place, ProcessElsewhere
 
 _SECONDS_TO_CONNECT = 5
 _SECONDS_TO_ANSWER = 30
 _SECONDS_TO_JOIN = 120  # each imports torch, maybe from a slow disk that all share
-_SECONDS_TO_TELL = 2.0
+_SECONDS_TO_PUBLISH = 2.0
 _SECONDS_TO_LEAVE = 1
 
 
 class AttachedRanks:
     """The engines of a running cluster, in blocks by host, and a client that talks to them.
 
-    It is used like `LocalRanks`, but ends only what it has started itself. `hosts_elsewhere` are those of the hosts on
-    which the notebook is not. Raises `WorldError` when there is no such cluster, and when `start` finds that it has no
-    engines, serves another notebook, or has hosts that do not reach each other.
+    It is used like `LocalRanks`, but ends only what it has started itself. Raises `WorldError` when there is no such
+    cluster; `start` does when the cluster has no engines, serves another notebook, or has hosts that do not reach each
+    other.
     """
 
     network = None
@@ -55,7 +57,7 @@ class AttachedRanks:
                 cluster_id=cluster_id,
                 timeout=_SECONDS_TO_CONNECT,
             )
-        except (OSError, TimeoutError, ValueError, KeyError, TypeError) as error:  # not there, or not such a file
+        except (OSError, TimeoutError, ValueError, KeyError, TypeError) as error:  # not there, or another file
             raise WorldError(
                 "No running ipyparallel cluster was found there. Start one with `ipcluster start -n 4`, or give the "
                 "profile, or the path of the ipcontroller-client.json, of one that runs."
@@ -109,7 +111,7 @@ class AttachedRanks:
         return self._wait(self.client[self.engine_ids[0]].apply_async(engine.open_store, self._places[0].master))
 
     def stop(self) -> None:
-        """Let go of the engines, which keep running."""
+        """Release the engines, which keep running."""
         if self.client is None:
             return
         alive = [rank for rank, id in enumerate(self.engine_ids) if id in self.client.ids]
@@ -117,7 +119,7 @@ class AttachedRanks:
             self.client[self.engine_ids[rank]].apply_async(engine.leave, self._owner, self._logs_beside(rank))
             for rank in alive
         ]
-        deadline = time.monotonic() + _SECONDS_TO_LEAVE  # one that is stuck leaves when it comes to it
+        deadline = time.monotonic() + _SECONDS_TO_LEAVE  # a rank that is stuck leaves when its call returns
         for answer in answers:
             answer.wait(max(0, deadline - time.monotonic()))
         self.client.close(linger=_SECONDS_TO_LEAVE)
@@ -125,7 +127,7 @@ class AttachedRanks:
 
     @property
     def where_they_are(self) -> str | None:
-        """On which hosts the ranks are, and who reaches them; None when they are on this machine."""
+        """On which hosts the ranks are, and who can reach them; None when they are on this machine."""
         if len(self.hosts) > 1:
             return (
                 f"{len(self.hosts)} hosts of a cluster, on the network that they share: whoever reaches "
@@ -145,37 +147,38 @@ class AttachedRanks:
         return devices.choose(place.local_rank, place.local_size, self._joined[rank].gpus).device
 
     def memory(self, rank: int) -> int:
-        """Return the bytes of memory that a rank has told of with its stacks, 0 when it never has."""
-        return self._told(rank).get("memory", 0)
+        """Return the bytes of memory that a rank took when it was last asked for its stacks, 0 when it never was."""
+        published = self._published(rank, "SIGUSR1")
+        return published.memory if published else 0
 
     def signal(self, rank: int, number: int | str) -> None:
-        """Send a signal to a rank, through the nanny process that ipyparallel has beside its engine."""
+        """Send a signal, by number or name, to a rank: through the nanny process that ipyparallel gives each engine."""
         with suppress(IndexError):  # it has just died
             self.client.send_signal(number, self.engine_ids[rank], block=False)
 
-    def stacks(self, ranks: set[int]) -> dict[int, str]:
-        """Ask ranks that are alive for their stacks, from outside; return those of each that answers."""
-        return self._ask_from_outside(ranks, "SIGUSR1", "number", "stacks")
+    def stacks(self, ranks: set[int]) -> dict[int, Stacks | Failed]:
+        """Ask ranks that are alive for their stacks, from outside; return the stacks of each that answers in time."""
+        return self._ask_by_signal(ranks, "SIGUSR1")
 
-    def collectives(self, ranks: set[int]) -> dict[int, Record]:
-        """Ask ranks that are alive for their collectives, from outside; return those of each that answers."""
-        return self._ask_from_outside(ranks, "SIGUSR2", "number of collectives", "collectives")
+    def collectives(self, ranks: set[int]) -> dict[int, Record | Failed]:
+        """Ask ranks that are alive for their collectives, from outside; return those of each that answers in time."""
+        return self._ask_by_signal(ranks, "SIGUSR2")
 
-    def _ask_from_outside(self, ranks, signal, number, answer):
-        """Send ranks a signal; return what each tells then, with another number than before."""
-        before = {rank: self._told(rank).get(number, 0) for rank in ranks}
+    def _ask_by_signal(self, ranks, signal):
+        """Send ranks a signal; return what each of them publishes for it within a few seconds."""
+        before = {rank: self._published(rank, signal) for rank in ranks}
         for rank in ranks:
             self.signal(rank, signal)
-        deadline = time.monotonic() + _SECONDS_TO_TELL
+        deadline = time.monotonic() + _SECONDS_TO_PUBLISH
         waiting = set(ranks)
         while waiting and time.monotonic() < deadline:
             time.sleep(0.01)
             waiting -= self.deaths().keys()
-            waiting -= {rank for rank in waiting if self._told(rank).get(number, 0) > before[rank]}
-        return {rank: self._told(rank)[answer] for rank in ranks - waiting - self.deaths().keys()}
+            waiting -= {rank for rank in waiting if self._published(rank, signal) is not before[rank]}
+        return {rank: self._published(rank, signal).answer for rank in ranks - waiting - self.deaths().keys()}
 
     def is_connected(self) -> bool:
-        """Return True: how the controller is, only those know who have started it."""
+        """Return True: we did not start the controller, and cannot see its process."""
         return True
 
     def deaths(self) -> dict[int, str]:
@@ -185,7 +188,7 @@ class AttachedRanks:
         return {rank: lost for rank, id in enumerate(self.engine_ids) if id not in alive}
 
     def ask(self, ranks: Iterable[int], function: Callable, *arguments, seconds: float) -> dict[int, object]:
-        """Have ranks that are idle call a function; return what each that answers in time has returned."""
+        """Have ranks that are idle call a function; return the results that arrive in time."""
         if self.client is None:
             return {}
         deadline = time.monotonic() + seconds
@@ -196,9 +199,10 @@ class AttachedRanks:
                 answers[rank] = answer.get(max(0, deadline - time.monotonic()))
         return answers
 
-    def pulses(self, ranks: set[int], seconds: float) -> dict[int, Pulse]:
-        """Return the pulse of each of these ranks that tells it in time; what it has carried is not known from afar."""
-        return {rank: Pulse(stacks, None) for rank, stacks in self.stacks(ranks).items()}
+    def samples(self, ranks: set[int], seconds: float) -> dict[int, Sample | Failed]:
+        """Return a sample of each of these ranks that answers in time, without what its connections have carried."""
+        answers = self.stacks(ranks).items()
+        return {rank: Sample(answer, None) if isinstance(answer, Stacks) else answer for rank, answer in answers}
 
     def last_words(self, rank: int) -> str:
         """Return the last lines of the log of a rank that has died, read by another rank of its host."""
@@ -224,15 +228,15 @@ class AttachedRanks:
         """Return the place of each rank; raise `WorldError` when a host does not reach the others."""
         first = {host: hosts_of_ranks.index(host) for host in self.hosts}
         ids = [self.engine_ids[rank] for rank in first.values()]
-        doors = find_doors(self.hosts, partial(self._ask_all, ids)) if len(self.hosts) > 1 else None
-        master = doors[0].address if doors else LOOPBACK_ADDRESS
+        addresses = find_addresses(self.hosts, partial(self._ask_all, ids)) if len(self.hosts) > 1 else None
+        master = addresses[0].address if addresses else LOOPBACK_ADDRESS
         return [
             Place(
                 host=self.hosts.index(host),
                 local_rank=rank - first[host],
                 local_size=hosts_of_ranks.count(host),
                 master=master,
-                interface=doors[self.hosts.index(host)].interface if doors else LOOPBACK,
+                interface=addresses[self.hosts.index(host)].interface if addresses else LOOPBACK,
             )
             for rank, host in enumerate(hosts_of_ranks)
         ]
@@ -243,10 +247,10 @@ class AttachedRanks:
             if owner.host != self._owner.host or Path(owner.folder).exists():
                 raise _taken()
 
-    def _told(self, rank):
-        """Return what a rank has told of itself most recently; see `stacks.answer_over_ipyparallel`."""
+    def _published(self, rank, signal):
+        """Return what a rank has published most recently for a signal, None if nothing; see `engine.Published`."""
         (message,) = self._answers[rank].msg_ids
-        return dict(self.client.metadata[message]["data"])
+        return self.client.metadata[message]["data"].get(signal)
 
     def _ask_all(self, ids, function, *arguments):
         return [self._wait(answer) for answer in [self.client[id].apply_async(function, *arguments) for id in ids]]

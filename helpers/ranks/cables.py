@@ -15,7 +15,7 @@ from typing import NamedTuple
 from pyroute2 import DiagSocket, IPRoute, NetlinkError
 
 from helpers.ranks import namespaces
-from helpers.ranks.places import OneNetwork
+from helpers.ranks.topology import OneNetwork
 
 _SWITCH = "switch"
 _INTERFACE = "eth0"
@@ -53,7 +53,7 @@ class CabledHosts(OneNetwork):
             raise OSError(error.code, f"this kernel has no bridges or no veth pairs ({error.args[1]})") from None
 
     def enter(self, host: int) -> None:
-        """Make this process one of the host."""
+        """Move this process to the host."""
         namespaces.enter(self._hosts[host])
 
     @contextmanager
@@ -100,10 +100,10 @@ class CabledHosts(OneNetwork):
         return counted
 
     def _lay_cables(self):
-        _speak_when_spoken_to()
+        _disable_ipv6()
         for host in range(len(self.names)):
             with self.inside(host):
-                _speak_when_spoken_to()
+                _disable_ipv6()
         with IPRoute() as netlink:
             netlink.link("add", ifname=_SWITCH, kind="bridge")
             switch = socket.if_nametoindex(_SWITCH)
@@ -149,8 +149,8 @@ def _sent_again():
     return again
 
 
-def _speak_when_spoken_to():
-    """Keep interfaces that come to this network from talking of themselves, as those of IPv6 do."""
+def _disable_ipv6():
+    """Keep new interfaces of this network from sending messages by themselves, as IPv6 does."""
     with suppress(OSError):  # no IPv6, or a container that may not change this
         Path("/proc/sys/net/ipv6/conf/default/disable_ipv6").write_text("1")
 

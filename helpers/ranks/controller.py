@@ -1,7 +1,7 @@
 """ipyparallel's controller, which carries the messages between the notebook and the ranks, over sockets in a folder.
 
-Sockets that are files have no ports that another program could take or reach, and they lead into and out of a network
-namespace. The controller ends with the process that has started it, and when that process lets go of it.
+Unix sockets have no ports that another program could take or reach, and they lead into and out of a network namespace.
+The controller ends with the process that has started it, or when that process closes its pipe.
 """
 
 import os
@@ -11,9 +11,12 @@ import tempfile
 import threading
 from pathlib import Path
 
-from helpers.ranks import processes
+import zmq
+from jupyter_client.session import Session
 
-# ipyparallel numbers its channels by port. Over sockets in a folder a number is just the end of a name.
+from helpers.ranks import prefork
+
+# ipyparallel numbers its channels by port. Here a number is just the end of the socket's name.
 _REGISTRATION = 1
 _FOR_ENGINES = {"control": 2, "mux": 3, "task": 4, "iopub": 5, "hb_ping": 6, "hb_pong": 7, "broadcast": [8]}
 _FOR_CLIENTS = {"control": 9, "mux": 10, "task": 11, "iopub": 12, "notification": 13, "broadcast": 14}
@@ -23,7 +26,7 @@ _MONITOR = 15
 class Controller:
     """A controller that runs, with its sockets in a private folder.
 
-    `for_clients` and `for_engines` are what ipyparallel calls the connection info of each.
+    `for_clients` and `for_engines` are the connection info of ipyparallel for clients and for engines.
     """
 
     def __init__(self, directory: str):
@@ -40,11 +43,11 @@ class Controller:
         }
         self.for_engines = {**common, **_FOR_ENGINES}
         self.for_clients = {**common, **_FOR_CLIENTS, "task_scheme": "leastload"}
-        end, self._life = processes.pipe()
+        end, self._life = prefork.pipe()
         try:
-            self._process = processes.start(run_controller, end, directory, self.for_engines, self.for_clients)
+            self._process = prefork.start(run_controller, end, directory, self.for_engines, self.for_clients)
         except BaseException:
-            self._life.close()  # so the controller ends, if it has begun
+            self._life.close()  # so that the controller ends, if it has started
             raise
         finally:
             end.close()
@@ -58,8 +61,16 @@ class Controller:
         """Return whether the controller has not ended."""
         return self._process.is_alive()
 
+    def unregister(self, engine_id: int) -> None:
+        """Send the controller the message that ipyparallel's nanny process sends when its engine has died."""
+        session = Session(key=self.for_engines["key"].encode(), signature_scheme=self.for_engines["signature_scheme"])
+        with zmq.Context.instance().socket(zmq.DEALER) as registrar:
+            registrar.linger = 1000
+            registrar.connect(f"{self.for_engines['interface']}:{self.for_engines['registration']}")
+            session.send(registrar, "unregistration_request", content={"id": engine_id})
+
     def stop(self) -> None:
-        """Kill the controller: it holds nothing that is worth a goodbye."""
+        """Kill the controller, which has no state to save."""
         self._life.close()
         self._process.kill()
         self._process.join()
@@ -69,7 +80,7 @@ def run_controller(end, directory: str, for_engines: dict, for_clients: dict) ->
     """Be the controller until the process that has started this one has ended, or has closed its side of `end`."""
     os.setsid()
     os.umask(0o077)
-    tempfile.tempdir = directory  # what is left there goes with the world
+    tempfile.tempdir = directory  # temporary files are removed with the world
     threading.Thread(target=_end_with, args=[end], daemon=True).start()
     with Path(directory, "controller.log").open("a") as log:
         os.dup2(log.fileno(), 1)
@@ -80,6 +91,6 @@ def run_controller(end, directory: str, for_engines: dict, for_clients: dict) ->
 
 
 def _end_with(end):
-    """Kill this process when the other side of a pipe has been closed: by the notebook, or by its end."""
+    """Kill this process when the notebook has closed the other side of a pipe, or has ended."""
     end.poll(None)
     os.kill(os.getpid(), signal.SIGKILL)

@@ -1,36 +1,40 @@
-"""What a world does in an engine that somebody else has started, so that it becomes a rank: called over ipyparallel."""
+"""Functions that a world calls over ipyparallel in an engine that somebody else has started, to make it a rank.
 
+They include a side channel. The notebook cannot reach the engine through a socket, so it asks by a signal, which
+ipyparallel's nanny process passes on, and the engine publishes the answer over ipyparallel.
+"""
+
+import faulthandler
 import os
-import secrets
+import signal
 import socket
 import sys
 import threading
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from helpers.ranks import processes, recorder, stacks, store
+from helpers.ranks import memory, prefork, recorder, side_channel, stacks, store
+from helpers.ranks.reachability import stop_listening
 
-_SECONDS_TO_REACH = 3
+_owner = None  # the world whose rank this engine is
+_store = None  # only rank 0 has one
+_errors = None  # a copy of file descriptor 2 from before it led to the log
+_before = None  # the engine's own settings, which `leave` restores
+_publisher = None  # of the answers to signals
 
-_owner = None  # the world that this engine belongs to
-_doors = []  # the sockets that other hosts try to reach
-_store = None  # rank 0 has it
-_errors = None  # where the file descriptor 2 led before it led to the log
-_before = None  # the engine's own settings, which it gets back
+_QUESTIONS = {signal.SIGUSR1: stacks.of_this_process, signal.SIGUSR2: recorder.record}
 
 
 class Owner(NamedTuple):
-    """A world, by the host of its notebook and by its folder there, which is there as long as the world is."""
+    """A world: the host of its notebook, and the world's folder there, which exists as long as the world."""
 
     host: str
     folder: str
 
 
 class Engine(NamedTuple):
-    """What an engine says of itself: on which host it is, as which process, and whose rank."""
+    """What an engine says of itself: its host, its process id, and the world whose rank it is."""
 
     host: str
     pid: int
@@ -45,91 +49,37 @@ class Joined(NamedTuple):
 
 
 class _Settings(NamedTuple):
-    """What a world changes in an engine: the variables of its environment, None where it had none, and its threads."""
+    """What a world changes in an engine: variables of its environment, None where unset, and the threads of torch."""
 
     environment: dict[str, str | None]
     threads: int
 
 
-class Door(NamedTuple):
-    """An address of a host at which others may try to reach it; whoever does hears the `password`."""
+class Published(NamedTuple):
+    """What a rank publishes for a signal: the answer, or a `Failed`, and the bytes of memory that the rank takes."""
 
-    interface: str
-    address: str
-    port: int
-    password: bytes
+    answer: object
+    memory: int
 
 
 def introduce() -> Engine:
-    """Return what there is to know of this engine."""
+    """Return what this engine says of itself."""
     return Engine(socket.gethostname(), os.getpid(), _owner)
-
-
-def open_doors() -> list[Door]:
-    """Listen on every IPv4 address of this host but those of its loopback, until `close_doors`."""
-    import psutil
-
-    close_doors()
-    password = secrets.token_bytes(16)  # at the same address of another network somebody else may listen
-    doors = []
-    states = psutil.net_if_stats()
-    for interface, addresses in psutil.net_if_addrs().items():
-        for address in addresses:
-            of_others = address.family == socket.AF_INET and not address.address.startswith("127.")
-            if of_others and states[interface].isup:
-                listener = socket.create_server((address.address, 0))
-                _doors.append(listener)
-                threading.Thread(target=_say, args=[password, listener], daemon=True).start()
-                doors.append(Door(interface, *listener.getsockname(), password))
-    return doors
-
-
-def _say(password, listener):
-    with suppress(OSError):  # the door has been closed
-        while True:
-            visitor, _ = listener.accept()
-            with visitor, suppress(OSError):
-                visitor.sendall(password)
-
-
-def reach(doors: Sequence[Door]) -> list[bool]:
-    """Return for each door of other hosts whether this host reaches it."""
-    if not doors:
-        return []
-    with ThreadPoolExecutor(len(doors)) as pool:
-        return list(pool.map(_reaches, doors))
-
-
-def _reaches(door):
-    try:
-        with socket.create_connection((door.address, door.port), timeout=_SECONDS_TO_REACH) as connection:
-            return connection.recv(len(door.password), socket.MSG_WAITALL) == door.password
-    except OSError:
-        return False
-
-
-def close_doors() -> None:
-    """Listen for other hosts no longer."""
-    while _doors:
-        listener = _doors.pop()
-        with suppress(OSError):
-            listener.shutdown(socket.SHUT_RDWR)  # wakes the thread that waits for visitors
-        listener.close()
 
 
 def join(rank: int, environment: dict[str, str], owner: Owner, before: Owner | None) -> Joined | None:
     """Make this engine a rank of the world `owner`.
 
-    Return None when it is a rank of a world already, unless that is the one `before`, which is known to have ended.
+    Return None when it already is a rank of another world, unless that world is `before`, which has ended.
     """
     global _owner, _errors, _before
     if _owner not in (None, before, owner):
         return None
     _owner = owner
-    close_doors()
+    stop_listening()
     own = _settings(environment)
     os.environ.update(environment)
-    stacks.answer_over_ipyparallel()
+    _answer_signals()
     recorder.watch()
 
     import torch
@@ -138,7 +88,7 @@ def join(rank: int, environment: dict[str, str], owner: Owner, before: Owner | N
     from helpers.ranks import handles
 
     handles.note()
-    if _before is None:  # else they are those of another world, which has ended without a word
+    if _before is None:  # otherwise the settings are those of another world, which has not restored them
         _before = own
     torch.set_num_threads(1)
     path = Path(IPEngine.instance().profile_dir.log_dir, f"rank-{rank}-{socket.gethostname()}.log")
@@ -151,10 +101,42 @@ def join(rank: int, environment: dict[str, str], owner: Owner, before: Owner | N
     return Joined(torch.cuda.device_count(), str(path))
 
 
-def open_store(address: str) -> int:
-    """Start a fresh store in this process, in place of the one before; return its port.
+def _answer_signals():
+    """Publish the answer to each of `_QUESTIONS` when its signal arrives, as data of the call that this engine is in.
 
-    It listens on this address and on no other.
+    A signal just wakes the thread that answers, so there is no answer while another thread holds the GIL.
+    """
+    global _publisher
+    from ipykernel.zmqshell import ZMQInteractiveShell
+    from ipyparallel.engine.datapub import ZMQDataPublisher
+
+    side_channel.log_to_standard_error()
+    of_cells = ZMQInteractiveShell.instance().data_pub
+    is_first = _publisher is None
+    _publisher = ZMQDataPublisher(session=of_cells.session, pub_socket=of_cells.pub_socket)
+    _publisher.parent_header = of_cells.parent_header  # each cell changes the parent of the cells' own publisher
+    if is_first:
+        for number in _QUESTIONS:
+            signals, signalled = os.pipe()
+            os.set_blocking(signalled, False)  # a signal never waits, even if nobody reads
+            faulthandler.register(number, file=signalled, all_threads=False)
+            threading.Thread(target=_publish_answers, args=[number, signals], daemon=True).start()
+
+
+def _publish_answers(number, signals):
+    while os.read(signals, 2**16):
+        side_channel.call(_publish_answer, [number])  # which logs errors, because the thread must go on
+
+
+def _publish_answer(number):
+    answer = side_channel.call(_QUESTIONS[number])
+    _publisher.publish_data({number.name: Published(answer, memory.share(os.getpid()))})
+
+
+def open_store(address: str) -> int:
+    """Start a fresh store in this process, in place of the old one; return its port.
+
+    It listens only on this address.
     """
     global _store
     _store = None
@@ -163,20 +145,20 @@ def open_store(address: str) -> int:
 
 
 def find_store(port: int) -> None:
-    """From now on the store is at this port."""
+    """Have this rank use the store at this port."""
     os.environ["MASTER_PORT"] = str(port)
 
 
 def leave(owner: Owner, logs: Sequence[str]) -> None:
-    """Be no rank of this world any more: end its store, and remove these logs, its own and those of dead neighbours.
+    """Stop being a rank of this world: end its store, and remove these logs, its own and those of dead neighbours.
 
-    The engine gets its environment, its number of threads and its standard error back. What notes the calls of torch
-    stays, because others may have wrapped it meanwhile.
+    The engine gets its environment, its number of threads and its standard error back. The wrappers of torch's
+    functions stay, because other code may have wrapped them meanwhile.
     """
     global _owner, _store, _errors
     if _owner not in (None, owner):
         return
-    close_doors()
+    stop_listening()
     _owner = _store = None
     if _errors is not None:
         os.dup2(_errors, 2)
@@ -188,10 +170,10 @@ def leave(owner: Owner, logs: Sequence[str]) -> None:
 
 
 def _settings(names):
-    """Return the settings of this engine, of its environment those with these names."""
+    """Return the settings of this engine: its threads, and the variables with these names."""
     # An engine that has not imported torch yet will do so as a rank, and then with one thread.
     torch = sys.modules.get("torch")
-    threads = torch.get_num_threads() if torch else processes.threads_of_torch()
+    threads = torch.get_num_threads() if torch else prefork.threads_of_torch()
     return _Settings({name: os.environ.get(name) for name in names}, threads)
 
 
@@ -211,5 +193,5 @@ def _give_back():
 
 
 def read(log: str) -> str:
-    """Return what a log of this host says."""
+    """Return the text of a log on this host."""
     return Path(log).read_text(errors="replace")

@@ -19,7 +19,7 @@ _numbers = itertools.count(1)
 
 
 class _Brief(reprlib.Repr):
-    """Values in a few letters, also those inside lists and dictionaries."""
+    """Makes short texts of values, and of the values inside lists and dictionaries."""
 
     def repr_instance(self, held, level):
         """Return the text of a value of any other class, without the address that many print."""
@@ -30,9 +30,9 @@ _brief = _Brief()
 
 
 class Kept(NamedTuple):
-    """A frame as it was when the error came, without its variables' values: each name has a short text.
+    """A snapshot of a stack frame; `variables` maps each name to a short text, not to the value.
 
-    `line` is the text of the line where this process has the file, as it has not for a cell.
+    `line` is the text of the line, empty when this process has no such file, as for a cell.
     """
 
     function: str
@@ -43,7 +43,7 @@ class Kept(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """The last error of this process, and its frames, of which the innermost is the last; `number` is its name."""
+    """The last error of this process, with its number, and its frames, the innermost last."""
 
     number: int
     error: str
@@ -58,7 +58,7 @@ class Value(NamedTuple):
 
 
 def last_failure() -> Failure | None:
-    """Return the last error that no cell has caught, None when there was none."""
+    """Return the last error that no cell has caught, None when there was no such error."""
     error = getattr(sys, "last_value", None)
     if error is None:
         return None
@@ -74,7 +74,7 @@ def is_last(number: int) -> bool:
 
 
 def value(frame: int, name: str) -> Value | None:
-    """Return a variable of a frame of the last failure, None when it has none of this name."""
+    """Return a variable of a frame of the last failure, None when the frame has no variable of this name."""
     held, _ = _frames()[frame]
     for names in (held.f_locals, held.f_globals):
         if name in names:

@@ -1,34 +1,38 @@
-"""The ranks of a world on this machine: a controller, a host with its ranks, and the client that talks to them."""
+"""The ranks of a world on this machine: a controller, a supervisor, and the client that talks to the ranks."""
 
 import json
 import os
+import signal
 import socket
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from multiprocessing.connection import Connection
 
 import ipyparallel as ipp
 from tqdm import tqdm
 
 from helpers import devices
 from helpers.errors import WorldError
-from helpers.ranks import memory, processes, pulse, questions, recorder, stacks
+from helpers.ranks import memory, prefork, recorder, samples, side_channel, stacks
 from helpers.ranks.controller import Controller
-from helpers.ranks.deaths import note_deaths
-from helpers.ranks.host import Host
-from helpers.ranks.places import host_names, require_pace
-from helpers.ranks.pulse import Pulse
 from helpers.ranks.rank import last_lines, log_path
 from helpers.ranks.recorder import Record
+from helpers.ranks.samples import Sample
+from helpers.ranks.side_channel import Failed
+from helpers.ranks.stacks import Stacks
+from helpers.ranks.supervisor import Supervisor
+from helpers.ranks.topology import host_names, require_pace
 
 _SECONDS_TO_START = 120
+_SECONDS_TO_TELL_OF_STACKS = 1
 _SECONDS_TO_TELL_OF_COLLECTIVES = 5  # of two thousand calls, on a busy machine
 _SECONDS_TO_CONNECT = 60
 _SECONDS_TO_CONNECT_AGAIN = 10
 _SECONDS_TO_UNREGISTER = 5
-# What a process does to itself, most often in C++, as opposed to what is done to it.
+# Signals that a crash raises, most often in C++; a kill from outside is another signal.
 _CRASHES = {"SIGABRT", "SIGBUS", "SIGFPE", "SIGILL", "SIGSEGV"}
 
 _CONTROLLER = "The process that carries messages between the notebook and its ranks"
@@ -37,8 +41,8 @@ _CONTROLLER = "The process that carries messages between the notebook and its ra
 class LocalRanks:
     """The processes of a world of `size` ranks on this machine, and the ipyparallel client that talks to them.
 
-    `hosts` is on how many hosts they are, `directory` a private folder for sockets, logs and stacks. Raises
-    `WorldError` when the ranks do not start, and when a module in `preload` could not be imported.
+    `hosts` is the number of their hosts, `directory` a private folder for sockets, logs and stacks. `start` raises
+    `WorldError` when the ranks do not start, and when a module in `preload` cannot be imported.
     """
 
     hosts_elsewhere = ()
@@ -53,9 +57,9 @@ class LocalRanks:
         self._preload = preload
         self.client = None
         self._controller = None
-        self._host = None
+        self._supervisor = None
         self._deaths = {}
-        self._heard = []  # the ranks whose deaths have been noted, one after the other
+        self._reported = []  # the ranks whose deaths have been noted, one after the other
 
     def start(self) -> None:
         """Start the controller and the ranks, and connect to them."""
@@ -75,34 +79,34 @@ class LocalRanks:
             self.start()
 
     def restart_rank(self, rank: int) -> None:
-        """Replace one rank, dead or not, by a new process; the others hear no more of it than of a death."""
+        """Replace one rank, dead or not, by a new process; for the other ranks it is a death."""
         self._require_folder()
-        told, heard = self._host.end_rank(rank), self._heard
-        # Others may die meanwhile, too.
-        self._wait_for(rank, _SECONDS_TO_UNREGISTER, lambda: len(heard) >= told and rank not in self.client.ids)
+        deaths, reported = self._supervisor.end_rank(rank), self._reported
+        # Other ranks may die meanwhile, too.
+        self._wait_for(rank, _SECONDS_TO_UNREGISTER, lambda: len(reported) >= deaths and rank not in self.client.ids)
         cause = self._deaths.pop(rank)
         try:
-            self._host.start_rank(rank)
+            self._supervisor.start_rank(rank)
             self._wait_for(rank, _SECONDS_TO_START, lambda: rank in self._deaths or rank in self.client.ids)
             if rank in self._deaths:
                 raise WorldError(self._why_not_started())
         except BaseException:
-            self._deaths.setdefault(rank, cause)  # an Interrupt, too: then the rank is restarted once more
+            self._deaths.setdefault(rank, cause)  # an Interrupt, too: then the rank can be restarted again
             raise
 
     def new_store(self) -> int:
         """Start a fresh store in place of the old one, and return its port."""
-        return self._host.new_store()
+        return self._supervisor.new_store()
 
     def stop(self) -> None:
-        """End every process; once stopped, it does nothing."""
+        """End every process; a second call does nothing."""
         self._stop_ranks()
         self._stop_controller()
 
     @property
     def pids(self) -> list[int]:
         """The process ids of the ranks, in their order."""
-        return self._host.pids if self._host else []
+        return self._supervisor.pids if self._supervisor else []
 
     def host_of(self, rank: int) -> str:
         """Return the name of the host that a rank is on."""
@@ -110,7 +114,7 @@ class LocalRanks:
 
     def device(self, rank: int) -> str:
         """Return the device that a rank takes."""
-        return devices.choose(rank, self.size, self._host.cuda_devices).device
+        return devices.choose(rank, self.size, self._supervisor.cuda_devices).device
 
     def memory(self, rank: int) -> int:
         """Return the bytes of memory that a rank takes."""
@@ -121,97 +125,108 @@ class LocalRanks:
         with suppress(ProcessLookupError):  # it has just died
             os.kill(self.pids[rank], number)
 
-    def stacks(self, ranks: set[int]) -> dict[int, str]:
-        """Ask ranks that are alive for their stacks, from outside; return those of each that answers."""
-        self._require_folder()
-        return stacks.from_files(self.directory, {rank: self.pids[rank] for rank in sorted(ranks)}, self.deaths)
+    def stacks(self, ranks: set[int]) -> dict[int, Stacks | Failed]:
+        """Ask ranks that are alive for their stacks, from outside; return the stacks of each that answers in time.
 
-    def collectives(self, ranks: set[int]) -> dict[int, Record]:
-        """Ask ranks that are alive for their collectives, from outside; return those of each that answers."""
+        Raises `WorldError` when the private folder is gone.
+        """
+        self._require_folder()
+        answers = self.ask(sorted(ranks), stacks.of_this_process, seconds=_SECONDS_TO_TELL_OF_STACKS)
+        silent = ranks - answers.keys() - self.deaths().keys()  # the process id of a dead rank may be used again
+        try:
+            return answers | stacks.by_signal(self.directory, {rank: self.pids[rank] for rank in silent})
+        except FileNotFoundError:
+            raise self._folder_is_gone() from None
+
+    def collectives(self, ranks: set[int]) -> dict[int, Record | Failed]:
+        """Ask ranks that are alive for their collectives, from outside; return those of each that answers in time."""
         return self.ask(ranks, recorder.record, seconds=_SECONDS_TO_TELL_OF_COLLECTIVES)
 
     @property
     def network(self) -> int | None:
-        """The id of a process on the private network of the ranks; None when they are on that of the machine."""
-        return self._host.pid if self._host and self._host.private else None
+        """The id of a process on the private network of the ranks; None when they use the network of the machine."""
+        return self._supervisor.pid if self._supervisor and self._supervisor.private else None
 
     @property
     def why_no_cables(self) -> str | None:
-        """Why the hosts have no cables; None when they have, and when there is only one host."""
-        return self._host.why_no_cables
+        """Why the hosts have no cables; None when they have cables, and when there is only one host."""
+        return self._supervisor.why_no_cables
 
     def set_cable(self, host: str, plugged: bool) -> None:
         """Put the cable of a host into the switch, or take it out."""
-        self._host.set_cable(host, plugged)
+        self._supervisor.set_cable(host, plugged)
         (self.unplugged.discard if plugged else self.unplugged.add)(host)
 
     def pace(self, bits_per_second: float, delay: float, loss: float) -> None:
         """Give every cable this rate, in bits per second, this delay, in seconds, and this share of lost packets.
 
-        Raises `WorldError` for a number that makes no sense, and OSError when the kernel cannot do it.
+        Raises `WorldError` for an impossible number, and OSError when the kernel cannot do it.
         """
         require_pace("pace", bits_per_second, delay, loss)
-        self._host.pace(bits_per_second, delay, loss)
+        self._supervisor.pace(bits_per_second, delay, loss)
 
     def carried(self) -> dict[str, tuple[int, int, int, dict[int, int]]]:
         """Return what `CabledHosts.carried` counts for each host: loopback, cable out and in, and sent again."""
-        return self._host.carried()
+        return self._supervisor.carried()
 
     def is_connected(self) -> bool:
-        """Return whether messages get through: whether the controller lives."""
+        """Return whether messages get through, which is whether the controller lives."""
         return self._controller is not None and self._controller.is_alive()
 
     def ask(self, ranks: Iterable[int], function: Callable, *arguments, seconds: float) -> dict[int, object]:
-        """Have ranks call a function beside their cells; return what each that answers in time has returned."""
-        return questions.ask(self.directory, ranks, function, *arguments, seconds=seconds)
+        """Have ranks call a function while their cells run; return the results that arrive in time."""
+        return side_channel.ask(self.directory, ranks, function, *arguments, seconds=seconds)
 
-    def pulses(self, ranks: Iterable[int], seconds: float) -> dict[int, Pulse]:
-        """Return the pulse of each of these ranks that tells it within this many seconds."""
-        return self.ask(ranks, pulse.take, seconds=seconds)
+    def samples(self, ranks: Iterable[int], seconds: float) -> dict[int, Sample | Failed]:
+        """Return a sample of each of these ranks that answers within this many seconds."""
+        return self.ask(ranks, samples.take, seconds=seconds)
 
     def deaths(self) -> dict[int, str]:
         """Return what ended each rank that is dead: the name of a signal, or an exit code."""
         return dict(self._deaths)
 
     def last_words(self, rank: int) -> str:
-        """Return the last lines that a rank which has crashed wrote to its log; nothing of a rank that was killed."""
+        """Return the last lines of the log of a rank that has crashed; an empty text for a rank that was killed."""
         if self._deaths.get(rank) not in _CRASHES:
             return ""
         return last_lines(log_path(self.directory, rank).read_text(errors="replace"))
 
     def _require_preloaded(self):
-        """Raise `WorldError` when a module that was asked for could not be imported; the next world tries it again."""
+        """Raise `WorldError` when a module of `preload` could not be imported; the next world tries it again."""
         for name in self._preload:
-            if why := self._host.could_not_import.get(name):
-                processes.end_fork_server()
+            if why := self._supervisor.could_not_import.get(name):
+                prefork.end_fork_server()
                 raise WorldError(f"preload: the module {name} cannot be imported ({why}). Leave it out, or install it.")
 
     def _require_folder(self):
-        """Raise `WorldError` when the private folder is gone, through which ranks are reached."""
+        """Raise `WorldError` when the private folder, through which ranks are reached, was removed."""
         if not os.path.isdir(self.directory):
-            raise WorldError(
-                f"The temporary folder of this world, {self.directory}, was removed. Make a new world: "
-                f"world = World({self.size})."
-            )
+            raise self._folder_is_gone()
+
+    def _folder_is_gone(self):
+        return WorldError(
+            f"The temporary folder of this world, {self.directory}, or a file in it was removed. Make a new world: "
+            f"world = World({self.size})."
+        )
 
     def _progress(self):
-        # The first step is the host, which comes up as soon as torch has been imported.
+        # The first step is the supervisor, which comes up as soon as torch has been imported.
         return tqdm(total=1 + self.size, desc=f"starting {self.size} ranks", unit="process", file=sys.stdout)
 
     def _start_ranks(self, progress):
         engine = {
             **os.environ,
-            "TMPDIR": self.directory,  # what a rank leaves there goes with the world
+            "TMPDIR": self.directory,  # the files that a rank leaves there are removed with the world
             "IPP_PROFILE_DIR": self.directory,
             "IPP_CONNECTION_INFO": json.dumps(self._controller.for_engines),
         }
-        self._deaths, self._heard = {}, []
+        self._deaths, self._reported = {}, []
         self.unplugged.clear()
-        self._host = Host(self.directory, [engine] * self.size, hosts=len(self.hosts))
+        self._supervisor = Supervisor(self.directory, [engine] * self.size, hosts=len(self.hosts))
         self._require_preloaded()
         progress.update()
-        watched = [self._host.deaths, self.size, self._deaths, self._heard, self._controller.for_engines]
-        threading.Thread(target=note_deaths, args=watched, daemon=True).start()
+        watched = [self._supervisor.deaths, self._controller, self.size, self._deaths, self._reported]
+        threading.Thread(target=_note_deaths, args=watched, daemon=True).start()
         connect = new = self.client is None
         deadline = time.monotonic() + _SECONDS_TO_START
         started = 0
@@ -224,8 +239,9 @@ class LocalRanks:
             time.sleep(0.01)
             before, started = started, len(self.client.ids)
             progress.update(started - before)
-            # A new client is told of the ranks that are there, and of each that comes once it listens. On a busy
-            # machine one may come in between, and this client never hears of it; the next one does.
+            # The controller tells a new client of the ranks that are registered, and then of each new rank as soon as
+            # the client listens. On a busy machine a rank may register in between: this client misses it, the next one
+            # does not.
             connect = new and started < self.size and time.monotonic() > connect_again
 
     def _connect(self):
@@ -237,7 +253,7 @@ class LocalRanks:
             raise WorldError(f"{_CONTROLLER} did not answer within {_SECONDS_TO_CONNECT} s. Try again.") from None
 
     def _all_unregistered(self):
-        """Wait until the controller has struck off every rank; return False when it is dead or does not answer."""
+        """Wait until the controller has unregistered every rank; return False when it is dead or does not answer."""
         if self.client is None:
             return False  # an earlier restart has failed
         deadline = time.monotonic() + _SECONDS_TO_UNREGISTER
@@ -248,7 +264,7 @@ class LocalRanks:
         return True
 
     def _wait_for(self, rank, seconds, condition):
-        """Wait until the condition holds; raise `WorldError` when it does not within this many seconds."""
+        """Wait until the condition holds; raise `WorldError` when that takes more than this many seconds."""
         deadline = time.monotonic() + seconds
         while not condition():
             if not self.is_connected() or time.monotonic() > deadline:
@@ -269,8 +285,8 @@ class LocalRanks:
         return "\n".join([what + " Its log ends with:", *tail])
 
     def _stop_ranks(self):
-        if self._host is not None:
-            self._host.stop()
+        if self._supervisor is not None:
+            self._supervisor.stop()
 
     def _stop_controller(self):
         if self.client is not None:
@@ -278,3 +294,32 @@ class LocalRanks:
             self.client = None
         if self._controller is not None:
             self._controller.stop()
+
+
+def _note_deaths(
+    exits: Connection, controller: Controller, size: int, deaths: dict[int, str], reported: list[int]
+) -> None:
+    """Note in `deaths` what ends each rank, and tell the controller, so that nobody goes on waiting for the rank.
+
+    `exits` receives the rank and its exit code; it ends with the supervisor, and then all `size` ranks have ended.
+    `reported` gets each rank whose death has been noted.
+    """
+    with suppress(EOFError, OSError):
+        while True:
+            rank, exit_code = exits.recv()
+            deaths[rank] = _cause(exit_code)
+            controller.unregister(rank)
+            reported.append(rank)
+    for rank in range(size):
+        if rank not in deaths:
+            deaths[rank] = "its supervisor has ended"
+            controller.unregister(rank)
+
+
+def _cause(exit_code):
+    if exit_code >= 0:
+        return f"exit code {exit_code}"
+    try:
+        return signal.Signals(-exit_code).name
+    except ValueError:  # a real-time signal has no name
+        return f"signal {-exit_code}"

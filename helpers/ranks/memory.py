@@ -1,4 +1,4 @@
-"""How much memory ranks take, and how much there is."""
+"""How much memory ranks take, and how much is free."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -6,17 +6,17 @@ from pathlib import Path
 import psutil
 
 from helpers.errors import WorldError
-from helpers.ranks import processes
+from helpers.ranks import prefork
 
 MiB = 2**20
 _OWN_GROUPS, _GROUPS = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
-# The files with the limit and the use of a control group, and the line of its memory.stat that counts the files which
-# go when memory is needed. A group of version 1 without a limit shows a number that no machine reaches.
+# The files with the limit and the use of a control group, and the line of its memory.stat that counts the cached files
+# which the kernel drops when memory is needed. A group of version 1 without a limit shows a number above all memory.
 _VERSION_2 = "memory.max", "memory.current", "inactive_file"
 _VERSION_1 = "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"
 
-# Measured with torch 2.13 on Linux. A rank has 29 MiB for itself when it has just been made, and up to 165 at work in
-# 32_fully_shard. One that shares nothing begins with 230.
+# Measured with torch 2.13 on Linux. A new rank has 29 MiB for itself, and up to 165 MiB at work in 32_fully_shard. A
+# rank that shares nothing begins with 230 MiB.
 RANK = {"forkserver": 170 * MiB, "spawn": 300 * MiB}
 
 
@@ -52,12 +52,12 @@ def _groups(own: str, root: Path) -> list[Path]:
 
 
 def _free_in(group: Path) -> float:
-    """Return the bytes that a control group can still take, infinite when it has no limit or is not there.
+    """Return the bytes that a control group can still take, infinite when it has no limit or does not exist.
 
-    Its use counts the files that it has read, too. Those that it has not read again lately go when memory is needed.
+    Its use includes cached files. The kernel drops the files that were not read again lately when memory is needed.
     """
     for limit, used, inactive in (_VERSION_2, _VERSION_1):
-        with suppress(OSError, ValueError, KeyError):  # there is none, or its limit is "max"
+        with suppress(OSError, ValueError, KeyError):  # there is no such file, or the limit is "max"
             most, now = int((group / limit).read_text()), int((group / used).read_text())
             statistics = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
             return most - now + int(statistics[inactive])
@@ -65,19 +65,19 @@ def _free_in(group: Path) -> float:
 
 
 def share(pid: int) -> int:
-    """Return the bytes of memory that a process takes, each page that it shares divided among those who share it.
+    """Return the bytes of memory that a process takes; a shared page is divided among the processes that share it.
 
-    Only Linux tells shared pages apart; elsewhere they count in full.
+    Only Linux can divide shared pages; elsewhere they count in full.
     """
     process = psutil.Process(pid)
     return process.memory_full_info().pss if psutil.LINUX else process.memory_info().rss
 
 
 def require_room(size: int, force: bool) -> None:
-    """Raise `WorldError` when so many ranks do not fit into the memory that is free, unless they are forced in."""
+    """Raise `WorldError` when `size` ranks do not fit into the free memory, unless `force` is set."""
     if not isinstance(size, int) or isinstance(size, bool) or size < 1:
         raise WorldError(f"World({size!r}): give the number of ranks as a whole number from 1 up, as in World(4).")
-    per_rank, room = RANK[processes.START_METHOD], free()
+    per_rank, room = RANK[prefork.START_METHOD], free()
     if size * per_rank > room and not force:
         raise WorldError(
             f"World({size}): a rank takes about {per_rank / MiB:.0f} MiB, so {size} of them take "

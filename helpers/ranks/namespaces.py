@@ -1,13 +1,11 @@
-"""What only Linux gives a process, and Python does not name: a network of its own, and a family that is never lost.
+"""Namespaces of Linux: a network of its own for a process, and hosts with a name and a network on one machine.
 
-See unshare(2), user_namespaces(7), network_namespaces(7), netdevice(7) and prctl(2). Elsewhere these functions do
-nothing.
+See unshare(2), user_namespaces(7), network_namespaces(7) and netdevice(7).
 """
 
 import ctypes
 import fcntl
 import os
-import signal
 import socket
 import struct
 import sys
@@ -16,7 +14,6 @@ from pathlib import Path
 
 _CLONE_NEWUSER, _CLONE_NEWNET, _CLONE_NEWUTS = 0x10000000, 0x40000000, 0x04000000
 _SIOCSIFFLAGS, _IFF_UP = 0x8914, 0x1
-_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
 _FOLDER_OF_SETTINGS = Path("/proc/sys")
 # The settings that can forbid user namespaces, the value that does, and one that does not.
@@ -30,13 +27,13 @@ _SETTINGS = {
 def enter_private_network() -> bool:
     """Give this process, and those that it starts, a network with a loopback and nothing else; return whether it has.
 
-    No process outside can reach what listens there. Root just leaves the network of the machine; anybody else needs a
-    user namespace for it, in which he keeps his name. Call it while the process has a single thread.
+    No process outside can reach what listens there. Root just leaves the network of the machine; any other user needs a
+    user namespace, in which they keep their name. Call it while the process has a single thread.
     """
     if sys.platform != "linux":
         return False
     if not _unshare(_CLONE_NEWNET):
-        # Some systems allow the first of these steps and not the next; then there is no way back, so a child tries.
+        # Some systems allow only the first of these steps, and it cannot be undone, so a child process tries both.
         if not _succeeds_in_a_child(_enter_as_a_user):
             return False
         _enter_as_a_user()
@@ -66,7 +63,7 @@ def make_host(name: str) -> dict[str, int]:
             there.close()
             made = here.recv(4)
             if made:
-                for kind in ("uid", "gid"):  # everybody keeps the number that he has here
+                for kind in ("uid", "gid"):  # every user keeps their number
                     numbers = [line.split() for line in Path(f"/proc/self/{kind}_map").read_text().splitlines()]
                     known = "".join(f"{first} {first} {count}\n" for first, _, count in numbers)
                     Path(f"/proc/{child}/{kind}_map").write_text(known)
@@ -113,20 +110,6 @@ def why_none() -> str:
         "this system forbids them; a container allows them with a seccomp profile that permits unshare, as in "
         "`docker run --security-opt seccomp=unconfined`"
     )
-
-
-def adopt_orphans() -> None:
-    """Become the parent of every descendant whose own parent ends, so that none is lost from sight."""
-    if sys.platform == "linux":
-        _call("prctl", _PR_SET_CHILD_SUBREAPER, 1)
-
-
-def end_with_parent(parent: int) -> None:
-    """Have the system kill this process when its parent, the process of this id, ends."""
-    if sys.platform == "linux":
-        _call("prctl", _PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:  # it has ended already
-            os._exit(1)
 
 
 def _enter_as_a_user():

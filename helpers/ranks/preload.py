@@ -1,7 +1,7 @@
-"""What every rank needs, imported once, in the process that the ranks are forked from: the fork server of the notebook.
+"""The imports of every rank, made once, in the fork server from which the ranks are forked.
 
-The fork server ends when everything that it has forked has ended, and the notebook, too. It leads a session of its own,
-so it is still there when the notebook's whole process group has been killed, and removes the notebook's folder.
+The fork server ends when everything that it has forked has ended, and the notebook, too. It has a session of its own,
+so it survives when the notebook's whole process group is killed, and removes the notebook's folder.
 """
 
 # ruff: noqa: E402, F401
@@ -13,14 +13,14 @@ import os
 import shutil
 import sys
 
-from helpers.ranks.processes import FOLDER_TO_REMOVE, MODULES_TO_IMPORT
+from helpers.ranks.prefork import FOLDER_TO_REMOVE, MODULES_TO_IMPORT
 
 if FOLDER_TO_REMOVE in os.environ:
-    if os.getsid(0) != os.getpid():  # as the spare of a kernel it does so already
+    if os.getsid(0) != os.getpid():  # the copy of a kernel does so already
         os.setsid()
     atexit.register(shutil.rmtree, os.environ.pop(FOLDER_TO_REMOVE), ignore_errors=True)
 
-# ipykernel imports debugpy where it can. A rank is not debugged through ipyparallel, so spare it the time and memory.
+# ipykernel imports debugpy where it can. A rank is not debugged through ipyparallel, so it saves the time and memory.
 sys.modules["debugpy"] = None
 import ipykernel.debugger
 
@@ -39,7 +39,7 @@ import tornado.queues
 import zmq.devices.monitoredqueue
 
 import helpers.ranks.controller
-import helpers.ranks.hosting
+import helpers.ranks.supervisor
 
 could_not_import = {}  # the error of each module that a world asked for and that failed, by its name
 for name in json.loads(os.environ.pop(MODULES_TO_IMPORT, "[]")):

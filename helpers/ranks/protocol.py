@@ -1,11 +1,13 @@
-"""What a world needs of its ranks: `LocalRanks` and `AttachedRanks` have it. Only `LocalRanks` may have cables."""
+"""The interface of a world's ranks, which `LocalRanks` and `AttachedRanks` have. Only `LocalRanks` may have cables."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
-from helpers.ranks.places import ProcessElsewhere
-from helpers.ranks.pulse import Pulse
 from helpers.ranks.recorder import Record
+from helpers.ranks.samples import Sample
+from helpers.ranks.side_channel import Failed
+from helpers.ranks.stacks import Stacks
+from helpers.ranks.topology import ProcessElsewhere
 
 
 class Ranks(Protocol):
@@ -28,7 +30,7 @@ class Ranks(Protocol):
 
     @property
     def hosts_elsewhere(self) -> Sequence[str]:
-        """Those of the hosts on which the notebook is not."""
+        """The names of the hosts on which the notebook does not run."""
         ...
 
     @property
@@ -48,16 +50,16 @@ class Ranks(Protocol):
 
     @property
     def where_they_are(self) -> str | None:
-        """On which hosts the ranks are, and who reaches them; None when they are on this machine."""
+        """On which hosts the ranks are, and who can reach them; None when they are on this machine."""
         ...
 
     @property
     def why_no_cables(self) -> str | None:
-        """Why the hosts have no cables; None when they have, and when there is only one host."""
+        """Why the hosts have no cables; None when they have cables, and when there is only one host."""
         ...
 
     def start(self) -> None:
-        """Start the ranks or take them over, and connect to them."""
+        """Start the ranks or attach to them, and connect to them."""
         ...
 
     def restart(self) -> None:
@@ -69,7 +71,7 @@ class Ranks(Protocol):
         ...
 
     def stop(self) -> None:
-        """End what has been started; once stopped, it does nothing."""
+        """End what `start` has started; a second call does nothing."""
         ...
 
     def new_store(self) -> int:
@@ -101,23 +103,23 @@ class Ranks(Protocol):
         ...
 
     def last_words(self, rank: int) -> str:
-        """Return the last lines that a rank which has died wrote to its log, as far as they say why."""
+        """Return the last lines of the log of a rank that has died, as far as they say why."""
         ...
 
-    def stacks(self, ranks: set[int]) -> dict[int, str]:
-        """Ask ranks that are alive for their stacks, from outside; return those of each that answers."""
+    def stacks(self, ranks: set[int]) -> dict[int, Stacks | Failed]:
+        """Ask ranks that are alive for their stacks, from outside; return the stacks of each that answers in time."""
         ...
 
-    def collectives(self, ranks: set[int]) -> dict[int, Record]:
-        """Ask ranks that are alive for their collectives, from outside; return those of each that answers."""
+    def collectives(self, ranks: set[int]) -> dict[int, Record | Failed]:
+        """Ask ranks that are alive for their collectives, from outside; return those of each that answers in time."""
         ...
 
     def ask(self, ranks: Iterable[int], function: Callable, *arguments, seconds: float) -> dict[int, Any]:
-        """Have ranks call a function; return what each that answers in time has returned."""
+        """Have ranks call a function; return the results that arrive in time."""
         ...
 
-    def pulses(self, ranks: set[int], seconds: float) -> dict[int, Pulse]:
-        """Return the pulse of each of these ranks that tells it within this many seconds."""
+    def samples(self, ranks: set[int], seconds: float) -> dict[int, Sample | Failed]:
+        """Return a sample of each of these ranks that answers within this many seconds."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""What runs in the process of a rank, beside the learner's cells."""
+"""The process of a rank: an ipyparallel engine, and a thread that answers questions."""
 
 import gc
 import os
@@ -9,13 +9,13 @@ import tempfile
 import threading
 from pathlib import Path
 
-from helpers.ranks import processes, questions, recorder, stacks, wakeups
+from helpers.ranks import process_tree, recorder, side_channel, stacks, wakeups
 
 _SECONDS_TO_REGISTER = 120
 
 
 def log_path(directory: str, rank: int) -> Path:
-    """Return the file that takes what the C++ code of a rank prints."""
+    """Return the file to which the C++ code of a rank prints."""
     return Path(directory, f"rank-{rank}.log")
 
 
@@ -25,37 +25,37 @@ def last_lines(log: str) -> str:
 
 
 def run_rank(rank: int, environment: dict[str, str], directory: str) -> None:
-    """Be one rank: an ipyparallel engine whose id is `rank`, until it is killed or its host has ended.
+    """Be one rank: an ipyparallel engine whose id is `rank`, until it is killed or its supervisor has ended.
 
-    `environment` takes the place of the one that the rank was forked with; `directory` is the private folder of the
+    `environment` replaces the environment that the rank was forked with; `directory` is the private folder of the
     world.
     """
     os.setsid()
-    threading.Thread(target=_end_with_host, daemon=True).start()
+    threading.Thread(target=_end_with_supervisor, daemon=True).start()
     os.environ.clear()
     os.environ.update(environment)
-    tempfile.tempdir = None  # Python keeps what it once found in the environment
+    tempfile.tempdir = None  # Python has kept the value of the old environment
     _redirect_output(log_path(directory, rank))
-    stacks.answer_into_a_file(rank, directory)
-    questions.answer(rank, directory)
+    stacks.write_on_signal(rank, directory)
+    side_channel.answer(rank, directory)
     recorder.watch()
     wakeups.spare()
-    _draw_other_numbers()
+    _seed_anew()
 
     from helpers.ranks import handles
 
     handles.note()
-    gc.freeze()  # also what a lesson has had imported before the fork stays shared; see `helpers.ranks.preload`
+    gc.freeze()  # so that the memory of all that was imported before the fork stays shared; see `helpers.ranks.preload`
 
     from ipyparallel.engine.app import IPEngine
 
     IPEngine.launch_instance(
         argv=[
             f"--IPEngine.id={rank}",
-            f"--IPEngine.work_dir={os.getcwd()}",  # by itself, the folder in which ipyparallel was imported
+            f"--IPEngine.work_dir={os.getcwd()}",  # the default is the folder in which ipyparallel was imported
             f"--IPEngine.timeout={_SECONDS_TO_REGISTER}",
             "--IPEngine.out_stream_factory=helpers.ranks.ipyparallel_parts.RankStream",
-            # No nanny process beside each engine: the notebook sees a rank die at once through its host.
+            # No nanny process for each engine: the supervisor reports the death of a rank at once.
             "--IPEngine.enable_nanny=False",
             # No watch over the controller's heartbeat: a rank ends by itself when the notebook has ended.
             "--IPEngine.max_heartbeat_misses=0",
@@ -63,17 +63,16 @@ def run_rank(rank: int, environment: dict[str, str], directory: str) -> None:
     )
 
 
-def _end_with_host():
-    """End this process when its host has ended; on Linux the system does it, and waits for no lock of Python."""
-    processes.wait_for_parent()
+def _end_with_supervisor():
+    """End this process when its supervisor has ended; on Linux the system does it, even when the GIL is not free."""
+    process_tree.wait_for_parent()
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _draw_other_numbers():
-    """Give this process random numbers of its own: a fork draws the same ones as its siblings.
+def _seed_anew():
+    """Give this process random numbers of its own, as a process of torchrun has: forked siblings draw equal numbers.
 
-    So has each process that torchrun starts. Only the seed of Python's hashes is that of all ranks: it is drawn when a
-    Python starts.
+    Only the seed of Python's hashes is the same on all ranks, because Python draws it when it starts.
     """
     import numpy
     import torch

@@ -1,209 +1,112 @@
-"""Where a rank is: a thread of the rank tells of the stacks of all its threads, also while it is blocked in C++.
+"""The stacks of a rank: of all threads on the side channel, and of the main thread when the side channel is silent.
 
-A rank of this machine is asked through a named pipe and answers into a file. An engine of a cluster may be anywhere: it
-is asked by a signal, which ipyparallel's nanny process passes on, and answers over ipyparallel. The thread is the same.
-Below a frame of torch it tells of the arguments, too; see `helpers.ranks.arguments`.
-The engine tells of its collectives, too, when another signal asks; see `helpers.ranks.recorder`.
+A thread that answers needs the GIL. When another thread holds the GIL, as in a long call of C code that does not
+release it, faulthandler still writes the stack of the main thread to a file when the rank receives SIGUSR1. It cannot
+read the stacks of the other threads without the GIL, because RPC creates and frees threads all the time.
 """
 
 import faulthandler
-import itertools
-import json
-import logging
 import os
+import re
 import signal
 import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 import psutil
 
-from helpers.errors import WorldError
-from helpers.ranks import memory, recorder
-from helpers.ranks.logs import log_to_standard_error, say
-from helpers.ranks.questions import Failed
-
-_logger = logging.getLogger(__name__)
-
-# What stands above a stack; the first is how faulthandler begins the only one that it writes.
-MAIN_THREAD, OTHER_THREAD = "Stack (most recent call first):", "Another thread:"
-ARGUMENTS = "    with "  # what stands before the arguments of the frame above
-ANSWER = "Stacks of all threads:"  # how each answer begins: one that was late may stand before another
-FAILED = "No stacks: "  # what stands before the error of a rank that could not tell of its stacks
-
-_SECONDS_TO_ANSWER = 1.0
-
-_publisher = None  # of an engine that somebody else has started
-_numbers = itertools.count(1)
+_BEGIN = "Stack (most recent call first):\n"  # of what faulthandler writes, and then a line for each frame
+_FRAME = re.compile(r'^  File "(.*)", line (\d+) in (.*)$', re.MULTILINE)
+_SECONDS_TO_WRITE = 1.0
 
 
-def stacks_path(directory: str, rank: int) -> Path:
-    """Return the file to which a rank writes its stacks when it is asked to."""
+class Frame(NamedTuple):
+    """A call on a stack; `arguments` are those of a function of torch, see `helpers.ranks.arguments`."""
+
+    path: str
+    line_number: int
+    function: str
+    arguments: Mapping[str, object]
+
+
+class Stacks(NamedTuple):
+    """The stacks of a process, the innermost frame of each first; `others` has the threads besides the main thread."""
+
+    main_thread: list[Frame]
+    others: list[list[Frame]]
+
+
+def _path(directory, rank):
     return Path(directory, f"rank-{rank}.stacks")
-
-
-def requests_path(directory: str, rank: int) -> Path:
-    """Return the named pipe that asks a rank for its stacks: any byte does."""
-    return Path(directory, f"rank-{rank}.requests")
 
 
 # ---------------------------------------------------------------- in the rank
 
 
-def answer_into_a_file(rank: int, directory: str) -> None:
-    """From now on a request appends the stacks of all threads of this process to a file.
-
-    While another thread keeps the lock of Python, the one that answers cannot; then SIGUSR1 appends the stack of the
-    main thread. A signal could not tell of the others without the lock: RPC makes and frees threads all the time, and
-    what has just been freed must not be read.
-    """
-    log_to_standard_error()
-    path = requests_path(directory, rank)
-    path.unlink(missing_ok=True)  # that of the rank before a restart
-    stacks_path(directory, rank).write_bytes(b"")
-    os.mkfifo(path, 0o600)
-    requests = os.open(path, os.O_RDWR)  # for writing too: no end of the file when the notebook closes it
-    # In one piece, so that no reader finds half of it; at the end, because the notebook empties the file.
-    stacks = stacks_path(directory, rank).open("ab", buffering=0)
-    faulthandler.register(signal.SIGUSR1, file=stacks, all_threads=False)
-    _start_to_answer(requests, lambda: stacks.write(_as_bytes(_stacks())))
+def of_this_process(with_arguments: bool = True) -> Stacks:
+    """Return the stacks of all threads; without the arguments of torch's functions it takes less time."""
+    main_thread, others = [], []
+    for thread, innermost in sys._current_frames().items():
+        stack = [
+            Frame(frame.f_code.co_filename, line_number, frame.f_code.co_name, _arguments(frame, with_arguments))
+            for frame, line_number in traceback.walk_stack(innermost)
+        ]
+        if thread == threading.main_thread().ident:
+            main_thread = stack
+        else:
+            others.append(stack)
+    return Stacks(main_thread, others)
 
 
-def answer_over_ipyparallel() -> None:
-    """From now on two signals make this engine publish something, as data of the call that it is in now.
-
-    SIGUSR1 asks for its stacks and its memory, SIGUSR2 for its collectives. A signal just wakes the thread that
-    answers. While another thread keeps the lock of Python there is no answer.
-    """
-    global _publisher
-    log_to_standard_error()
-    from ipykernel.zmqshell import ZMQInteractiveShell
-    from ipyparallel.engine.datapub import ZMQDataPublisher
-
-    of_cells = ZMQInteractiveShell.instance().data_pub
-    is_first = _publisher is None
-    _publisher = ZMQDataPublisher(session=of_cells.session, pub_socket=of_cells.pub_socket)
-    _publisher.parent_header = of_cells.parent_header  # that of the cells is another one with each of them
-    if is_first:
-        for number, publish in ((signal.SIGUSR1, _publish_stacks), (signal.SIGUSR2, _publish_collectives)):
-            requests, signalled = os.pipe()
-            os.set_blocking(signalled, False)  # a signal never waits, even if nobody reads
-            faulthandler.register(number, file=signalled, all_threads=False)
-            _start_to_answer(requests, publish)
-
-
-def _publish_stacks():
-    said = {"number": next(_numbers), "stacks": _stacks(), "memory": memory.share(os.getpid())}
-    _publisher.publish_data(said)
-
-
-def _publish_collectives():
-    try:
-        record = recorder.record()
-    except Exception as error:  # the notebook is told
-        _logger.exception("the record of the collectives has failed")
-        record = Failed(say(error))
-    _publisher.publish_data({"number of collectives": next(_numbers), "collectives": record})
-
-
-def _start_to_answer(requests, answer):
-    """Start a thread that answers whenever something can be read."""
-
-    def work():
-        while os.read(requests, 2**16):
-            _try(answer)
-
-    threading.Thread(target=work, daemon=True).start()
-
-
-def _try(answer):
-    try:
-        answer()
-    except Exception:  # the thread has to live on
-        _logger.exception("an answer could not be sent")
-
-
-def _stacks():
-    """Return the stacks of all threads, or why there are none."""
-    try:
-        return of_all_threads()
-    except Exception as error:  # the notebook is told
-        _logger.exception("the stacks have failed")
-        return Failed(say(error))
-
-
-def _as_bytes(stacks):
-    text = f"{ANSWER}\n{FAILED}{stacks.error}\n" if isinstance(stacks, Failed) else stacks
-    return text.encode(errors="replace")
-
-
-def of_all_threads(with_arguments: bool = True) -> str:
-    """Return the stacks in the format of faulthandler, and what torch has been called with, unless that is too much."""
-    # Here, not above: the notebook imports this file, too, and has no use for torch.
+def _arguments(frame, wanted):
+    if not wanted:
+        return {}
+    # Imported here, because it imports torch, which the notebook does not need in order to read stacks.
     from helpers.ranks import arguments
 
-    lines = [ANSWER]
-    for thread, innermost in sys._current_frames().items():
-        lines.append(MAIN_THREAD if thread == threading.main_thread().ident else OTHER_THREAD)
-        for frame, number in traceback.walk_stack(innermost):
-            lines.append(f'  File "{frame.f_code.co_filename}", line {number} in {frame.f_code.co_name}')
-            if with_arguments and (told := arguments.of(frame)):
-                lines.append(ARGUMENTS + json.dumps(told))
-    return "\n".join([*lines, ""])
+    return arguments.of(frame) or {}
+
+
+def write_on_signal(rank: int, directory: str) -> None:
+    """From now on SIGUSR1 appends the stack of the main thread to a file in the world's folder; it needs no GIL."""
+    path = _path(directory, rank)
+    path.write_bytes(b"")
+    # For appending, because the notebook empties the file.
+    faulthandler.register(signal.SIGUSR1, file=path.open("ab", buffering=0), all_threads=False)
 
 
 # ---------------------------------------------------------------- in the notebook
 
 
-def from_files(directory: str, pids: dict[int, int], deaths: Callable[[], Iterable[int]]) -> dict[int, str | Failed]:
-    """Ask ranks of this machine, given with their process ids; return the stacks of each that answers, or its error.
+def by_signal(directory: str, pids: Mapping[int, int]) -> dict[int, Stacks]:
+    """Send SIGUSR1 to ranks, given with their process ids; return the stack of each main thread that is written.
 
-    `directory` holds their files, `deaths` tells which ranks are dead. Raises `WorldError` when the files are gone.
+    Raises FileNotFoundError when the file of a rank has been removed.
     """
-    for rank in pids:
-        _empty(stacks_path(directory, rank))
-        _request(requests_path(directory, rank))
-    answers = {}
     for rank, pid in pids.items():
-        path = stacks_path(directory, rank)
-        text = _read(path, pid)
-        has_answered = MAIN_THREAD in text or FAILED in text
-        if not has_answered and rank not in deaths():  # else the number may be somebody else's by now
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGUSR1)
-            text = _read(path, pid)
-        answers[rank] = Failed(text.rpartition(FAILED)[2].strip()) if FAILED in text else text
-    return answers
+        os.truncate(_path(directory, rank), 0)
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGUSR1)
+    deadline = time.monotonic() + _SECONDS_TO_WRITE
+    written = {rank: _read(_path(directory, rank), pid, deadline) for rank, pid in pids.items()}
+    return {rank: parse(text) for rank, text in written.items() if _BEGIN in text}
 
 
-def _empty(path):
-    """Forget earlier answers."""
-    try:
-        os.truncate(path, 0)
-    except FileNotFoundError:
-        raise WorldError(
-            f"The temporary folder of this world has been removed ({path.parent}), and without it no rank can be "
-            "asked. Make a new world: world = World(4)."
-        ) from None
-
-
-def _request(path):
-    with suppress(OSError):  # nobody reads the requests of a rank that is dead
-        requests = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
-        with open(requests, "wb", buffering=0) as file:
-            file.write(b"?")
-
-
-def _read(path, pid):
-    """Return what a rank has written: nothing when it does not answer in time."""
-    deadline = time.monotonic() + _SECONDS_TO_ANSWER
+def _read(path, pid, deadline):
+    """Return the text of a file once there is some and no more comes; return what there is at the deadline."""
     previous, size = None, 0
-    # Until there is something, and no more comes.
     while not 0 < size == previous and psutil.pid_exists(pid) and time.monotonic() < deadline:
         time.sleep(0.01)
         previous, size = size, path.stat().st_size
-    return path.read_bytes().decode(errors="replace")
+    return path.read_text(errors="replace")
+
+
+def parse(text: str) -> Stacks:
+    """Return the stack that faulthandler wrote last; a rank that was stopped may have answered several signals."""
+    last = text.rpartition(_BEGIN)[2]
+    return Stacks([Frame(path, int(number), function, {}) for path, number, function in _FRAME.findall(last)], [])

@@ -1,17 +1,18 @@
-"""The store through which the ranks of a world find each other, and what torchrun would tell them about it."""
+"""The store through which the ranks of a world find each other, and the variables that torchrun would set for it."""
 
 import socket
+from contextlib import suppress
 from datetime import timedelta
 
-from helpers.ranks import processes
-from helpers.ranks.places import Place
+from helpers.ranks import prefork, process_tree
+from helpers.ranks.topology import Place
 
 
 def environment(rank: int, size: int, port: int, place: Place | None = None) -> dict[str, str]:
-    """Return what torchrun puts into the environment of a rank at a place, without one on a machine with all `size`.
+    """Return the variables that torchrun would set for a rank; without `place` all `size` ranks share one machine.
 
-    The last three lines are not torchrun's: what torch reads when it is imported, and that ranks listen on the network
-    of the world only.
+    The last three lines are not torchrun's: torch reads the first of them when it is imported, and the others have the
+    ranks listen only on the network of the world.
     """
     place = place or Place(host=0, local_rank=rank, local_size=size)
     return {
@@ -23,7 +24,7 @@ def environment(rank: int, size: int, port: int, place: Place | None = None) -> 
         "MASTER_ADDR": place.master,
         "MASTER_PORT": str(port),
         "TORCHELASTIC_USE_AGENT_STORE": "True",
-        **processes.at_import(),
+        **prefork.at_import(),
         "GLOO_SOCKET_IFNAME": place.interface,
         "TP_SOCKET_IFNAME": place.interface,
     }
@@ -47,12 +48,65 @@ def open_on(listener: socket.socket):
     )
 
 
-def serve(listener: socket.socket, ready) -> None:
-    """Be a TCPStore on this socket, until this process is killed.
+class StoreProcess:
+    """A process with a TCPStore on the first host, where all ranks reach it at `port`.
 
-    Once ranks can connect, sends `ready`, a connection, the number of CUDA devices, which takes torch to find out; when
-    the store cannot be made, the error.
+    `ends` has the end to wait for, see `end_of`; when the store has ended, `start_again` starts one at the same port.
     """
+
+    def __init__(self, hosts):
+        self._hosts = hosts
+        self._start(port=0)
+
+    def cuda_devices(self) -> int:
+        """Wait until the store is there, and return how many CUDA devices it sees; raise the error of its start."""
+        answer = self._ready.recv()
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def replace(self) -> int:
+        """Start a fresh store in place of the old one, and return its port."""
+        self._process.kill()
+        self._forget()
+        self._start(port=0)
+        self.cuda_devices()
+        return self.port
+
+    def start_again(self) -> None:
+        """Start a fresh store where the ranks look for the one that has been killed."""
+        if not self._process.is_alive():  # otherwise it has been replaced meanwhile
+            self._forget()
+            with suppress(OSError, EOFError, RuntimeError):  # somebody has taken the port; `replace` takes another one
+                self._start(self.port)
+                self.cuda_devices()
+
+    def _start(self, port):
+        children = prefork.children()
+        with self._hosts.inside(0):
+            listener = socket.create_server((self._hosts.master, port))
+        self._ready, sender = children.Pipe(duplex=False)
+        self._process = children.Process(target=_run, args=[self._hosts, listener, sender])
+        self._process.start()
+        self.ends = [process_tree.end_of(self._process)]
+        sender.close()
+        with listener:
+            self.port = listener.getsockname()[1]
+
+    def _forget(self):
+        self._process.join()
+        while self.ends:
+            process_tree.close_end(self._process, self.ends.pop())
+
+
+def _run(hosts, listener, ready):
+    """Be the store of a world until the supervisor ends or kills this process.
+
+    Once ranks can connect, send the number of CUDA devices to `ready`, a connection, because it takes torch to count
+    them; send the error when the store cannot be made.
+    """
+    process_tree.end_with_parent()
+    hosts.enter(0)
     try:
         import torch
 
@@ -62,5 +116,5 @@ def serve(listener: socket.socket, ready) -> None:
         ready.send(RuntimeError(f"{type(error).__name__}: {error}"))
         return
     ready.close()
-    processes.wait_for_parent()
+    process_tree.wait_for_parent()
     del store

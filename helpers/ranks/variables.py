@@ -1,6 +1,6 @@
-"""What a rank tells of the learner's variables, for Tab and Shift-Tab in a cell that will run there.
+"""What a rank says of the learner's variables, for Tab and Shift-Tab in a cell that will run there.
 
-Names and attributes are looked up and nothing is called: no property of the learner's, no `__repr__`.
+Names and attributes are looked up, but nothing is called: no property and no `__repr__` of the learner's.
 """
 
 import builtins
@@ -18,9 +18,9 @@ _LONGEST_VALUE = 200
 
 
 def complete(code: str, offset: int) -> list[tuple[str, str, str]]:
-    """Return what can stand at this place of the code: for each the text before it that it replaces, itself, its type.
+    """Return the completions at this place of the code: of each the text that it replaces, its own text, and its type.
 
-    There is a limit to how many there are, which is IPython's.
+    IPython limits their number.
     """
     with provisionalcompleter():
         found = list(_completer().completions(code, offset))
@@ -29,7 +29,7 @@ def complete(code: str, offset: int) -> list[tuple[str, str, str]]:
 
 def _completer():
     shell = InteractiveShell.instance()
-    # Not that of the shell, which the thread of the cells may be using. And without jedi, which takes seconds to begin.
+    # Not the completer of the shell, which the thread of the cells may be using; and jedi takes seconds to start.
     completer = IPCompleter(shell, shell.user_ns, shell.user_global_ns, use_jedi=False)
     completer.disable_matchers = [*completer.disable_matchers, *_MATCHERS_OF_THE_NOTEBOOK]
     if completer.has_trait("policy_overrides"):  # IPython 9 has it
@@ -38,9 +38,9 @@ def _completer():
 
 
 def describe(name: str) -> str | None:
-    """Return the signature, the docstring and the type of what this dotted name stands for; None when it is not there.
+    """Return the signature, the docstring and the type of the object with this dotted name; None when there is none.
 
-    Of a number, a text or a tensor that is its value, or its shape.
+    For a number, a text or a tensor return the value or the shape.
     """
     try:
         thing = _find(name)
@@ -67,7 +67,7 @@ def _signature(name, thing):
         return []
     try:
         return [f"Signature: {name.split('.')[-1]}{inspect.signature(thing)}"]
-    except (TypeError, ValueError):  # most functions written in C tell none; their docstrings do
+    except (TypeError, ValueError):  # most functions written in C have none; their docstrings may
         return []
 
 

@@ -9,7 +9,7 @@ from answers import cell, says
 import helpers.ranks.local
 import helpers.world
 from helpers import World, checks
-from helpers.ranks.host import Host
+from helpers.ranks.supervisor import Supervisor
 
 
 def skeleton(function):
@@ -321,7 +321,7 @@ def test_two_levels_pay_that_is_wrong(world, returned, verdict):
 
 
 def test_hosts_without_cables_have_their_sums_checked(monkeypatch, worlds):
-    monkeypatch.setattr(helpers.ranks.local, "Host", partial(Host, private=False))
+    monkeypatch.setattr(helpers.ranks.local, "Supervisor", partial(Supervisor, private=False))
     world = World(4, hosts=2)
     try:
         world.view.execute(SETUP, silent=True)

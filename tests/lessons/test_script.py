@@ -20,7 +20,7 @@ from lesson_files import NOTEBOOKS, ROOT, at_night
 from nbformat.v4 import new_code_cell, new_markdown_cell
 from torch.distributed import TCPStore
 
-from helpers.ranks import processes
+from helpers.ranks import prefork
 from helpers.script import number_of_ranks, script
 from helpers.torchrun import torchrun
 
@@ -39,7 +39,7 @@ def run_as_torchrun(source, ranks, folder):
     store = TCPStore(
         "127.0.0.1", port, is_master=True, wait_for_workers=False, master_listen_fd=listener.detach()
     )  # torchrun, too, hosts the store
-    started = [processes.start(script_rank.run, path, rank, ranks, store.port, logs[rank]) for rank in range(ranks)]
+    started = [prefork.start(script_rank.run, path, rank, ranks, store.port, logs[rank]) for rank in range(ranks)]
     deadline = time.monotonic() + SECONDS_TO_RUN
     for process in started:
         process.join(max(0, deadline - time.monotonic()))

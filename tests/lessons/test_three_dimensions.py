@@ -5,7 +5,7 @@ from test_checks_three_dimensions import SETUP, solution
 
 from helpers import World
 from helpers.errors import WorldError
-from helpers.ranks import memory, processes
+from helpers.ranks import memory, prefork
 
 
 def test_the_memory_of_eight_ranks_is_what_a_world_asks_for():
@@ -17,12 +17,12 @@ def test_the_memory_of_eight_ranks_is_what_a_world_asks_for():
         taken = sum(memory.share(pid) for pid in world.pids)
     finally:
         world.stop()
-    asked_for = 8 * memory.RANK[processes.START_METHOD]
+    asked_for = 8 * memory.RANK[prefork.START_METHOD]
     assert asked_for / 4 < taken < asked_for
 
 
 def test_eight_ranks_without_room_are_refused_with_the_numbers(monkeypatch):
-    room = 6.5 * memory.RANK[processes.START_METHOD]
+    room = 6.5 * memory.RANK[prefork.START_METHOD]
     monkeypatch.setattr(memory, "free", lambda: int(room))
     with pytest.raises(WorldError, match=r"so 8 of them take .* The largest world that fits has 6 ranks"):
         World(8, hosts=2)

@@ -6,8 +6,8 @@ from lesson_files import ROOT, run
 IN_NAME_ONLY = """
 import helpers.ranks.local
 from functools import partial
-from helpers.ranks.host import Host
-helpers.ranks.local.Host = partial(Host, private=False)
+from helpers.ranks.supervisor import Supervisor
+helpers.ranks.local.Supervisor = partial(Supervisor, private=False)
 """
 
 

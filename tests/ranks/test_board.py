@@ -10,7 +10,7 @@ import pytest
 from live import Notebook, wait_until
 
 from helpers.look.board import as_html, as_text
-from helpers.look.pulses import Line, Pulses
+from helpers.look.sampling import Line, Sampler
 from helpers.look.where import RankState
 
 SETUP = """
@@ -23,8 +23,8 @@ rank = dist.get_rank()
 """
 
 
-def look(world, pulses=None):
-    return (pulses or Pulses()).look(world._ranks, world._cells)
+def look(world, sampler=None):
+    return (sampler or Sampler()).look(world._ranks, world._cells)
 
 
 # ---------------------------------------------------------------- what it says
@@ -42,13 +42,13 @@ def test_bytes_per_second_are_those_of_the_connections(world):
     """Over the two looks together the rates say how many bytes there were: those of the payload, and little more."""
     elements = 2**20
     payload = 4 * elements
-    pulses = Pulses()
-    look(world, pulses)
-    before = pulses._carried[0][0]
+    sampler = Sampler()
+    look(world, sampler)
+    before = sampler._carried[0][0]
     code = f"dist.send(torch.ones({elements}), dst=1) if rank == 0 else dist.recv(torch.empty({elements}), src=0)"
     world.view.client[[0, 1]].execute(code, block=True, silent=True)
-    lines = look(world, pulses)
-    seconds = pulses._carried[0][0] - before
+    lines = look(world, sampler)
+    seconds = sampler._carried[0][0] - before
     assert payload < lines[0].sent * seconds < 1.1 * payload
     assert payload < lines[1].received * seconds < 1.1 * payload
     assert lines[1].sent * seconds < 0.1 * payload
@@ -79,8 +79,8 @@ def _run(cell):
 
 def test_looking_leaves_nothing_behind(world):
     """Neither in the queue of the cells nor in the world's folder, however often."""
-    pulses = Pulses()
-    look(world, pulses)
+    sampler = Sampler()
+    look(world, sampler)
 
     def left():
         files = {path.name: path.stat().st_size for path in Path(world.folder).glob("rank-*") if path.is_file()}
@@ -88,7 +88,7 @@ def test_looking_leaves_nothing_behind(world):
 
     before = left()
     for _ in range(20):
-        look(world, pulses)
+        look(world, sampler)
     assert left() == before
 
 

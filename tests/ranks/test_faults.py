@@ -12,7 +12,7 @@ import pytest
 from lesson_files import at_night
 from live import INIT, SUM, Notebook, left_after, ranks_that_raised, wait_until
 
-import helpers.ranks.host
+import helpers.ranks.supervisor
 from helpers import World, WorldError
 from helpers.look.where import NO_CONNECTION
 
@@ -127,7 +127,7 @@ def test_restart_when_the_controller_does_not_answer(world):
     assert_works(world)
 
 
-def test_a_killed_host_leaves_nothing_of_its_ranks_and_a_restart_helps(world):
+def test_a_killed_supervisor_leaves_nothing_of_its_ranks_and_a_restart_helps(world):
     assert_works(world)
     world.view.execute(START_OTHERS)
     started = [psutil.Process(pid) for pids in [world.pids, *world.view["others"]] for pid in pids]
@@ -150,10 +150,10 @@ def test_two_ranks_die_at_once_and_each_is_replaced(world):
     assert [state.state for state in world.where()] == ["idle"] * 4
 
 
-def test_a_host_that_is_stopped_is_not_waited_for_without_end(world, monkeypatch):
+def test_a_supervisor_that_is_stopped_is_not_waited_for_without_end(world, monkeypatch):
     assert_works(world)
-    monkeypatch.setattr(helpers.ranks.host, "_SECONDS_TO_ANSWER", 0.5)
-    os.kill(world._ranks._host.pid, signal.SIGSTOP)
+    monkeypatch.setattr(helpers.ranks.supervisor, "_SECONDS_TO_ANSWER", 0.5)
+    os.kill(world._ranks._supervisor.pid, signal.SIGSTOP)
     for use in (world.new_store, lambda: world.restart(rank=0)):
         with pytest.raises(WorldError, match=r"has not answered for 0.5 s. Call world.restart\(\)"):
             use()
@@ -164,7 +164,9 @@ def test_a_host_that_is_stopped_is_not_waited_for_without_end(world, monkeypatch
 def test_a_store_that_is_killed_is_followed_by_another_at_the_same_port(world):
     assert_works(world)
     world.view.execute("dist.destroy_process_group()")
-    (store,) = [child for child in psutil.Process(world._ranks._host.pid).children() if child.pid not in world.pids]
+    (store,) = [
+        child for child in psutil.Process(world._ranks._supervisor.pid).children() if child.pid not in world.pids
+    ]
     store.kill()
     world.view.execute(INIT.format(timeout=10) + SUM)
     assert world.view["total"] == [10.0] * 4
@@ -369,7 +371,7 @@ BUSY = {
     "in Python": "%%px --noblock\nwhile True: pass",
     "in C, with the lock of Python": "%%px --noblock\nsum(range(10**15))",
     "stuck": "%%px --noblock\ndist.recv(torch.zeros(1), src=(rank + 1) % size)",
-    "without an answer of its host": "import os, signal\nos.kill(world._ranks._host.pid, signal.SIGSTOP)",
+    "without an answer of its supervisor": "import os, signal\nos.kill(world._ranks._supervisor.pid, signal.SIGSTOP)",
 }
 
 

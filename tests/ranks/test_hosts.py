@@ -19,7 +19,7 @@ import helpers.ranks.local
 import helpers.world
 from helpers import World, WorldError, network, traffic
 from helpers.ranks import namespaces
-from helpers.ranks.host import Host
+from helpers.ranks.supervisor import Supervisor
 from helpers.script import script
 
 ROOT = Path(__file__).parents[2]
@@ -79,7 +79,7 @@ def world(worlds):
 
 @pytest.fixture
 def hosts_in_name_only(monkeypatch):
-    monkeypatch.setattr(helpers.ranks.local, "Host", partial(Host, private=False))
+    monkeypatch.setattr(helpers.ranks.local, "Supervisor", partial(Supervisor, private=False))
     world = World(4, hosts=2)
     world.view.execute(SETUP + SUM)
     yield world
@@ -384,11 +384,11 @@ def test_a_pace_that_makes_no_sense(world, pace):
         world.cables.pace(*pace)
 
 
-def test_an_error_in_the_host_comes_back_whatever_it_is(world):
-    host = world.cables._host
+def test_an_error_in_the_supervisor_comes_back_whatever_it_is(world):
+    supervisor = world.cables._supervisor
     for pace, error in (((0, 0, 0), ZeroDivisionError), (("x", 0, 0), TypeError)):
         with pytest.raises(error):
-            host.pace(*pace)
+            supervisor.pace(*pace)
     assert on_ranks(world, "seconds_of_all_reduce", 4)
     network.lift(world)
 
@@ -419,7 +419,7 @@ def test_use_after_stop_and_after_the_end_of_what_holds_the_cables():
     world = World(2, hosts=2)
     try:
         if world.has_cables:
-            os.kill(world._ranks._host.pid, signal.SIGKILL)
+            os.kill(world._ranks._supervisor.pid, signal.SIGKILL)
             with pytest.raises(WorldError, match="has ended. Call world.restart"):
                 world.unplug("host1")
             world.restart()

@@ -13,12 +13,12 @@ import pytest
 from live import INIT, SUM, Notebook, wait_until
 
 from helpers import World, WorldError
-from helpers.ranks import processes
-from helpers.ranks.host import Host
+from helpers.ranks import prefork
+from helpers.ranks.supervisor import Supervisor
 
 SECONDS_TO_VANISH = 30  # at most, on a busy machine
 
-pytestmark = pytest.mark.skipif(processes.START_METHOD != "forkserver", reason="every process is a fresh Python here")
+pytestmark = pytest.mark.skipif(prefork.START_METHOD != "forkserver", reason="every process is a fresh Python here")
 
 FORK_SERVER = """
 from multiprocessing import forkserver
@@ -114,22 +114,24 @@ class KillsItsProcess:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def test_a_host_that_is_killed_while_it_starts_is_told_from_a_torch_that_cannot_be_imported():
-    with pytest.raises(WorldError, match=r"^The ranks did not start. Their host was killed \(signal 9\). Try again.$"):
-        Host(processes.make_folder(), [{}], hosts=KillsItsProcess())
+def test_a_supervisor_that_is_killed_while_it_starts_is_told_from_a_torch_that_cannot_be_imported():
+    with pytest.raises(
+        WorldError, match=r"^The ranks did not start. Their supervisor was killed \(signal 9\). Try again"
+    ):
+        Supervisor(prefork.make_folder(), [{}], hosts=KillsItsProcess())
 
 
 def test_a_fork_server_that_is_stopped_is_not_waited_for_without_end(monkeypatch):
     World(1).stop()
     os.kill(forkserver._forkserver._forkserver_pid, signal.SIGSTOP)
-    monkeypatch.setattr(processes, "_SECONDS_TO_FORK", 0.5)
+    monkeypatch.setattr(prefork, "_SECONDS_TO_FORK", 0.5)
     with pytest.raises(WorldError, match="^The process that ranks are forked from did not answer for 0.5 s. Try again"):
         World(1)
     monkeypatch.undo()
     World(1).stop()
     # An Interrupt waits until the request is whole, but not for ever either.
     os.kill(forkserver._forkserver._forkserver_pid, signal.SIGSTOP)
-    monkeypatch.setattr(processes, "_SECONDS_AFTER_INTERRUPT", 0.1)
+    monkeypatch.setattr(prefork, "_SECONDS_AFTER_INTERRUPT", 0.1)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell has background jobs ignore it
     try:
         interrupt = threading.Timer(0.5, signal.pthread_kill, [threading.main_thread().ident, signal.SIGINT])
@@ -147,7 +149,7 @@ def test_temporary_folders_that_a_cleaner_removes(notebook):
         notebook.run(f"import os, shutil\nshutil.rmtree({folder})")
         for use in ("world.where()", "world.restart()", "world.restart(rank=0)"):
             shown = notebook.run(use)
-            assert "was removed. Make a new world: world = World(2)." in shown and "Traceback" not in shown
+            assert "in it was removed. Make a new world: world = World(2)." in shown and "Traceback" not in shown
         assert the_sum_of_a_new_world(notebook) == "[tensor([3.]), tensor([3.])]\n"
 
 
@@ -161,25 +163,25 @@ def test_a_temporary_folder_whose_name_is_too_long_is_said_and_not_left(tmp_path
     assert os.listdir(folder) == []
 
 
-# A user who has no other process, with room for two more: the guard and the host. All imports come before, because this
-# user may not be able to read what root has installed.
+# A user who has no other process, with room for two more: the guard and the supervisor. All imports come before,
+# because this user may not be able to read what root has installed.
 TWO_MORE_PROCESSES = """
 import os, resource
 from multiprocessing import popen_fork, popen_forkserver, resource_tracker
 import psutil
 import helpers.ranks.preload
-from helpers.ranks import processes
-from helpers.ranks.host import Host
+from helpers.ranks import prefork
+from helpers.ranks.supervisor import Supervisor
 
-processes.SHARED.clear()
+prefork.SHARED.clear()
 resource_tracker.ensure_running()
 os.setgid(54321)
 os.setuid(54321)
 limit = psutil.Process().num_threads() + 1 + 2
 resource.setrlimit(resource.RLIMIT_NPROC, (limit, limit))
-processes.prepare()
+prefork.prepare()
 try:
-    Host(processes.make_folder(), [{}, {}])
+    Supervisor(prefork.make_folder(), [{}, {}])
 except Exception as error:
     print(error)
 """

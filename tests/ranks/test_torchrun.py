@@ -13,7 +13,7 @@ from live import Notebook, left_after, wait_until
 
 import helpers.torchrun
 from helpers import WorldError
-from helpers.ranks.command import run_command
+from helpers.ranks.background import run_command
 from helpers.torchrun import Job, summary_of_failure, torchrun
 
 SCRIPT = """

@@ -1,7 +1,10 @@
 """Where each rank is, and with which arguments: named within a deadline, while the ranks hang, and doing no harm."""
 
+import os
+import signal
 import textwrap
 import time
+from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -9,10 +12,10 @@ import pytest
 from live import INIT, Notebook, wait_until
 
 from helpers import WorldError
-from helpers.look.pulses import Pulses
-from helpers.look.where import RankState, Whereabouts, _parse
+from helpers.look.sampling import Sampler
+from helpers.look.where import RankState, Whereabouts
+from helpers.ranks import side_channel, stacks
 from helpers.ranks.rank import log_path
-from helpers.ranks.stacks import ANSWER, MAIN_THREAD, OTHER_THREAD, stacks_path
 
 SETUP = INIT.format(timeout=25)
 SECONDS_TO_NAME = 10
@@ -239,16 +242,54 @@ def test_a_call_without_its_values_while_another_thread_keeps_the_lock_of_python
     where_when(broken_world, {1: "recv"})
     go.touch()
     assert wait_until(lambda: not broken_world.where()[1].arguments, 10)
-    where = where_when(broken_world, {1: "recv"})
-    assert (where[1].state, where[1].line_number, arguments(where[1])) == ("busy", 11, {})
+    for _ in range(3):
+        where = where_when(broken_world, {1: "recv"})
+        assert (where[1].state, where[1].line_number, arguments(where[1])) == ("busy", 11, {})
+    written = Path(broken_world._directory, "rank-1.stacks").read_text()
+    assert written.count("most recent call first") == 1, written  # one answer, however often the rank is asked
 
 
-def test_the_file_of_the_stacks_holds_one_answer_however_often_a_rank_is_asked(world):
-    def size():
-        assert [state.state for state in world.where()] == ["idle"] * 4
-        return stacks_path(world._directory, 0).stat().st_size
+def test_stopped_ranks_do_not_keep_the_answers_of_the_others_from_the_notebook(broken_world):
+    stopped = [broken_world.pids[rank] for rank in (0, 1, 2)]
+    for pid in stopped:
+        os.kill(pid, signal.SIGSTOP)
+    assert wait_until(lambda: [state.state for state in broken_world.where()] == ["silent"] * 3 + ["idle"], 10)
+    length = 10_000_000  # more than a socket holds
+    answers = broken_world._ranks.ask(range(4), bytes, length, seconds=1)
+    assert {rank: len(answer) for rank, answer in answers.items()} == {3: length}
+    for pid in stopped:
+        os.kill(pid, signal.SIGCONT)
+    assert wait_until(lambda: [state.state for state in broken_world.where()] == ["idle"] * 4, 10)
 
-    assert max(size() for _ in range(10)) < 2 * size()
+
+def test_a_rank_that_dies_of_a_question_gives_no_answer(broken_world):
+    dies_on_rank_1 = "import os\nif os.environ['RANK'] == '1':\n    os._exit(1)"
+    assert broken_world._ranks.ask([1, 2], exec, dies_on_rank_1, seconds=5) == {2: None}
+    assert wait_until(lambda: [state.state for state in broken_world.where()] == ["idle", "dead", "idle", "idle"], 5)
+
+
+def test_an_argument_of_a_class_that_only_the_ranks_know(broken_world):
+    start(
+        broken_world,
+        """
+        import enum
+
+        class Tag(enum.IntEnum):
+            GRADIENTS = 3
+
+        class Unlike:
+            def __index__(self):
+                return 4
+
+        if rank == 0:
+            dist.recv(torch.zeros(1), src=1, tag=Tag.GRADIENTS)
+        if rank == 1:
+            dist.recv(torch.zeros(1), src=0, tag=Unlike())
+        """,
+    )
+    where = where_when(broken_world, {0: "recv", 1: "recv"})
+    assert arguments(where[0])["tag"] == 3 and type(arguments(where[0])["tag"]) is int
+    assert arguments(where[1]) == {} and where[1].line.startswith("dist.recv(torch.zeros(1), src=0, tag=Unlike")
 
 
 def test_a_rank_whose_helpers_raise_says_so_and_is_not_taken_for_a_silent_one(broken_world):
@@ -261,7 +302,7 @@ def test_a_rank_whose_helpers_raise_says_so_and_is_not_taken_for_a_silent_one(br
     assert why[:40] in repr(where)
     history = broken_world.history()
     assert history.lost == {1: why} and f"Rank 1 {why}." in repr(history)
-    assert Pulses().look(broken_world._ranks, broken_world._cells)[1].state == where[1]
+    assert Sampler().look(broken_world._ranks, broken_world._cells)[1].state == where[1]
     with pytest.raises(WorldError, match=f"^Rank 1 {why}. Call world.restart"):
         broken_world.post_mortem(1)
     log = log_path(broken_world._directory, 1).read_text()
@@ -269,11 +310,14 @@ def test_a_rank_whose_helpers_raise_says_so_and_is_not_taken_for_a_silent_one(br
 
 
 def test_when_the_folder_of_the_world_is_gone_a_sentence_says_so(broken_world):
-    path = stacks_path(broken_world._directory, 2)
-    path.rename(path.with_suffix(".moved"))
-    with pytest.raises(WorldError, match="^The temporary folder of this world has been removed .*World"):
+    written_to = Path(broken_world._directory, "rank-2.stacks")
+    paths = [side_channel.address(broken_world._directory, 2), written_to]
+    for path in paths:
+        path.rename(path.with_suffix(".moved"))
+    with pytest.raises(WorldError, match="^The temporary folder of this world, .*, or a file in it was removed. Make"):
         broken_world.where()
-    path.with_suffix(".moved").rename(path)
+    for path in paths:
+        path.with_suffix(".moved").rename(path)
 
 
 def test_a_handle_does_not_live_longer_for_being_known(world):
@@ -386,9 +430,10 @@ def test_the_line_of_the_learner_is_cut_off_before_the_values():
 
 
 def test_of_an_answer_that_came_late_and_the_next_one_the_last_counts():
-    answer = f'{ANSWER}\n{OTHER_THREAD}\n  File "a", line 1 in f\n{MAIN_THREAD}\n  File "b", line 2 in g\n'
-    late = f'{MAIN_THREAD}\n  File "c", line 3 in h\n'  # by a signal, of the main thread only
-    assert _parse(late + answer + answer) == _parse(answer)
-    main_thread, others = _parse(answer)
-    assert [frame.function for frame in main_thread] == ["g"] and len(others) == 1
-    assert [frame.function for frame in _parse(late)[0]] == ["h"] and _parse("") == (None, [])
+    late, answer = (
+        f'Stack (most recent call first):\n  File "{path}", line 2 in {function}\n  File "c d", line 3 in <module>\n'
+        for path, function in (("a", "f"), ("b", "g"))
+    )
+    assert stacks.parse(late + answer) == stacks.parse(answer)
+    main_thread, others = stacks.parse(answer)
+    assert main_thread == [stacks.Frame("b", 2, "g", {}), stacks.Frame("c d", 3, "<module>", {})] and others == []

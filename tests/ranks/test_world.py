@@ -21,10 +21,10 @@ from live import INIT, SUM, left_after, wait_until
 import helpers.ranks.local
 import helpers.world
 from helpers import World, WorldError, devices
-from helpers.look.pulses import Pulses
-from helpers.ranks import memory, processes, variables
-from helpers.ranks.host import Host
+from helpers.look.sampling import Sampler
+from helpers.ranks import memory, prefork, variables
 from helpers.ranks.rank import log_path
+from helpers.ranks.supervisor import Supervisor
 from helpers.torchrun import torchrun
 
 
@@ -137,11 +137,11 @@ def test_call_returns_what_the_ranks_return_in_their_order(world):
 def test_one_rank_is_replaced_and_the_others_keep_what_they_have(world):
     run(world, INIT.format(timeout=10) + SUM + WHO + "; kept = rank")
     before, pids = world.view["who"], world.pids
-    host = psutil.Process(world._ranks._host.pid)
-    open_files = host.num_fds()
+    supervisor = psutil.Process(world._ranks._supervisor.pid)
+    open_files = supervisor.num_fds()
     os.kill(pids[1], signal.SIGKILL)
     world.restart(rank=1)
-    assert host.num_fds() == open_files
+    assert supervisor.num_fds() == open_files
     assert [new == old for new, old in zip(world.pids, pids, strict=True)] == [True, False, True, True]
     assert [state.state for state in world.where()] == ["idle"] * 4
     run(world, "here = globals().get('kept'), os.getpid() if 'os' in globals() else None")
@@ -207,7 +207,7 @@ def test_repr_shows_rank_pid_device_state_and_memory(world):
 def test_stop_leaves_no_process_and_no_file(world):
     directory = Path(world._directory)
     processes = started_here()
-    assert len(processes) >= 7  # four ranks, their host and its store, the controller
+    assert len(processes) >= 7  # four ranks, their supervisor and its store, the controller
     world.stop()
     assert left_after(processes, 5) == []
     assert not directory.exists()
@@ -271,7 +271,7 @@ def test_no_port_of_a_world_answers_from_outside(world, user):
 
 
 def test_where_no_private_network_is_allowed_a_world_is_on_the_loopback_and_says_so(monkeypatch):
-    monkeypatch.setattr(helpers.ranks.local, "Host", partial(Host, private=False))
+    monkeypatch.setattr(helpers.ranks.local, "Supervisor", partial(Supervisor, private=False))
     world = World(2)
     try:
         assert repr(world).startswith("World of 2 ranks, on the loopback of this machine, open to its other users\n")
@@ -338,8 +338,8 @@ def test_a_rank_can_have_processes_of_its_own(world):
 def test_plain_engines_where_a_rank_is_not_forked():
     script = f"""
         from helpers import World
-        from helpers.ranks import processes
-        processes.START_METHOD = "spawn"
+        from helpers.ranks import prefork
+        prefork.START_METHOD = "spawn"
         if __name__ == "__main__":
             world = World(2)
             world.view.execute({INIT.format(timeout=20) + SUM!r})
@@ -546,7 +546,7 @@ def test_attached_engines_are_ranks_in_the_order_of_their_ids_and_stay_when_the_
     assert [state.state for state in world.where()] == ["idle", "idle"]
     completed = world._ranks.ask([1], variables.complete, "total.num", 9, seconds=20.0)
     assert (".num", ".numel", "attribute") in completed[1]
-    lines = Pulses().look(world._ranks, world._cells)
+    lines = Sampler().look(world._ranks, world._cells)
     assert [(line.state.state, line.memory > 0, line.sent) for line in lines] == [("idle", True, None)] * 2
     run(world, "dist.destroy_process_group()")
     world.new_store()
@@ -558,7 +558,7 @@ def test_attached_engines_are_ranks_in_the_order_of_their_ids_and_stay_when_the_
     world.stop()
     assert client[:].apply_sync(os.getpid) == pids
     client[:].execute("in_the_end = os.environ == first, torch.get_num_threads()", block=True)
-    assert client[:].pull("in_the_end", block=True) == [(True, processes.threads_of_torch())] * 2
+    assert client[:].pull("in_the_end", block=True) == [(True, prefork.threads_of_torch())] * 2
     client.close()
 
 

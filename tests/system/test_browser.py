@@ -29,7 +29,7 @@ from live import is_served
 
 from helpers.kernels import KERNEL
 from helpers.look.board import as_html
-from helpers.look.pulses import Line
+from helpers.look.sampling import Line
 from helpers.look.where import RankState
 from helpers.own_copy import bring_up_to_date
 

@@ -1,4 +1,4 @@
-"""What runs beside the notebook as ranks do: on a private network, and with nothing of it left in the end."""
+"""Calls and commands in the background, which run as ranks do: on a private network, and nothing of them is left."""
 
 import os
 import shutil
@@ -6,34 +6,33 @@ from contextlib import suppress
 from multiprocessing.connection import wait
 from pathlib import Path
 
-from helpers.ranks import namespaces, processes
-from helpers.ranks.family import begin_family, end_family
+from helpers.ranks import namespaces, prefork, process_tree
 
 _SECONDS_TO_END = 10
 
 
 class Background:
-    """A call of `function(*arguments)` in a process of its own; on Linux that one has imported torch already.
+    """A call of `function(*arguments)` in a process of its own, which on Linux has imported torch already.
 
-    The call ends, with everything that it has started, when it returns, after so many seconds, or when `end` is called.
-    It ends, too, when the notebook does, however that comes. What it prints goes to `log`. With the notebook, or by
-    `end`, goes `folder`, too, if one is given. `exit_code` is None until the call has ended by itself.
+    The call ends, with everything that it has started, when it returns, after this many seconds, when `end` is called,
+    or when the notebook ends for any reason. Its output goes to `log`. `folder`, if given, is removed by `end` and at
+    the end of the notebook. `exit_code` is None until the call has ended by itself.
     """
 
     def __init__(self, function, arguments: tuple, log: Path, seconds: float, folder: Path | None = None):
         self.exit_code = None
         self._ended = False
-        self._link, other_end = processes.pipe(duplex=True)
+        self._link, other_end = prefork.pipe(duplex=True)
         try:
-            self._process = processes.start(_watch, other_end, function, arguments, log, seconds, folder)
+            self._process = prefork.start(_watch, other_end, function, arguments, log, seconds, folder)
         except BaseException:
-            self._link.close()  # so the process ends, if it has begun
+            self._link.close()  # so that the process ends, if it has started
             raise
         finally:
             other_end.close()
 
     def wait(self, seconds: float) -> bool:
-        """Wait so long for the end of everything; return whether it has come."""
+        """Wait at most this many seconds until everything has ended; return whether it has."""
         if not self._ended and self._link.poll(seconds):
             self._ended = True
             with suppress(EOFError, ConnectionError):  # somebody has killed the process
@@ -50,9 +49,9 @@ class Background:
 
 
 def run_command(command: list[str], environment: dict[str, str], log: Path, seconds: float) -> int | None:
-    """Run a command as a host runs its ranks: on a private network, with nothing left of what it has started.
+    """Run a command as ranks run: on a private network, and in the end nothing that it has started is left.
 
-    Its output goes to `log`. Return its exit code, or None when it was ended because its time was out.
+    Its output goes to `log`. Return its exit code, or None when it did not end within this many seconds.
     """
     running = Background(os.execvpe, (command[0], command, environment), log, seconds)
     try:
@@ -63,19 +62,19 @@ def run_command(command: list[str], environment: dict[str, str], log: Path, seco
 
 
 def _watch(link, function, arguments, log, seconds, folder):
-    begin_family()
+    process_tree.become_root()
     namespaces.enter_private_network()
     try:
-        process = processes.children().Process(target=_call, args=(link, function, arguments, log))
+        process = prefork.children().Process(target=_call, args=(link, function, arguments, log))
         process.start()
-        end = processes.end_of(process)
+        end = process_tree.end_of(process)
         ready = wait([link, end], timeout=seconds)
     finally:
-        end_family()
+        process_tree.kill_descendants()
     process.join()
-    with suppress(EOFError, ConnectionError):  # the notebook has gone
+    with suppress(EOFError, ConnectionError):  # the notebook has ended
         link.send(process.exitcode if end in ready else None)
-        link.recv()  # until it is done with the folder
+        link.recv()  # until the notebook no longer needs the folder
     if folder is not None:
         shutil.rmtree(folder, ignore_errors=True)
 

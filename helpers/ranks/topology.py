@@ -1,7 +1,7 @@
-"""On which host each rank of a world runs, and on which network: the plain case, in which all share one network.
+"""On which host each rank of a world runs, and on which network: the simple case, in which all ranks share one network.
 
-With several hosts, `helpers.ranks.cables` has the same for hosts that are worth the name. Where the system does not
-allow them, ranks are told here which host they are on, and nothing else sets one host apart from another.
+`helpers.ranks.cables` has several hosts with a network each. Where the system does not allow that, several hosts differ
+only in what the environment of their ranks says.
 """
 
 import numbers
@@ -17,7 +17,7 @@ _LOWEST_RATE = 8  # bits per second
 
 
 class Place(NamedTuple):
-    """Where a rank runs: on which host, as which of its ranks; where rank 0 is, and which interface leads there."""
+    """Where a rank runs: the number of its host, its local rank, the address of rank 0, and the interface to use."""
 
     host: int
     local_rank: int
@@ -27,7 +27,7 @@ class Place(NamedTuple):
 
 
 class ProcessElsewhere(NamedTuple):
-    """The id of a process on another host: it is shown, and cannot be mistaken for that of a process here."""
+    """The id of a process on another host: it is shown, and cannot be used as the id of a process on this host."""
 
     pid: int
     host: str
@@ -61,7 +61,7 @@ class OneNetwork:
         return Place(host, local_rank, self._local_size, self.master, self.interface)
 
     def enter(self, host: int) -> None:
-        """Make this process one of the host."""
+        """Move this process to the host."""
 
     def inside(self, host: int) -> AbstractContextManager:
         """Put this process on the network of the host for as long as the block runs."""

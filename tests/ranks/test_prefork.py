@@ -1,4 +1,4 @@
-"""The spare of a kernel: torch is imported once for a notebook and its ranks; they start without it, too."""
+"""The copy of a kernel: torch is imported once for a notebook and its ranks; they start without it, too."""
 
 import os
 import subprocess
@@ -8,11 +8,11 @@ import psutil
 import pytest
 from live import INIT, SUM, Notebook, left_after, wait_until
 
-from helpers.ranks import processes
+from helpers.ranks import prefork
 
 SECONDS_TO_VANISH = 10
 
-pytestmark = pytest.mark.skipif(processes.START_METHOD != "forkserver", reason="every process is a fresh Python here")
+pytestmark = pytest.mark.skipif(prefork.START_METHOD != "forkserver", reason="every process is a fresh Python here")
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def notebook():
     notebook.close()
 
 
-def the_spare(notebook):
+def the_copy(notebook):
     """Return the only process that a new kernel has started."""
     (process,) = notebook.processes()[1:]
     return process
@@ -41,22 +41,22 @@ def is_fresh(process):
     return "multiprocessing.forkserver" in " ".join(process.cmdline())
 
 
-def test_the_ranks_are_forked_from_the_spare(notebook):
-    before = the_spare(notebook)
+def test_the_ranks_are_forked_from_the_copy(notebook):
+    before = the_copy(notebook)
     ancestors = ancestors_of_the_ranks(notebook)
     assert before in ancestors and not any(is_fresh(process) for process in ancestors)
 
 
-def test_an_interrupt_before_the_first_world_is_not_for_the_spare(notebook):
-    before = the_spare(notebook)
+def test_an_interrupt_before_the_first_world_is_not_for_the_copy(notebook):
+    before = the_copy(notebook)
     is_running = notebook.sees("'running' in globals()")
     shown = notebook.run("import time\nrunning = True\ntime.sleep(1000)", interrupt_when=is_running)
     assert "KeyboardInterrupt" in shown
     assert before in ancestors_of_the_ranks(notebook)
 
 
-def test_a_spare_that_somebody_has_killed_is_not_missed(notebook):
-    before = the_spare(notebook)
+def test_a_copy_that_somebody_has_killed_is_not_missed(notebook):
+    before = the_copy(notebook)
     before.kill()
     assert wait_until(lambda: before.status() == psutil.STATUS_ZOMBIE, SECONDS_TO_VANISH)
     assert any(is_fresh(process) for process in ancestors_of_the_ranks(notebook))
@@ -64,14 +64,14 @@ def test_a_spare_that_somebody_has_killed_is_not_missed(notebook):
 
 
 def test_torch_is_imported_anew_in_another_environment(notebook):
-    before = the_spare(notebook)
+    before = the_copy(notebook)
     notebook.run("import os\nos.environ['TORCH_CPP_LOG_LEVEL'] = 'FATAL'")
     assert any(is_fresh(process) for process in ancestors_of_the_ranks(notebook))
     assert not before.is_running()
 
 
-def test_what_a_world_asks_to_have_imported_is_imported_in_the_spare(notebook):
-    before = the_spare(notebook)
+def test_what_a_world_asks_to_have_imported_is_imported_in_the_copy(notebook):
+    before = the_copy(notebook)
     notebook.run("from helpers import World\nworld = World(2, preload=['mailbox'])")
     notebook.run("%%px\nimport sys\nis_there = 'mailbox' in sys.modules")
     assert notebook.run("print(world.view['is_there'])") == "[True, True]\n"
@@ -85,8 +85,8 @@ def test_ranks_have_the_folder_and_the_environment_of_the_first_world(notebook, 
     assert notebook.run("print(world.view['seen'])") == f"{[(str(tmp_path), 'yes')] * 2}\n"
 
 
-def test_a_spare_that_was_not_needed_ends_with_its_kernel(notebook):
-    before = the_spare(notebook)
+def test_a_copy_that_was_not_needed_ends_with_its_kernel(notebook):
+    before = the_copy(notebook)
     psutil.Process(notebook.pid).kill()
     assert not left_after([before], SECONDS_TO_VANISH)
 

@@ -9,7 +9,7 @@ import psutil
 from helpers.look.cells import Cells
 from helpers.look.where import RankState, from_stacks
 from helpers.ranks.connections import Carried
-from helpers.ranks.questions import Failed
+from helpers.ranks.samples import Sample
 
 _SECONDS_TO_ANSWER = 0.5
 
@@ -26,7 +26,7 @@ class Line(NamedTuple):
     sent: float | None
 
 
-class Pulses:
+class Sampler:
     """Looks at ranks, and remembers what it needs for the next look."""
 
     def __init__(self):
@@ -36,15 +36,15 @@ class Pulses:
 
     def look(self, ranks, cells: Cells) -> list[Line]:
         """Return a line for each rank; see `whereabouts` for the arguments."""
-        answers = ranks.pulses(set(range(ranks.size)) - ranks.deaths().keys(), _SECONDS_TO_ANSWER)
+        answers = ranks.samples(set(range(ranks.size)) - ranks.deaths().keys(), _SECONDS_TO_ANSWER)
         now = time.monotonic()
         self._look_at_memory(ranks)
         lines = []
-        pulses = {rank: answer for rank, answer in answers.items() if not isinstance(answer, Failed)}
-        stacks = answers | {rank: pulse.stacks for rank, pulse in pulses.items()}
+        samples = {rank: answer for rank, answer in answers.items() if isinstance(answer, Sample)}
+        stacks = answers | {rank: sample.stacks for rank, sample in samples.items()}
         for state in from_stacks(stacks, cells.owed(), ranks, cells):
-            pulse = None if state.state == "dead" else pulses.get(state.rank)
-            received, sent = self._rates(state.rank, pulse.carried, now) if pulse else (None, None)
+            sample = None if state.state == "dead" else samples.get(state.rank)
+            received, sent = self._rates(state.rank, sample.carried, now) if sample else (None, None)
             lines.append(Line(state, None if state.state == "dead" else self._memory.get(state.rank), received, sent))
         return lines
 

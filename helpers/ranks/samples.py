@@ -1,0 +1,21 @@
+"""What a rank says of itself many times a minute, for the board: its stacks, and the bytes of its connections."""
+
+import sys
+from typing import NamedTuple
+
+from helpers.ranks import connections, stacks
+from helpers.ranks.connections import Carried
+from helpers.ranks.stacks import Stacks
+
+
+class Sample(NamedTuple):
+    """The stacks of all threads, without arguments, and what each TCP connection has carried: None except on Linux."""
+
+    stacks: Stacks
+    carried: dict[int, Carried] | None
+
+
+def take() -> Sample:
+    """Return a sample of this process."""
+    carried = connections.carried() if sys.platform == "linux" else None
+    return Sample(stacks.of_this_process(with_arguments=False), carried)
