@@ -1,16 +1,14 @@
 """How all tests run: in which order, beside what, in which environment; and worlds for the tests of the checks."""
 
-import inspect
 import os
-import re
 from collections import Counter
-from functools import lru_cache
 from pathlib import Path
 
 import _pytest.runner
-import answers
 import lesson_files
 import pytest
+from answer_files import Answer, Setup, answer_of
+from answers import preloaded
 from chromium import browser  # noqa: F401  # a fixture
 from xdist.scheduler import LoadScopeScheduling
 
@@ -60,7 +58,7 @@ def pytest_collection_modifyitems(config, items):
         item.add_marker(pytest.mark.nightly)
     if not lesson_files.ALL:
         keep(config, items, lambda item: not item.get_closest_marker("nightly"))
-    items.sort(key=lambda item: (place_of(item), preloaded_for(item.path)))
+    items.sort(key=lambda item: (place_of(item), preloaded_for(item)))
 
 
 def place_of(item):
@@ -68,42 +66,27 @@ def place_of(item):
     return FIRST.index(item.path.name) if item.path.name in FIRST else len(FIRST)
 
 
-@lru_cache
-def preloaded_for(path):
-    """Return the modules that the lesson of a test module has imported before its ranks are forked."""
-    return answers.preloaded(path.stem.removeprefix("test_checks_"))
+def preloaded_for(item):
+    """Return the modules that the lesson of a test has imported before its ranks are forked."""
+    answer = answer_of(item)
+    return preloaded(answer.lesson.partition("_")[2] if answer else item.path.stem.removeprefix("test_checks_"))
 
 
 def further_answers(items):
-    """Yield the items of the tests of checks that try more answers than belong to every run.
+    """Yield the items of test_answers.py that try more answers than belong to every run.
 
-    To every run belong the solution, the skeleton, and the first wrong answers to each exercise that leave its world in
-    order. Of a test that asks a check in a way of its own, as many belong to it.
+    To every run belong the solution, the skeleton, and the first wrong answers to each exercise that leave their world
+    in order.
     """
     tried = Counter()
     for item in items:
-        if not item.path.name.startswith("test_checks_"):
+        answer = answer_of(item)
+        if not isinstance(answer, Answer) or answer.title in ("solution", "skeleton"):
             continue
-        check = check_of(item)
-        if check and ("solution" in item.name or "skeleton" in item.name) and "other" not in item.name:
-            continue
-        key = item.path.name, check or item.originalname
-        counts = not check or (is_refused(item) and "broken_world" not in item.fixturenames)
-        tried[key] += counts
-        if not counts or tried[key] > WRONG_ANSWERS_OF_EVERY_RUN:
+        counts = answer.is_refused and not answer.breaks_the_ranks
+        tried[answer.lesson, answer.check] += counts
+        if not counts or tried[answer.lesson, answer.check] > WRONG_ANSWERS_OF_EVERY_RUN:
             yield item
-
-
-def check_of(item):
-    """Return the check that a test asks what it says of an answer; "" where its source does not show that."""
-    asked = re.search(r"\bsays\((?:checks\.)?([\w.]+)|\b(\w+_says)\(", inspect.getsource(item.function))
-    return asked[1] or asked[2] if asked else ""
-
-
-def is_refused(item):
-    """Return whether a test expects that its answer is refused."""
-    params = item.callspec.params.values() if hasattr(item, "callspec") else ()
-    return "Solved" not in inspect.getsource(item.function) + "".join(map(str, params))
 
 
 def keep(config, items, condition):
@@ -115,11 +98,14 @@ def keep(config, items, condition):
 class ByModule(LoadScopeScheduling):
     """The tests of a module run in one process, where they share a world, except for those of the modules in SPREAD.
 
+    The answers of each lesson in test_answers.py count as a module of their own.
     xdist's groups would say the same, but xdist 3.8 does not see them with pytest 9.2.
     """
 
     def _split_scope(self, nodeid):
-        module = nodeid.partition("::")[0]
+        module, _, test = nodeid.partition("::")
+        if Path(module).name == "test_answers.py":
+            return f"{module}::{test.partition('[')[2].partition('-')[0]}"
         return nodeid if Path(module).name in SPREAD else module
 
 
@@ -137,15 +123,8 @@ def bubblewrap():
 
 @pytest.fixture(scope="module")
 def worlds(request):
-    """The worlds that the tests of a module have been given; the last of them may still be running.
-
-    They are forked as those of the module's lesson are: only the first world of a process says what is preloaded.
-    """
-    global _preloaded
-    preloaded = preloaded_for(request.path)
-    if preloaded != _preloaded:
-        prefork.end_fork_server()
-        _preloaded = preloaded
+    """The worlds that the tests of a module have been given; the last of them may still be running."""
+    fork_with(preloaded_for(request.node))
     worlds = []
     yield worlds
     for world in worlds:
@@ -154,14 +133,36 @@ def worlds(request):
 
 @pytest.fixture
 def world(worlds, request):
-    """Four ranks that have run the SETUP of the test module, the same for all its tests.
+    """Ranks that have run the SETUP of the test module or of the answer, the same for all tests that begin so.
 
     They are new ones after a test that has started a world of its own, because that stops the one before.
     """
-    if not worlds or helpers.world._current is not worlds[-1]:
-        worlds.append(World(4, preload=preloaded_for(request.path)))
-        worlds[-1].view.execute(request.module.SETUP, silent=True)
+    setup = setup_of(request)
+    if not worlds or helpers.world._current is not worlds[-1] or worlds[-1].setup != setup:
+        fork_with(preloaded_for(request.node))
+        worlds.append(World(setup.size, hosts=setup.hosts, preload=_preloaded))
+        worlds[-1].view.execute(setup.code, silent=True)
+        worlds[-1].setup = setup
+    if setup.with_cables and not worlds[-1].has_cables:
+        pytest.skip(repr(worlds[-1]).splitlines()[0])
     return worlds[-1]
+
+
+def setup_of(request):
+    """Return how the ranks of a test begin."""
+    answer = answer_of(request.node)
+    setup = answer.setup if answer else request.module.SETUP
+    return setup if isinstance(setup, Setup) else Setup(setup)
+
+
+def fork_with(preload):
+    """Have the next world forked from a process that has imported these modules; only its first world says which."""
+    global _preloaded
+    if preload != _preloaded:
+        if world := helpers.world.current():
+            world.stop()
+        prefork.end_fork_server()
+        _preloaded = preload
 
 
 @pytest.fixture
@@ -169,4 +170,4 @@ def broken_world(world, request):
     """A world that the test leaves with ranks or a group that are good for nothing."""
     yield world
     world.restart()
-    world.view.execute(request.module.SETUP, silent=True)
+    world.view.execute(setup_of(request).code, silent=True)

@@ -3,7 +3,7 @@
 torch's flight recorder keeps the last calls of a process, whoever makes them, with the lines of Python that they come
 from. What it leaves out is noted when a call passes: the operator, and the rank that it comes from or goes to.
 
-A rank of this machine is asked as `helpers.ranks.questions` says, an engine of a cluster by a signal, as for its
+A rank of this machine is asked as `helpers.ranks.side_channel` says, an engine of a cluster by a signal, as for its
 stacks.
 """
 

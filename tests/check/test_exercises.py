@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from answer_files import read, read_all
 from lesson_files import NOTEBOOKS, ROOT, SOLUTIONS, checks_called, checks_tested, topic_of
 
 from helpers import checks
@@ -27,6 +28,7 @@ def is_check(value):
 
 CHECKS = {name: check for path in NOTEBOOKS for name, check in of_lesson(topic_of(path)).items()}
 MODULES = sorted(ROOT.glob("tests/lessons/test_*.py"))
+ANSWERS = [answer for file in read_all() for answer in file.answers]
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS + SOLUTIONS, ids=lambda path: f"{path.parent.name}/{path.stem}")
@@ -41,24 +43,33 @@ def without(names):
     return [name for name, check in CHECKS.items() if check not in found]
 
 
-def test_every_check_has_tests():
-    untested = without(set().union(*map(checks_tested, MODULES)))
-    assert not untested, f"no module of tests/lessons names {untested}: test each as checks.TOPIC.NAME"
+def test_every_check_has_answers():
+    untested = without({answer.check for answer in ANSWERS}.union(*map(checks_tested, MODULES)))
+    assert not untested, f"tests/lessons/answers has no answers for {untested}"
+
+
+@pytest.mark.parametrize("check", sorted({answer.check for answer in ANSWERS}))
+def test_a_check_accepts_the_solution_and_refuses_the_skeleton(check):
+    is_refused = {answer.title: answer.is_refused for answer in ANSWERS if answer.check == check}
+    assert (is_refused.get("solution"), is_refused.get("skeleton")) == (False, True)
+
+
+def test_an_answer_is_for_a_check_that_there_is():
+    unknown = {str(answer) for answer in ANSWERS if answer.check not in CHECKS}
+    assert not unknown, f"helpers/checks has no check for {unknown}"
 
 
 def test_every_check_is_called_by_a_lesson():
     assert not without(set().union(*map(checks_called, NOTEBOOKS)))
 
 
-def collected(notebook, module):
-    """Return the names of the tests of a module that belong to a notebook."""
-    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", f"tests/lessons/{module}.py"]
+def collected(notebook):
+    """Return the ids of the answers that are tried for a notebook."""
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "tests/lessons/test_answers.py"]
     environment = {**os.environ, "LESSONS": f"notebooks/{notebook}.ipynb", "ALL": "1"}
     said = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True).stdout
-    return set(re.findall(r"::(\w+)", said))
+    return set(re.findall(r"test_answer\[(.+)\]", said))
 
 
-def test_the_tests_of_a_check_belong_to_each_lesson_that_calls_it():
-    of_the_proof = collected("24_hybrid_proof", "test_checks_hybrid_ddp_rpc")
-    assert {"test_one_rate_solution", "test_one_rate_skeleton"} <= of_the_proof
-    assert collected("25_hybrid_costs", "test_checks_hybrid_ddp_rpc") == set()
+def test_the_answers_of_a_lesson_belong_to_it():
+    assert collected("24_hybrid_proof") == {str(answer) for answer in read("24_hybrid_proof").answers}

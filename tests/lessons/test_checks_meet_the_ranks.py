@@ -1,184 +1,22 @@
-"""The checks of notebook 00 accept the solutions, and refuse the skeletons and plausible wrong answers, saying why."""
+"""What the checks of 00_meet_the_ranks say after something else has happened to the ranks, and of one answer thrice."""
 
 import os
 import signal
 
-import pytest
+from answer_files import code_of, setup_of
+from answers import says
 from live import wait_until
 
 from helpers import checks
 from helpers.checks.judging import RESTART
 
-SETUP = """
-import os
-from datetime import timedelta
-import torch
-import torch.distributed as dist
-
-rank, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-timeout = timedelta(seconds=10)
-store = dist.TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), is_master=False, timeout=timeout)
-dist.init_process_group("gloo", timeout=timeout)
-"""
-
-COLLECT = """
-def collect(number):
-    numbers = torch.zeros(world_size)
-    {}
-    return numbers.tolist()
-"""
-
-TURN_ROUND = """
-def turn_round(name):
-    meeting_place = dist.PrefixStore(name, store)
-    {}
-"""
-LEAVE = "dist.destroy_process_group(); "
-MAKE_AGAIN = 'dist.init_process_group("gloo", store={}, rank={}, world_size=world_size, timeout=timeout)'
-
-
-def check_collect(world, lines, skeleton=COLLECT):
-    world.view.execute(skeleton.format(lines))
-    return checks.meet_the_ranks.collect(world)
-
-
-def check_turn_round(world, lines):
-    world.view.execute(TURN_ROUND.format(lines))
-    return checks.meet_the_ranks.turn_round(world)
-
-
-def check_shares(world, line):
-    world.view.execute(f"def my_share(cards):\n    {line}")
-    return repr(checks.meet_the_ranks.my_share(world))
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "return cards[rank::world_size]",
-        "return torch.tensor(cards).tensor_split(world_size)[rank]",
-        "return [card for card in cards if card % world_size == world_size - 1 - rank]",
-        "return tuple(cards[len(cards) * rank // world_size : len(cards) * (rank + 1) // world_size])",
-    ],
-    ids=["every n-th", "a block", "from the last rank on", "a block by its ends"],
-)
-def test_shares_are_accepted(world, line):
-    assert check_shares(world, line) == "Solved. Of 13 cards each has been taken by one rank."
-
-
-@pytest.mark.parametrize(
-    "line, reason",
-    [
-        ("return None  # your line", "Rank 0 returned None, expected its part of the list."),
-        ("return cards", "Card 0 has been taken by ranks 0 and 1 and 2 and 3."),
-        ("return cards[rank * 3 : rank * 3 + 3]", "Of the cards 0 to 12 nobody has taken 12."),
-        ("return cards[rank * 3 :][: 4 if rank < 3 else None]", "Card 3 has been taken by ranks 0 and 1."),
-        ("return cards[rank * 4 : rank * 4 + 4]", "Rank 0 has 4 cards, and another only 1."),
-        (
-            "return cards[rank::world_size] * 2",
-            "The ranks have 26 cards in all, expected the 13 that were to be dealt out.",
-        ),
-        ("return rank", "Rank 0 returned 0, expected its part of the list."),
-    ],
-)
-def test_shares_are_refused(world, line, reason):
-    assert check_shares(world, line) == f"Not yet. {reason}"
-
-
-def test_collect_is_accepted(world):
-    verdict = check_collect(world, "numbers[rank] = number; dist.all_reduce(numbers)")
-    assert verdict
-    assert repr(verdict) == "Solved. Every rank returned [4.0, -9.5, 16.0, -25.5]."
-
-
-def test_collect_may_return_a_tensor(world):
-    returning_tensor = COLLECT.replace(".tolist()", "")
-    assert check_collect(world, "numbers[rank] = number; dist.all_reduce(numbers)", returning_tensor)
-
-
-@pytest.mark.parametrize(
-    "lines, returned",
-    [
-        ("# Your lines go here.", "Rank 0 returned [0.0, 0.0, 0.0, 0.0]"),
-        ("numbers[rank] = number", "Rank 0 returned [4.0, 0.0, 0.0, 0.0]"),
-        ("numbers += number; dist.all_reduce(numbers)", "Rank 0 returned [-15.0, -15.0, -15.0, -15.0]"),
-        ("numbers[-1 - rank] = number; dist.all_reduce(numbers)", "Rank 0 returned [-25.5, 16.0, -9.5, 4.0]"),
-        ("dist.all_reduce(numbers); return", "Rank 0 returned None"),
-    ],
-    ids=["skeleton", "no all_reduce", "all places", "wrong order", "nothing returned"],
-)
-def test_collect_is_refused(world, lines, returned):
-    verdict = check_collect(world, lines)
-    assert not verdict
-    assert repr(verdict) == f"Not yet. {returned}, expected [4.0, -9.5, 16.0, -25.5]."
-
-
-@pytest.mark.parametrize(
-    "lines",
-    [
-        "numbers[rank] = number; dist.all_reduce(numbers, op=dist.ReduceOp.MAX)",
-        "numbers = numbers.long(); numbers[rank] = int(number); dist.all_reduce(numbers)",
-        "total = torch.tensor(number * 1000.0**rank).double(); dist.all_reduce(total); "
-        "numbers = torch.tensor([total.item() // 1000**r % 1000 for r in range(4)])",
-    ],
-    ids=["maximum", "integers", "packed into one number"],
-)
-def test_collect_that_works_for_some_numbers_only_is_refused(world, lines):
-    verdict = check_collect(world, lines)
-    assert repr(verdict).startswith("Not yet. Rank 0 returned ")
-
-
-@pytest.mark.parametrize(
-    "lines",
-    [
-        "numbers[rank] += number; dist.all_reduce(numbers, async_op=True).wait()",
-        "dist.all_reduce(numbers.index_fill_(0, torch.tensor(rank), number), op=dist.ReduceOp.SUM)",
-        "numbers = torch.eye(world_size)[rank] * number; dist.all_reduce(numbers)",
-    ],
-    ids=["asynchronous", "filled", "a row of the identity"],
-)
-def test_collect_in_another_style_is_accepted(world, lines):
-    assert check_collect(world, lines)
-
-
-@pytest.mark.parametrize(
-    "lines, called",
-    [
-        ("for r in range(world_size): numbers[r] = (4, -9.5, 16, -25.5)[r]", "no collective"),
-        ("numbers[rank] = number; [dist.broadcast(numbers[r], src=r) for r in range(4)]", "4 broadcast"),
-        (
-            "dist.barrier(); numbers[rank] = number / 2; dist.all_reduce(numbers); numbers[rank] = number / 2; "
-            "dist.all_reduce(numbers); numbers = torch.tensor([4.0, -9.5, 16, -25.5])",
-            "2 all_reduce, 1 barrier",
-        ),
-    ],
-    ids=["guessed", "broadcasts", "too many"],
-)
-def test_collect_in_another_way_is_refused(world, lines, called):
-    verdict = check_collect(world, lines)
-    assert repr(verdict) == (f"Not yet. The numbers are right. Rank 0 called {called}, expected 1 all_reduce.")
-
-
-def test_collect_with_an_error_is_refused(world):
-    verdict = check_collect(world, "numbers[rank] = nummer")
-    assert repr(verdict) == "Not yet. Rank 0 raised NameError: name 'nummer' is not defined"
-
-
-def test_collect_that_nobody_has_defined_is_refused(world):
-    world.view.execute("globals().pop('collect', None)")
-    verdict = checks.meet_the_ranks.collect(world)
-    assert repr(verdict) == "Not yet. Rank 0 has no function `collect`: run the cell that defines it, then this check."
-
-
-def test_collect_that_deadlocks_is_refused(broken_world):
-    verdict = check_collect(broken_world, "dist.all_reduce(numbers) if rank == 1 else None")
-    assert repr(verdict) == f"Not yet. Deadlock: the group's timeout ended the wait on these ranks: 1. {RESTART}"
+SETUP = setup_of("meet_the_ranks")
 
 
 def test_a_group_that_was_broken_before_is_not_blamed_on_the_answer(broken_world):
-    check_collect(broken_world, "dist.all_reduce(numbers) if rank == 1 else None")
-    verdict = check_collect(broken_world, "dist.all_reduce(numbers)")
-    assert repr(verdict) == f"Not yet. An earlier attempt has broken the process group. {RESTART}"
+    says(checks.meet_the_ranks.collect, broken_world, code_of("meet_the_ranks.collect", "that deadlocks"))
+    said = says(checks.meet_the_ranks.collect, broken_world, code_of("meet_the_ranks.collect", "solution"))
+    assert said == f"Not yet. An earlier attempt has broken the process group. {RESTART}"
 
 
 def test_a_dead_rank_is_named(broken_world):
@@ -187,46 +25,8 @@ def test_a_dead_rank_is_named(broken_world):
     assert repr(checks.meet_the_ranks.collect(broken_world)) == f"Not yet. Rank 2 is dead. {RESTART}"
 
 
-def test_collect_that_ends_its_rank_is_refused(broken_world):
-    verdict = check_collect(broken_world, "os.kill(os.getpid(), 9) if rank == 2 else None")
-    assert repr(verdict) == f"Not yet. Rank 2 is dead. {RESTART}"
-
-
 def test_turn_round_is_accepted_again_and_again(world):
     for _ in range(3):
-        verdict = check_turn_round(world, LEAVE + MAKE_AGAIN.format("meeting_place", "world_size - 1 - rank"))
-        assert verdict
-        assert repr(verdict) == "Solved. The process with RANK=0 is rank 3 of the new group, and so on down to rank 0."
-
-
-@pytest.mark.parametrize(
-    "lines, message",
-    [
-        ("pass", "The process with RANK=0 is rank 0, expected rank 3."),
-        (
-            LEAVE + MAKE_AGAIN.format("meeting_place", "rank"),
-            "The process with RANK=0 is rank 0, expected rank 3.",
-        ),
-        (LEAVE, "Rank 0 has left the old group, and is in no new one."),
-        (
-            MAKE_AGAIN.format("meeting_place", "world_size - 1 - rank"),
-            "Rank 0 raised ValueError: trying to initialize the default process group twice!",
-        ),
-        (
-            LEAVE + MAKE_AGAIN.format("store", "world_size - 1 - rank"),
-            "The ranks are in reverse, but they have not met under the prefix `name`. "
-            "The next group that meets in this place would find the addresses of this one.",
-        ),
-    ],
-    ids=["skeleton", "same ranks", "only left", "not left", "no prefix"],
-)
-def test_turn_round_is_refused(world, lines, message):
-    verdict = check_turn_round(world, lines)
-    assert not verdict
-    assert repr(verdict) == f"Not yet. {message}"
-
-
-def test_turn_round_in_which_all_want_to_be_rank_0_is_refused(broken_world):
-    verdict = check_turn_round(broken_world, LEAVE + MAKE_AGAIN.format("meeting_place", "0"))
-    message = "Deadlock: the group's timeout ended the wait on these ranks: 0, 1, 2, 3."
-    assert repr(verdict) == f"Not yet. {message} {RESTART}"
+        assert says(checks.meet_the_ranks.turn_round, world, code_of("meet_the_ranks.turn_round", "solution")) == (
+            "Solved. The process with RANK=0 is rank 3 of the new group, and so on down to rank 0."
+        )

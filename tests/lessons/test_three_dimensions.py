@@ -1,7 +1,7 @@
 """What 35_three_dimensions takes: the memory of its eight ranks, which a world knows before it starts them."""
 
 import pytest
-from test_checks_three_dimensions import SETUP, solution
+from answer_files import code_of, setup_of
 
 from helpers import World
 from helpers.errors import WorldError
@@ -11,8 +11,8 @@ from helpers.ranks import memory, prefork
 def test_the_memory_of_eight_ranks_is_what_a_world_asks_for():
     world = World(8, hosts=2)
     try:
-        world.view.execute(SETUP, silent=True)
-        world.view.execute(solution("my_step"), silent=True)
+        world.view.execute(setup_of("three_dimensions").code, silent=True)
+        world.view.execute(code_of("three_dimensions.my_step", "solution"), silent=True)
         world.view.execute("for layout in layouts:\n    my_step(my_part(layout), layout)", silent=True)
         taken = sum(memory.share(pid) for pid in world.pids)
     finally:

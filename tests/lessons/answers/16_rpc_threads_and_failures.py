@@ -1,0 +1,283 @@
+# %% World(4)
+import os, threading, warnings
+import torch
+import torch.distributed.rpc as rpc
+
+warnings.filterwarnings("ignore", message="You are using a Backend")
+rank, n = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+options = rpc.TensorPipeRpcBackendOptions(rpc_timeout=10, _transports=["uv"], _channels=["basic"])
+rpc.init_rpc(f"worker{rank}", rank=rank, world_size=n, rpc_backend_options=options)
+lock = threading.Lock()
+
+# %% my_ask: solution
+# Solved. my_ask returned (1, 4), and no server thread of worker1 waited for it.
+
+# %% my_ask
+# Solved. my_ask returned (1, 4), and no server thread ...
+@rpc.functions.async_execution
+def my_ask(worker, function):
+    return rpc.rpc_async(worker, function).then(lambda answered: (rank, answered.value()))
+
+# %% my_ask
+# Solved. my_ask returned (1, 4), and no server thread ...
+@rpc.functions.async_execution
+def my_ask(worker, function):
+    future = torch.futures.Future()
+    asking = threading.Thread(target=lambda: future.set_result((rank, rpc.rpc_sync(worker, function))))
+    asking.start()
+    return future
+
+# %% my_ask: skeleton
+# Not yet. The answers are right, but a server thread of worker1 waited inside `my_ask`, expected none to wait: return a
+# future instead.
+
+# %% my_ask
+# Not yet. The answers are right, but a server thread of worker1 waited inside `my_ask`, expected none to wait: return a
+# future instead.
+@rpc.functions.async_execution
+def my_ask(worker, function):
+    return rpc.rpc_async(worker, function).then(lambda answered: (rank, rpc.rpc_sync(worker, function)))
+
+# %% my_ask
+# Not yet. The answers are right, but a server thread of worker1 waited inside `my_ask`, expected none to wait: return a
+# future instead.
+@rpc.functions.async_execution
+def my_ask(worker, function):
+    asked = rpc.rpc_async(worker, function)
+    asked.wait()
+    return asked.then(lambda a: (rank, a.value()))
+
+# %% my_ask
+# Not yet. my_ask returned 4, expected (1, 4): the rank that runs it, and what the function returned.
+@rpc.functions.async_execution
+def my_ask(worker, function):
+    return rpc.rpc_async(worker, function).then(lambda answered: answered.value())
+
+# %% my_ask
+# Not yet. my_ask returned (4, 1), expected (1, 4): the rank that runs it, and what the function returned.
+@rpc.functions.async_execution
+def my_ask(worker, function):
+    return rpc.rpc_async(worker, function).then(lambda answered: (answered.value(), rank))
+
+# %% my_ask
+# Not yet. my_ask returned 4, expected (1, 4): the rank that runs it, and what the function returned.
+@rpc.functions.async_execution
+def my_ask(worker, function):
+    return rpc.rpc_async(worker, function)
+
+# %% my_ask
+# Not yet. worker1 tried to send a future, expected a pair: is `my_ask` decorated, and does its future get the answer
+# itself?
+def my_ask(worker, function):
+    return rpc.rpc_async(worker, function).then(lambda answered: (rank, answered.value()))
+
+# %% my_ask
+# Not yet. worker1 tried to send a future, expected a pair: is `my_ask` decorated, and does its future get the answer
+# itself?
+@rpc.functions.async_execution
+def my_ask(worker, function):
+    return rpc.rpc_async(worker, function).then(lambda answered: (rank, answered))
+
+# %% my_ask: that returns no future
+# Not yet. Rank 0 raised RuntimeError: ... must return a torch.futures.Future ...
+@rpc.functions.async_execution
+def my_ask(worker, function):
+    return rank, 4
+
+# %% my_ask: that is missing
+# Not yet. Rank 0 has no function `my_ask`: run the cell that defines it, then this check.
+globals().pop("my_ask", None)
+
+# %% Batcher: solution
+# Solved. 4 calls of run answered 12 callers.
+
+# %% Batcher: skeleton
+# Not yet. ask answered a caller early, expected no answer before 3 callers have asked.
+
+# %% Batcher: with futures
+# Solved. 4 calls of run answered 12 callers.
+class Batcher:
+    def __init__(self, size, run):
+        self.size, self.run = size, run
+        self.asked, self.lock, self.full = [], threading.Lock(), threading.Event()
+
+    @rpc.functions.async_execution
+    def ask(self, x):
+        future, batch = torch.futures.Future(), []
+        with self.lock:
+            self.asked.append((x, future))
+            if len(self.asked) == self.size:
+                batch, self.asked = self.asked, []
+        results = self.run([x for x, _ in batch]) if batch else []
+        for (_, waiting), result in zip(batch, results):
+            waiting.set_result(result)
+        return future
+
+# %% Batcher
+# Not yet. ask answered a caller early, expected no answer before 3 callers have asked.
+# skeleton, with `self.size = size` as `self.size, self.run = size, run`
+# and `self.run = run` as `self.asked, self.lock, self.full = [], threading.Lock(), threading.Event()`
+
+# %% Batcher
+# Not yet. ...
+# answer "with futures", with `with self.lock:` as `if True:`
+
+# %% Batcher
+# Not yet. The caller with 0 got a list of 3, expected 0: the result for its own value.
+# answer "with futures", with `waiting.set_result(result)` as `waiting.set_result(results)`
+
+# %% Batcher
+# Not yet. 12 callers asked, and some got no answer within 8 s, expected an answer for each: does each full batch fill
+# all its futures?
+# answer "with futures", with `batch, self.asked = self.asked, []` as `batch = self.asked`
+
+# %% Batcher
+# Not yet. run was called with [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1] values, expected [3, 3, 3, 3].
+# answer "with futures",
+# with `self.run([x for x, _ in batch]) if batch else []` as `[self.run([x])[0] for x, _ in batch]`
+
+# %% Batcher
+# Not yet. The answers are right, but a server thread of worker1 waited inside `ask`, expected none to wait: return a
+# future instead.
+class Batcher:
+    def __init__(self, size, run):
+        self.size, self.run = size, run
+        self.asked, self.lock, self.full = [], threading.Lock(), threading.Event()
+
+    def ask(self, x):
+        with self.lock:
+            place = len(self.asked)
+            self.asked.append(x)
+            first = place - place % self.size
+            if place == first:
+                self.full = threading.Event()
+            full = self.full
+            if place == first + self.size - 1:
+                full.results = self.run(self.asked[first:])
+                full.set()
+        full.wait()
+        return full.results[place - first]
+
+# %% Batcher: after threads were starved
+# Not yet. 12 callers asked, and some got no answer within 8 s, expected an answer for each: does each full batch fill
+# all its futures?
+class Batcher:
+    def __init__(self, size, run):
+        self.size, self.run = size, run
+        self.asked, self.lock, self.full = [], threading.Lock(), threading.Event()
+
+    def ask(self, x):
+        self.full.wait()
+
+# %% ask_any: skeleton
+# Not yet. The first worker was dead, and ask_any raised RuntimeError, expected it to ask the next worker.
+
+# %% ask_any: after any error
+# Not yet. The function raised a ValueError, and ask_any asked 2 workers, expected only the first.
+# solution, with `except RuntimeError as failed:` as `except Exception as failed:`
+
+# %% ask_any: solution
+# Solved. ask_any passed over a dead worker and a slow worker, and let the function's own error through.
+
+# %% ask_any: without time to answer
+# Not yet. The first worker did not answer in time, and ask_any asked ['worker2'], expected ['worker2', 'worker2'].
+def ask_any(workers, function, args):
+    for worker in workers:
+        future = rpc.rpc_async(worker, function, args=args, timeout=0)
+        try:
+            return future.wait()
+        except RuntimeError as error:
+            pass
+    raise RuntimeError("nobody is left")
+
+# %% ask_any: all but the first
+# Not yet. The first worker was dead, and ask_any asked ['worker2', 'worker2'], expected ['worker3', 'worker2'].
+def ask_any(workers, function, args):
+    return [w.wait() for w in [rpc.rpc_async(w, function, args=args) for w in workers[1:]]][0]
+
+# %% ask_any: with an error of its own
+# Not yet. The function raised a ValueError, and ask_any raised RuntimeError, expected the ValueError.
+# solution, with `except RuntimeError as failed:` as `except Exception as failed:`
+# and `raise error` as `raise RuntimeError from error`
+
+# %% ask_any: returns None in the end
+# Not yet. All workers were dead, and ask_any returned None, expected a RuntimeError.
+# solution, with `raise error` as `return None`
+
+# %% ask_any: with a timeout of its own
+# Solved. ask_any passed over a dead worker and a slow worker, and let the function's own error through.
+# answer "without time to answer", with `timeout=0` as `timeout=2`
+
+# %% ask_any: raises after a timeout
+# Not yet. The first worker did not answer in time, and ask_any raised RuntimeError, expected it to ask the next worker.
+# answer "without time to answer", with `timeout=0` as `timeout=2`
+# and `pass` as `if "timeout" in str(error): raise`
+
+# %% my_record: skeleton
+# Not yet. 4 requests at the same time counted to 1, expected 4: do not let another request in between `read` and
+# `write`.
+
+# %% my_record: solution
+# Solved. 4 requests worked at the same time, and counted to 4.
+
+# %% my_record
+# Solved. 4 requests worked at the same time, and counted to 4.
+def my_record(work, read, write):
+    work()
+    lock.acquire()
+    try:
+        write(read() + 1)
+    finally:
+        lock.release()
+
+# %% my_record
+# Solved. 4 requests worked at the same time, and counted to 4.
+def my_record(work, read, write):
+    with lock:
+        write(1 + read())
+    return work()
+
+# %% my_record
+# Solved. 4 requests worked at the same time, and counted to 4.
+def my_record(work, read, write):
+    done = work()
+    with lock:
+        before = read()
+        write(before + 1)
+    return done, before
+
+# %% my_record
+# Not yet. A request waited while another request did its work ...
+def my_record(work, read, write):
+    with lock:
+        work()
+        write(read() + 1)
+
+# %% my_record
+# Not yet. ... counted to 1, expected 4: do not let another request in between `read` and `write`.
+# solution, with `with lock:` as `with threading.Lock():`
+
+# %% my_record
+# Not yet. ... counted to 1, expected 4: do not let another request in between `read` and `write`.
+# solution, with `work()` as `work(); before = read()` and `write(read() + 1)` as `write(before + 1)`
+
+# %% my_record
+# Not yet. 4 requests called `work` 0 times, expected once each.
+# solution, without `work()`
+
+# %% my_record
+# Not yet. 4 requests called `write` 0 times, expected once each.
+# skeleton, without `write(read() + 1)`
+
+# %% my_record
+# Not yet. ... NameError ...
+# solution, with `write(read() + 1)` as `write(read() + missing)`
+
+# %% my_record: a lock that is never released
+# Not yet. 3 of 4 requests got no answer within 12 s, expected an answer for each: does each request release the lock?
+# Call world.restart(), then run the lesson again, from its setup cell to this check.
+# skeleton, with `work()` as `work(); lock.acquire()`
+
+# %% my_record: without the function
+# Not yet. Rank 0 has no function `my_record`: run the cell that defines it, then this check.
+globals().pop("my_record", None)

@@ -1,0 +1,226 @@
+# %% World(4)
+import sys
+from helpers.course import NOTEBOOKS
+
+sys.path.append(str(NOTEBOOKS))
+# cell `start(` of solutions
+
+from torch.distributed.optim import DistributedOptimizer
+from hybrid_model import step
+
+# %% my_forward: solution
+# Solved. The numbers are those of one process.
+
+# %% my_forward: asynchronous
+# Solved. The numbers are those of one process.
+# solution, with `model.table.forward(words, offsets)` as `model.table.forward_async(words, offsets).wait()`
+
+# %% my_forward: skeleton
+# Not yet. On trainer 0 `my_forward` returned None, expected a tensor of shape (2, 6).
+
+# %% my_forward
+# Not yet. On trainer 0 `my_forward` returned a list of 1, expected a tensor of shape (2, 6).
+# skeleton, with `return None  # your lines, with model.table, model.dense and model.device` as `return [1.0]`
+
+# %% my_forward
+# Not yet. On trainer 0 `my_forward` returned a tensor of shape (2, 16), ...
+def my_forward(model, words, offsets):
+    return model.table.forward(words, offsets)
+
+# %% my_forward
+# Not yet. On trainer 0 `my_forward` returned other numbers ...
+def my_forward(model, words, offsets):
+    return -model.dense(model.table.forward(words, offsets))
+
+# %% my_forward
+# Not yet. Rank 0 raised ...
+def my_forward(model, words, offsets):
+    return model.dense(model.table(words, offsets))
+
+# %% my_references: solution
+# Solved. The list has the parameter of the table and both parameters of the dense layer.
+
+# %% my_references: skeleton
+# Not yet. On trainer 0 the list is empty, expected an RRef of each parameter.
+
+# %% my_references
+# Not yet. On trainer 0 the owners of the RRefs in the list are ['server'], expected ...
+# skeleton, with `return []  # your lines` as `return model.table.remote_parameters()`
+
+# %% my_references
+# Not yet. On trainer 0 the list has a Parameter, expected RRefs only.
+# skeleton, with `return []  # your lines` as `return list(model.dense.parameters())`
+
+# %% my_references
+# Not yet. On trainer 0 the local RRefs hold something else, expected both parameters of the dense layer.
+# skeleton, with `return []  # your lines` as `return model.table.remote_parameters() + [rpc.RRef(1), rpc.RRef(2)]`
+
+# %% my_references
+# Not yet. On trainer 0 `my_references` returned None, expected a list.
+# skeleton, with `return []  # your lines` as `return None`
+
+# %% my_references
+# Not yet. Rank 0 raised ValueError ...
+# skeleton, with `return []  # your lines` as `return list(model.parameters())`
+
+# %% my_hybrid_step: skeleton
+# Not yet. The dense layer of trainer 0 has not moved, expected one step along its gradient.
+
+# %% my_hybrid_step: solution
+# Solved. Both parts of the model take the step of their gradients, and the loss is returned.
+
+# %% my_hybrid_step
+# Not yet. The dense layer of trainer 0 has not moved, expected one step along its gradient.
+# solution, with `optimizer.step(context)` as `pass`
+
+# %% my_hybrid_step
+# Not yet. The dense layer of trainer 0 has moved, but not by ...
+# solution, with `optimizer.step(context)` as `optimizer.step(context); optimizer.step(context)`
+
+# %% my_hybrid_step
+# Not yet. The table of trainer 0 has not moved, expected one step along its gradient.
+# solution, with `optimizer.step(context)` as `new_optimizer(references(model)[1:], lr=1.0).step(context)`
+
+# %% my_hybrid_step
+# Not yet. On trainer 0 `my_hybrid_step` returned None, expected the loss ...
+# solution, with `return loss` as `return None`
+
+# %% my_hybrid_step
+# Not yet. On trainer 0 `my_hybrid_step` returned ...
+# solution, with `return loss` as `return 2 * loss`
+
+# %% my_hybrid_step
+# Not yet. Rank 0 raised TypeError ...
+# solution, with `optimizer.step(context)` as `optimizer.step()`
+
+# %% frozen_step: solution
+# Solved. The dense layer learns, the table keeps every bit, and no gradient travels to the server.
+
+# %% frozen_step: skeleton
+# Not yet. After a step of trainer 0 the table is not ...
+
+# %% frozen_step
+# Not yet. The dense layer of trainer 0 has not moved in 4 steps.
+def frozen_step(model, optimizer, data):
+    rows, offsets, label = data
+    with dist_autograd.context() as context:
+        vectors = model.table.forward(rows, offsets).detach()
+        loss = cross_entropy(model.dense(vectors), label)
+        dist_autograd.backward(context, [loss])
+        optimizer
+
+# %% frozen_step: with an optimizer of the dense layer
+# Not yet. In 4 steps of trainer 0 4 gradients came to the table.
+def frozen_step(model, optimizer, data):
+    rows, offsets, label = data
+    with dist_autograd.context() as context:
+        vectors = model.table.forward(rows, offsets)
+        loss = cross_entropy(model.dense(vectors), label)
+        dist_autograd.backward(context, [loss])
+        DistributedOptimizer(torch.optim.SGD, references(model)[1:], lr=1.0).step(context)
+
+# %% frozen_step
+# Not yet. Rank 0 raised AttributeError ...
+# answer "with an optimizer of the dense layer",
+# with `model.table.forward(rows, offsets)` as `model.table.forward(rows, offsets).detach()`
+# and `DistributedOptimizer(torch.optim.SGD, references(model)[1:], lr=1.0).step(context)` as `loss.missing`
+
+# %% frozen_step
+# Solved. ...
+# solution,
+# with `model.table.forward(rows, offsets).detach().to(model.device)` as `model.table.forward(rows, offsets).detach()`
+# and `label.to(model.device)` as `label`, without `return loss.item()`
+
+# %% frozen_step: around DDP
+# Not yet. The dense layer of trainer 0 has moved, but not as in one process.
+# answer "with an optimizer of the dense layer", with `forward(rows, offsets)` as `forward(rows, offsets).detach()`
+# and `model.dense` as `model.dense.module`
+# and `DistributedOptimizer(torch.optim.SGD, references(model)[1:], lr=1.0)` as `optimizer`
+
+# %% frozen_step
+# Solved. ...
+# answer "around DDP", with `model.dense.module` as `model.dense`
+
+# %% frozen_step
+# Not yet. The dense layer of trainer 0 has moved, but not as in one process.
+# answer "around DDP",
+# with `cross_entropy(model.dense.module(vectors), label)` as `-cross_entropy(model.dense(vectors), label)`
+
+# %% frozen_step: without a context for the lookup
+# Solved. ...
+def frozen_step(model, optimizer, data):
+    rows, offsets, label = data
+    vectors = model.table.forward(rows, offsets)
+    with dist_autograd.context() as context:
+        dist_autograd.backward(context, [cross_entropy(model.dense(vectors), label)])
+        optimizer.step(context)
+
+# %% step_in_parts: solution
+# Solved. Both parts of the model are where one step with the whole batch brings them.
+
+# %% step_in_parts: by weights
+# Solved. Both parts of the model are where one step with the whole batch brings them.
+def step_in_parts(model, optimizer, parts):
+    passages = sum(len(label) for _, _, label in parts)
+    with dist_autograd.context() as context:
+        losses = [cross_entropy(model(*data[:2]), data[2].to(model.device)) for data in parts]
+        loss = sum(loss * len(data[2]) / passages for loss, data in zip(losses, parts))
+        dist_autograd.backward(context, [loss])
+        optimizer.step(context)
+
+# %% step_in_parts
+# Solved. Both parts of the model are where one step with the whole batch brings them.
+def step_in_parts(model, optimizer, parts):
+    lengths = [len(rows) for rows, _, _ in parts]
+    offsets = [offsets + sum(lengths[:number]) for number, (_, offsets, _) in enumerate(parts)]
+    rows = torch.cat([rows for rows, _, _ in parts])
+    return step(model, optimizer, (rows, torch.cat(offsets), torch.cat([label for *_, label in parts])))
+
+# %% step_in_parts: skeleton
+# Not yet. The dense layer of trainer 0 is not where one step ...
+
+# %% step_in_parts: mean of means
+# Not yet. The dense layer of trainer 0 is not where one step with all parts brings it.
+# answer "by weights", with `loss * len(data[2]) / passages` as `loss / len(parts)`
+
+# %% step_in_parts: sum
+# Not yet. The dense layer of trainer 0 is not where one step with all parts brings it.
+# answer "by weights", with `loss * len(data[2]) / passages for` as `loss for`
+
+# %% step_in_parts: nothing
+# Not yet. The dense layer of trainer 0 has not moved.
+# skeleton, with `return step(model, optimizer, parts[0])` as `pass`
+
+# %% step_in_parts: a step for each part
+# Not yet. The dense layer of trainer 0 is not where one step with all parts brings it.
+def step_in_parts(model, optimizer, parts):
+    for data in parts:
+        step(model, optimizer, data)
+
+# %% World(4)
+# Nobody has started RPC.
+
+# %% my_forward: before RPC has been started
+# Not yet. The model is not there: run all cells from `World` on ...
+def my_forward(*arguments):
+    pass
+
+# %% my_references: before RPC has been started
+# Not yet. The model is not there: run all cells from `World` on ...
+def my_references(*arguments):
+    pass
+
+# %% my_hybrid_step: before RPC has been started
+# Not yet. The model is not there: run all cells from `World` on ...
+def my_hybrid_step(*arguments):
+    pass
+
+# %% frozen_step: before RPC has been started
+# Not yet. The model is not there: run all cells from `World` on ...
+def frozen_step(*arguments):
+    pass
+
+# %% step_in_parts: before RPC has been started
+# Not yet. The model is not there: run all cells from `World` on ...
+def step_in_parts(*arguments):
+    pass

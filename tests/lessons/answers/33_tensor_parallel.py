@@ -1,0 +1,327 @@
+# %% World(4)
+# cell `init_process_group(` of solutions
+from torch import nn
+
+# %% my_columns: skeleton
+# Not yet. Rank 0, my_columns, weight: it keeps 48 of 48 numbers, expected 12.
+
+# %% my_columns: solution
+# Solved. Each rank keeps 1/4 of both layers, and the shares add up to their output.
+
+# %% my_columns
+# Solved. ...
+# solution, with `n, dim=0` as `n`
+# and `return layer.weight.chunk(n, dim=1)[rank]` as `return layer.weight.chunk(n, 1)[rank]`
+
+# %% my_columns
+# Solved. ...
+# skeleton, with `return layer.weight, layer.bias  # your line` as `return layer.weight[rank::n], layer.bias[rank::n]`
+# and `return layer.weight  # your line` as `return layer.weight[:, rank::n]`
+
+# %% my_columns
+# Solved. ...
+# solution, with `layer.weight.chunk(n, dim=0)[rank]` as `layer.weight.detach().tensor_split(n)[rank].clone()`
+# and `return layer.weight.chunk(n, dim=1)[rank]` as `return layer.weight.chunk(n, 1)[rank]`
+
+# %% my_columns
+# Solved. ...
+# solution, with `n, dim=0` as `n`
+# and `return layer.weight.chunk(n, dim=1)[rank]` as `return layer.weight.T.chunk(n)[rank].T`
+
+# %% my_columns
+# Not yet. ... the part has the shape [3, 4], expected [4, 3]. ...
+# solution, with `layer.weight.chunk(n, dim=0)` as `layer.weight.T.chunk(n, 1)`
+# and `return layer.weight.chunk(n, dim=1)[rank]` as `return layer.weight.chunk(n, 1)[rank]`
+
+# %% my_columns
+# Not yet. Rank 0, my_columns, bias: it keeps 16 of 16 numbers, expected 4.
+# skeleton, with `return layer.weight, layer.bias  # your line` as `return layer.weight.chunk(n)[rank], layer.bias`
+# and `return layer.weight  # your line` as `return layer.weight.chunk(n, 1)[rank]`
+
+# %% my_columns
+# Not yet. Rank 0, my_rows: it keeps 80 of 80 numbers, expected 20.
+# solution, with `n, dim=0` as `n` and `return layer.weight.chunk(n, dim=1)[rank]` as `return layer.weight`
+
+# %% my_columns
+# Not yet. ... the rows of the second layer that a rank keeps are to fit its columns ...
+# solution, with `n, dim=0` as `n` and `return layer.weight.chunk(n, dim=1)[rank]` as `return layer.weight[:, rank::n]`
+
+# %% my_columns
+# Not yet. ... the shares of the ranks do not add up to the output ...
+# solution, with `n, dim=0` as `n`
+# and `return layer.weight.chunk(n, dim=1)[rank]` as `return layer.weight.chunk(n, 1)[0]`
+
+# %% my_columns
+# Not yet. Rank 0, my_columns, bias: it keeps 0 of 16 numbers, expected 4.
+# skeleton, with `return layer.weight, layer.bias  # your line` as `return layer.weight.chunk(n)[rank], layer.bias[:0]`
+# and `return layer.weight  # your line` as `return layer.weight.chunk(n, 1)[rank]`
+
+# %% MyF: skeleton
+# Not yet. Rank 0 returned only its own share of the output. What leaves on the ranks is to be added up.
+
+# %% MyF: solution
+# Solved. The output and the gradients of x and of both weights are those of one process.
+
+# %% MyF: with two functions
+# Solved. ...
+class MyF(torch.autograd.Function):
+    @staticmethod
+    def forward(context, x):
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(context, gradient):
+        total = gradient.clone()
+        dist.all_reduce(total)
+        return total
+
+class MyG(torch.autograd.Function):
+    @staticmethod
+    def forward(context, x):
+        total = x.contiguous()
+        dist.all_reduce(total)
+        return total
+
+    @staticmethod
+    def backward(context, gradient):
+        return gradient
+
+def my_mlp(x, up, down):
+    return MyG.apply(F.linear(F.gelu(F.linear(MyF.apply(x), up)), down))
+
+# %% MyF
+# Solved. ...
+# answer "with two functions", with `return x.view_as(x)` as `return x.clone()`
+# and `total = x.contiguous()` as `total = x.clone()`
+
+# %% MyF
+# Solved. ...
+class MyF(torch.autograd.Function):
+    @staticmethod
+    def forward(context, x):
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(context, gradient):
+        parts = [torch.empty_like(gradient) for _ in range(n)]
+        dist.all_gather(parts, gradient)
+        return sum(parts)
+
+class MyG(torch.autograd.Function):
+    @staticmethod
+    def forward(context, x):
+        total = x.clone()
+        dist.all_reduce(total)
+        return total
+
+    @staticmethod
+    def backward(context, gradient):
+        return gradient
+
+def my_mlp(x, up, down):
+    return MyG.apply(F.linear(F.gelu(F.linear(MyF.apply(x), up)), down))
+
+# %% MyF: by a hook
+# Solved. ...
+def my_mlp(x, up, down):
+    x = x.view_as(x)
+    x.register_hook(summed)
+    share = F.linear(F.gelu(F.linear(x, up)), down)
+    return share + (summed(share.detach()) - share.detach())
+
+def summed(x):
+    total = x.clone()
+    dist.all_reduce(total)
+    return total
+
+# %% MyF
+# Not yet. ... Rank 0 got 4 times the gradient of down. All ranks have one and the same loss ...
+class MyF(torch.autograd.Function):
+    @staticmethod
+    def forward(context, x):
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(context, gradient):
+        total = gradient.clone()
+        dist.all_reduce(total)
+        return total
+
+class MyG(torch.autograd.Function):
+    @staticmethod
+    def forward(context, x):
+        total = x.clone()
+        dist.all_reduce(total)
+        return total
+
+    @staticmethod
+    def backward(context, gradient):
+        total = gradient.clone()
+        dist.all_reduce(total)
+        return total
+
+def my_mlp(x, up, down):
+    return MyG.apply(F.linear(F.gelu(F.linear(MyF.apply(x), up)), down))
+
+# %% MyF
+# Not yet. ... Rank 0 has of the gradient of x only what comes through its own columns ...
+# solution
+def my_mlp(x, up, down):
+    return MyG.apply(F.linear(F.gelu(F.linear(x, up)), down))
+
+# %% MyF
+# Not yet. ... returned only its own share of the output ...
+# solution
+def my_mlp(x, up, down):
+    return F.linear(F.gelu(F.linear(MyF.apply(x), up)), down)
+
+# %% MyF
+# Not yet. ... Rank 0 got 0.25 times the gradient of down. ...
+# solution, with `return gradient` as `return gradient / n`
+def my_mlp(x, up, down):
+    return MyG.apply(F.linear(F.gelu(F.linear(MyF.apply(x), up)), down))
+
+# %% MyF
+# Not yet. ... Rank 0 got no gradient of down. ...
+# solution
+def my_mlp(x, up, down):
+    return all_reduced(F.linear(F.gelu(F.linear(MyF.apply(x), up)), down))
+
+def all_reduced(x):
+    total = x.detach().clone()
+    dist.all_reduce(total)
+    return total
+
+# %% MyF
+# Not yet. Rank 0 returned None, expected a tensor ...
+# solution
+def my_mlp(x, up, down):
+    MyG.apply(F.linear(F.gelu(F.linear(MyF.apply(x), up)), down))
+
+# %% cut_qkv: skeleton
+# Not yet. Rank 0 keeps 12 rows of the queries, 0 of the keys and 0 of the values. Its heads have 4 of each.
+
+# %% cut_qkv: solution
+# Solved. Each rank has the queries, the keys and the values of its own heads.
+
+# %% cut_qkv
+# Solved. ...
+def rows(layer):
+    numbers = torch.arange(len(layer.bias))
+    each = len(numbers) // 3 // n
+    return numbers[numbers // each % n == rank]
+
+def cut_qkv(layer):
+    return torch.cat([part.chunk(n)[rank] for part in layer.weight.chunk(3)]), torch.cat(
+        [part.chunk(n)[rank] for part in layer.bias.chunk(3)]
+    )
+
+# %% cut_qkv
+# Solved. ...
+def rows(layer):
+    numbers = torch.arange(len(layer.bias))
+    each = len(numbers) // 3 // n
+    return numbers[numbers // each % n == rank]
+
+def cut_qkv(layer):
+    return layer.weight.unflatten(0, (3, n, -1))[:, rank].flatten(0, 1), layer.bias.unflatten(0, (3, n, -1))[
+        :, rank
+    ].flatten()
+
+# %% cut_qkv
+# Solved. ...
+def rows(layer):
+    numbers = torch.arange(len(layer.bias))
+    each = len(numbers) // 3 // n
+    return numbers[numbers // each % n == rank]
+
+def cut_qkv(layer):
+    return layer.weight[rows(layer)].detach(), layer.bias[rows(layer)].detach()
+
+# %% cut_qkv
+# Not yet. Rank 0 keeps 16 rows of the queries, 16 of the keys and 16 of the values. ...
+# skeleton, with `return layer.weight.chunk(n)[rank], layer.bias.chunk(n)[rank]` as `return layer.weight, layer.bias`
+
+# %% cut_qkv
+# Not yet. Rank 0 keeps row 4, which belongs to the heads of rank 1.
+def cut_qkv(layer):
+    return layer.weight[rank::n], layer.bias[rank::n]
+
+# %% cut_qkv
+# Not yet. The weight is right. Rank 0 keeps the biases [0, 1, 2 ...
+# skeleton, with `layer.weight.chunk(n)[rank]` as `torch.cat([part.chunk(n)[rank] for part in layer.weight.chunk(3)])`
+
+# %% cut_qkv
+# Not yet. The weight is right. Rank 0 keeps the biases ...
+def cut_qkv(layer):
+    return torch.cat([part.chunk(n)[rank] for part in layer.weight.chunk(3)]), layer.bias
+
+# %% cut_qkv
+# Not yet. Rank 0 keeps the right rows in the order [35, 34 ...
+def cut_qkv(layer):
+    return torch.cat([part.chunk(n)[rank] for part in layer.weight.chunk(3)]).flip(0), torch.cat(
+        [part.chunk(n)[rank] for part in layer.bias.chunk(3)]
+    )
+
+# %% cut_qkv
+# Not yet. ... keeps 16 rows of the queries ...
+# skeleton, with `layer.weight.chunk(n)[rank], layer.bias.chunk(n)[rank]` as `layer.weight.chunk(n, 1)[0], layer.bias`
+
+# %% next_words: skeleton
+# Not yet. Rank 0 returned word ... , the best of all words.
+
+# %% next_words: by the best word
+# Solved. Every rank knows the best words, and none brought more than three numbers for each token.
+def next_words(logits):
+    mine, word = logits.max(-1)
+    best = mine.clone()
+    dist.all_reduce(best, op=dist.ReduceOp.MAX)
+    word = torch.where(mine == best, word + rank * logits.shape[1], -1)
+    dist.all_reduce(word, op=dist.ReduceOp.MAX)
+    return word
+
+# %% next_words
+# Solved. Every rank knows the best words, and none brought more than three numbers for each token.
+# answer "by the best word", with `[1], -1` as `[1], 0`
+# and `dist.all_reduce(word, op=dist.ReduceOp.MAX)` as `dist.all_reduce(word)`
+
+# %% next_words
+# Solved. Every rank knows the best words, and none brought more than three numbers for each token.
+def next_words(logits):
+    mine, word = logits.max(-1)
+    pair = torch.stack([mine, (word + rank * logits.shape[1]).double()])
+    pairs = [torch.empty_like(pair) for _ in range(n)] if rank == 0 else None
+    dist.gather(pair, pairs)
+    result = torch.zeros(len(logits), dtype=torch.long)
+    if rank == 0:
+        best, words = torch.stack(pairs, dim=1)
+        result = words.long()[best.argmax(0), torch.arange(len(logits))]
+    dist.broadcast(result, 0)
+    return result
+
+# %% next_words: solution
+# Solved. Every rank knows the best words, and none brought more than three numbers for each token.
+
+# %% next_words
+# Not yet. The words are right. Rank 0 brought 42 numbers to its collectives for 6 tokens ...
+def next_words(logits):
+    parts = [torch.empty_like(logits) for _ in range(n)]
+    dist.all_gather(parts, logits)
+    return torch.cat(parts, dim=1).argmax(-1)
+
+# %% next_words
+# Not yet. ... , the best of all words.
+# answer "by the best word", with `word + rank * logits.shape[1]` as `word`
+
+# %% next_words
+# Not yet. ... returned word ...
+# answer "by the best word",
+# with `dist.all_reduce(best, op=dist.ReduceOp.MAX)` as `dist.all_reduce(best, op=dist.ReduceOp.MIN)`
+
+# %% next_words
+# Not yet. Rank 1 returned word -1 ...
+# answer "by the best word", with `return word` as `return word if rank == 0 else mine`
+
+# %% next_words
+# Not yet. ... , expected a tensor of 6 numbers.
+# answer "by the best word", with `return word` as `return word[0]`
