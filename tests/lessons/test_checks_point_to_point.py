@@ -46,7 +46,7 @@ def says(check, world, answer):
 
 def test_ring_shift_solution(world):
     assert says(checks.point_to_point.ring_shift, world, solution("ring_shift")) == (
-        "Solved. Every rank holds its left neighbour's tensor, and sent 64 bytes."
+        "Solved. Every rank returned its left neighbour's tensor, and sent 64 bytes."
     )
 
 
@@ -93,9 +93,7 @@ def test_ring_shift_with_a_message_too_many(world):
                 work.wait()
             return received
     """
-    assert (
-        says(checks.point_to_point.ring_shift, world, answer) == "Not yet. Rank 0 sent 96 bytes, and the ring sends 64."
-    )
+    assert says(checks.point_to_point.ring_shift, world, answer) == "Not yet. Rank 0 sent 96 bytes, expected 64."
 
 
 def test_ring_shift_in_two_halves(world):
@@ -108,10 +106,7 @@ def test_ring_shift_in_two_halves(world):
                 work.wait()
             return received
     """
-    assert (
-        says(checks.point_to_point.ring_shift, world, answer)
-        == "Not yet. Rank 0 sent 2 messages, and the ring sends 1."
-    )
+    assert says(checks.point_to_point.ring_shift, world, answer) == "Not yet. Rank 0 sent 2 messages, expected 1."
 
 
 def test_ring_shift_by_a_collective(world):
@@ -121,9 +116,7 @@ def test_ring_shift_by_a_collective(world):
             dist.all_gather(tensors, tensor)
             return tensors[left]
     """
-    assert (
-        says(checks.point_to_point.ring_shift, world, answer) == "Not yet. Rank 0 sent 0 bytes, and the ring sends 64."
-    )
+    assert says(checks.point_to_point.ring_shift, world, answer) == "Not yet. Rank 0 sent 0 bytes, expected 64."
 
 
 def test_an_answer_that_raises(world):
@@ -289,7 +282,7 @@ def test_an_answer_that_does_not_end_shows_where_the_ranks_are(world, monkeypatc
 
 def test_gather_solution(world):
     assert says(checks.point_to_point.gather, world, solution("gather")) == (
-        "Solved. Rank 0 holds the tensor of every rank, after 3 messages."
+        "Solved. Rank 0 returned the tensors of all ranks, after 3 messages."
     )
 
 
@@ -325,7 +318,9 @@ def test_gather_in_the_order_of_arrival(world):
                 dist.recv(received)
             return tensors
     """
-    assert says(checks.point_to_point.gather, world, answer) == "Not yet. Rank 0 holds 4.0 in place 1, expected 2.0."
+    assert says(checks.point_to_point.gather, world, answer) == (
+        "Not yet. Rank 0 returned 4.0 in place 1 of its list, expected 2.0."
+    )
 
 
 def test_gather_into_one_tensor(world):
@@ -340,7 +335,9 @@ def test_gather_into_one_tensor(world):
                 tensors.append(received)
             return tensors
     """
-    assert says(checks.point_to_point.gather, world, answer) == "Not yet. Rank 0 holds 4.0 in place 1, expected 2.0."
+    assert says(checks.point_to_point.gather, world, answer) == (
+        "Not yet. Rank 0 returned 4.0 in place 1 of its list, expected 2.0."
+    )
 
 
 def test_gather_of_a_message_to_oneself(world):
@@ -365,9 +362,7 @@ def test_gather_everywhere(world):
                 work.wait()
             return tensors if rank == 0 else None
     """
-    assert (
-        says(checks.point_to_point.gather, world, answer) == "Not yet. Rank 0 sent 192 bytes, and the gather sends 0."
-    )
+    assert says(checks.point_to_point.gather, world, answer) == "Not yet. Rank 0 sent 192 bytes, expected 0."
 
 
 # ---------------------------------------------------------------- tree_broadcast
@@ -375,7 +370,7 @@ def test_gather_everywhere(world):
 
 def test_tree_solution(world):
     assert says(checks.point_to_point.tree_broadcast, world, solution("tree_broadcast")) == (
-        "Solved. Every rank holds the tensor of rank 0, after 3 messages in 2 rounds."
+        "Solved. Every rank returned the tensor of rank 0, after 3 messages in 2 rounds."
     )
 
 
@@ -464,7 +459,7 @@ def test_tree_of_ranks_that_fill_in_what_they_know(world):
             return tensor.fill_(1)
     """
     assert says(checks.point_to_point.tree_broadcast, world, answer) == (
-        "Not yet. Nothing that rank 0 has sent, or had passed on, has come to rank 1."
+        "Not yet. No message from rank 0 reached rank 1, either directly or through other ranks."
     )
 
 
@@ -485,7 +480,7 @@ def test_overlap_skeleton(world):
 def test_overlap_skeleton_with_the_first_exercise_solved(world):
     world.view.execute(solution("ring_shift"))
     assert says(checks.point_to_point.overlap, world, skeleton("overlap")) == (
-        "Not yet. Rank 0 waited for its send before the computation had ended."
+        "Not yet. Rank 0 waited for its send before the computation ended, expected the wait afterwards."
     )
 
 
@@ -516,14 +511,14 @@ def test_overlap_in_other_styles(world, body):
 def test_overlap_that_waits_first(world):
     body = "works[1].wait(); works[0].wait(); result = compute()"
     assert says(checks.point_to_point.overlap, world, OVERLAP.format(body=body)) == (
-        "Not yet. Rank 0 waited for its send before the computation had ended."
+        "Not yet. Rank 0 waited for its send before the computation ended, expected the wait afterwards."
     )
 
 
 def test_overlap_that_waits_for_the_receive_first(world):
     body = "works[1].wait(); result = compute(); works[0].wait()"
     assert says(checks.point_to_point.overlap, world, OVERLAP.format(body=body)) == (
-        "Not yet. Rank 0 waited for its receive before the computation had ended."
+        "Not yet. Rank 0 waited for its receive before the computation ended, expected the wait afterwards."
     )
 
 
@@ -538,21 +533,21 @@ def test_overlap_that_computes_first(world):
             return result, received
     """
     assert says(checks.point_to_point.overlap, world, answer) == (
-        "Not yet. Rank 0 posted its send after the computation had begun."
+        "Not yet. Rank 0 began the computation before it posted its send, expected the send first."
     )
 
 
 def test_overlap_that_computes_twice(world):
     body = "compute(); result = compute(); works[1].wait(); works[0].wait()"
     assert says(checks.point_to_point.overlap, world, OVERLAP.format(body=body)) == (
-        "Not yet. Rank 0 called compute() 2 times, expected once."
+        "Not yet. Rank 0 called `compute()` 2 times, expected 1 time."
     )
 
 
 def test_overlap_that_knows_the_result(world):
     body = "result = rank + 1; works[1].wait(); works[0].wait()"
     assert says(checks.point_to_point.overlap, world, OVERLAP.format(body=body)) == (
-        "Not yet. Rank 0 called compute() 0 times, expected once."
+        "Not yet. Rank 0 called `compute()` 0 times, expected 1 time."
     )
 
 
@@ -567,7 +562,7 @@ def test_overlap_in_the_wrong_order_of_results(world):
             return tensor, compute()
     """
     assert says(checks.point_to_point.overlap, world, answer) == (
-        "Not yet. What rank 0 returned first is not what compute() returned."
+        "Not yet. Rank 0 returned a tensor of shape [16] first, expected 1.0, the result of `compute()`."
     )
 
 
@@ -578,7 +573,7 @@ def test_overlap_in_the_wrong_order_of_results(world):
 def test_the_lessons_own_swaps(world, way):
     source = cell("02_point_to_point.ipynb", "def by_parity(")
     assert says(checks.point_to_point.my_swap, world, f"{source}\nmy_swap = {way}") == (
-        "Solved. Both ranks hold the other one's tensor, and neither has waited in vain."
+        "Solved. Each of the two ranks received the tensor of the other rank, without a deadlock."
     )
 
 
@@ -634,7 +629,7 @@ def test_a_swap_in_two_halves(world):
                 dist.recv(received[half], 1 - rank)
                 work.wait()
     """
-    assert says(checks.point_to_point.my_swap, world, answer) == "Not yet. Rank 0 sent 2 messages, and a swap sends 1."
+    assert says(checks.point_to_point.my_swap, world, answer) == "Not yet. Rank 0 sent 2 messages, expected 1."
 
 
 # ---------------------------------------------------------------- other numbers of ranks
