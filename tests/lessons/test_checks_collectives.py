@@ -148,7 +148,7 @@ def test_an_answer_that_raises(world):
 
 def test_transpose_solution(world):
     assert says(checks.collectives.transpose, world, solution("transpose")) == (
-        "Solved. Every rank holds its rows of the transposed matrix, after one all_to_all."
+        "Solved. Every rank returned its rows of the transposed matrix, after one all_to_all."
     )
 
 
@@ -232,7 +232,7 @@ def test_transpose_of_the_whole_matrix_on_every_rank(world):
 
 def test_sharded_step_solution(world):
     assert says(checks.collectives.sharded_step, world, solution("sharded_step")) == (
-        "Solved. Every rank holds the new weights, of which it has updated its own share."
+        "Solved. Every rank returned the new weights, and updated only its own shard."
     )
 
 
@@ -318,7 +318,7 @@ def test_sharded_step_that_returns_its_share_only(world):
 def test_the_lessons_own_two_halves(world):
     answer = cell("03_collectives.ipynb", "def two_halves(").partition("\n\n")[0]
     assert says(checks.collectives.my_all_reduce, world, answer.replace("two_halves", "my_all_reduce")) == (
-        "Solved. Every rank holds all sums: one collective has made them, the other has brought them to all."
+        "Solved. Every rank returned all sums: one collective computed them, and the other brought them to all ranks."
     )
 
 

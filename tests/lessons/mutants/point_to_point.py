@@ -80,6 +80,8 @@ if rank == 1:
     ),
     "the model has no latency": ("model = alpha + beta * sizes", "model = beta * sizes"),
     "the model has no bandwidth": ("model = alpha + beta * sizes", "model = alpha + 0 * sizes"),
+    "ping-pong plays with floats, not bytes": ("torch.zeros(size, dtype=torch.uint8)", "torch.zeros(size)"),
+    "the figure of the ring shows the sends": ('if message.call == "recv"]', 'if message.call == "send"]'),
     "alpha and beta are swapped": ("beta, alpha = np.polyfit(", "alpha, beta = np.polyfit("),
     "many small messages pay for one latency": (
         "    return count * (alpha + beta * size)",
