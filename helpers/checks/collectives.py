@@ -9,7 +9,7 @@ from helpers.checks.exam import called, exercise, near, show
 def mean(exam):
     """Check `mean(numbers)`: every rank gets the mean of the numbers of all ranks, with one all_reduce.
 
-    It is called twice: rank r holds r + 1 numbers, and then r numbers, so that rank 0 holds none.
+    The check calls it twice: rank r holds r + 1 numbers, and then r numbers, so that rank 0 holds none.
     """
     rank, n = exam.rank, exam.n
     for held, expected, who in (
@@ -34,7 +34,7 @@ def transpose(exam):
             found, expected = result[row, column].item(), matrix[column, 2 * rank + row].item()
             exam.refuse(f"Rank {rank} holds {show(found)} in row {row}, column {column}, expected {expected}.")
     _require_collectives(exam, all_to_all=1)
-    return "Every rank holds its rows of the transposed matrix, after one all_to_all."
+    return "Every rank returned its rows of the transposed matrix, after one all_to_all."
 
 
 @exercise
@@ -43,16 +43,16 @@ def my_all_reduce(exam):
     rank, n = exam.rank, exam.n
     expected = [(chunk + 1) * (10**n // 9) for chunk in range(n)]
     result = exam.call(torch.arange(1, n + 1) * 10**rank)
-    if _require_shape(exam, result, [n], f"a tensor of {n}"):
+    if _require_shape(exam, result, [n], f"a tensor of shape [{n}]"):
         found = result.tolist()
         exam.require(found == expected, f"Rank {rank} returned {found}, expected {expected}.")
     _require_collectives(exam, "The sums are right. ", reduce_scatter=1, all_gather=1)
-    return "Every rank holds all sums: one collective has made them, the other has brought them to all."
+    return "Every rank returned all sums: one collective computed them, and the other brought them to all ranks."
 
 
 @exercise
 def sharded_step(exam):
-    """Check `sharded_step(weights, gradient, rate)`: SGD in which each rank updates only its share of the weights."""
+    """Check `sharded_step(weights, gradient, rate)`: SGD in which each rank updates only its shard of the weights."""
     rank, n = exam.rank, exam.n
     places = torch.arange(2.0 * n)
     result = exam.call(10 * places, (rank + 1) * (places + 1), 0.5)
@@ -66,7 +66,7 @@ def sharded_step(exam):
         f"The weights are right. Rank {rank} called {called(exam.collectives)}, expected 1 reduce_scatter of the "
         "gradients and 1 all_gather of the weights.",
     )
-    return "Every rank holds the new weights, of which it has updated its own share."
+    return "Every rank returned the new weights, and updated only its own shard."
 
 
 def _require_shape(exam, result, shape, expected):

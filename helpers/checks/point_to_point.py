@@ -7,7 +7,7 @@ import torch
 
 from helpers.checks.exam import Wrong, answer, exercise, number, show
 
-_NUMBERS = 16  # in the tensor that each rank brings, all of them rank + 1
+_NUMBERS = 16  # in the tensor of each rank, all of them rank + 1
 _BYTES = 4 * _NUMBERS
 
 
@@ -16,8 +16,8 @@ def ring_shift(exam):
     """Check `ring_shift(tensor)`, which returns the tensor of the left neighbour, with one message from each rank."""
     result = exam.call(_tensor(exam.rank))
     _require_tensor(exam, result, _left(exam) + 1.0)
-    _require_sent(exam, 1, "the ring sends")
-    return f"Every rank holds its left neighbour's tensor, and sent {_BYTES} bytes."
+    _require_sent(exam, 1)
+    return f"Every rank returned its left neighbour's tensor, and sent {_BYTES} bytes."
 
 
 @exercise
@@ -27,13 +27,13 @@ def my_swap(exam):
         received = torch.zeros(_NUMBERS)
         exam.call(_tensor(exam.rank), received)
         _require_tensor(exam, received, 2.0 - exam.rank)
-        _require_sent(exam, 1, "a swap sends")
-    return "Both ranks hold the other one's tensor, and neither has waited in vain."
+        _require_sent(exam, 1)
+    return "Each of the two ranks received the tensor of the other rank, without a deadlock."
 
 
 @exercise
 def gather(exam):
-    """Check `gather(tensor)`, which returns on rank 0 the tensors of all ranks in their order, elsewhere None."""
+    """Check `gather(tensor)`, which returns the tensors of all ranks in order on rank 0, and None on other ranks."""
     rank, n = exam.rank, exam.n
     exam.on_rank(time.sleep, 0.15 * (n - rank))  # so that the message of the last rank arrives first
     result = exam.call(_tensor(rank))
@@ -45,14 +45,16 @@ def gather(exam):
     ):
         for source, tensor in enumerate(result):
             if not _is_full(tensor, source + 1.0):
-                exam.refuse(f"Rank {rank} holds {_show(tensor)} in place {source}, expected {source + 1.0}.")
+                exam.refuse(
+                    f"Rank {rank} returned {_show(tensor)} in place {source} of its list, expected {source + 1.0}."
+                )
                 break
-    _require_sent(exam, int(rank > 0), "the gather sends")
-    return f"Rank 0 holds the tensor of every rank, after {_count(n - 1, 'message')}."
+    _require_sent(exam, int(rank > 0))
+    return f"Rank 0 returned the tensors of all ranks, after {_count(n - 1, 'message')}."
 
 
 def _judge_tree(receivers):
-    """Judge the tree; `receivers` are the ranks to which each rank has sent, in order."""
+    """Judge the tree; `receivers` lists the ranks to which each rank sent its messages, in order."""
     n = len(receivers)
     sent = sum(map(len, receivers))
     if sent != n - 1:
@@ -60,20 +62,19 @@ def _judge_tree(receivers):
     round_of = _rounds(receivers)
     for rank in range(n):
         if rank not in round_of:
-            raise Wrong(f"Nothing that rank 0 has sent, or had passed on, has come to rank {rank}.")
+            raise Wrong(f"No message from rank 0 reached rank {rank}, either directly or through other ranks.")
     rounds, expected = max(round_of.values()), (n - 1).bit_length()
     if rounds > expected:
         late = max(round_of, key=round_of.get)
         raise Wrong(f"Rank {late} received the tensor in round {rounds}, expected round {expected} at the latest.")
-    return f"Every rank holds the tensor of rank 0, after {_count(sent, 'message')} in {_count(rounds, 'round')}."
+    return f"Every rank returned the tensor of rank 0, after {_count(sent, 'message')} in {_count(rounds, 'round')}."
 
 
 @exercise(together=_judge_tree)
 def tree_broadcast(exam):
     """Check `tree_broadcast(tensor)`, which returns the tensor of rank 0 on every rank, after ceil(log2 n) rounds.
 
-    The rounds are those of ranks with one port each: a rank sends one message in a round, from the round after the one
-    in which it has received the tensor.
+    A rank sends at most one message in a round, and its first message in the round after it received the tensor.
     """
     result = exam.call(_tensor(exam.rank))
     _require_tensor(exam, result, 1.0)
@@ -84,7 +85,7 @@ def tree_broadcast(exam):
 def overlap(exam):
     """Check `overlap(tensor, compute)`: a ring shift, and a computation while its messages are under way.
 
-    The function returns what `compute()` has returned, and the tensor of the left neighbour.
+    The function returns the result of `compute()` and the tensor of the left neighbour.
     """
     rank = exam.rank
     result, computed = exam.on_rank(_overlap, _tensor(rank))
@@ -93,12 +94,13 @@ def overlap(exam):
         f"Rank {rank} returned {_show(result)}, expected a number and a tensor.",
     ):
         first = number(result[0])
-        exam.require(first is not None, f"What rank {rank} returned first is not what compute() returned.")
-        exam.require(first == rank + 1, f"Rank {rank} computed {show(first)}, expected {rank + 1.0}.")
+        expected = f"expected {rank + 1.0}, the result of `compute()`"
+        exam.require(first is not None, f"Rank {rank} returned {show(result[0])} first, {expected}.")
+        exam.require(first == rank + 1, f"Rank {rank} returned {show(first)} first, {expected}.")
         _require_tensor(exam, result[1], _left(exam) + 1.0)
-    _require_sent(exam, 1, "the ring sends")
+    _require_sent(exam, 1)
     if exam.require(
-        len(computed) == 1, f"Rank {rank} called compute() {_count(len(computed), 'time')}, expected once."
+        len(computed) == 1, f"Rank {rank} called `compute()` {_count(len(computed), 'time')}, expected 1 time."
     ):
         for message in exam.messages:
             _require_overlap(exam, message, *computed[0])
@@ -107,15 +109,18 @@ def overlap(exam):
 
 def _require_overlap(exam, message, begin, end):
     name = "send" if message.sent else "receive"
-    exam.require(message.posted <= begin, f"Rank {exam.rank} posted its {name} after the computation had begun.")
+    exam.require(
+        message.posted <= begin,
+        f"Rank {exam.rank} began the computation before it posted its {name}, expected the {name} first.",
+    )
     exam.require(
         message.waited is not None and message.waited >= end,
-        f"Rank {exam.rank} waited for its {name} before the computation had ended.",
+        f"Rank {exam.rank} waited for its {name} before the computation ended, expected the wait afterwards.",
     )
 
 
 def _overlap(tensor):
-    """Return the result of `overlap`, and the begin and the end of each computation."""
+    """Return the result of `overlap`, and when each computation began and ended."""
     computed = []
 
     def compute():
@@ -128,7 +133,7 @@ def _overlap(tensor):
 
 
 def _tensor(rank):
-    """Return the tensor that a rank brings."""
+    """Return the tensor that a rank passes to the answer."""
     return torch.full((_NUMBERS,), rank + 1.0)
 
 
@@ -137,7 +142,7 @@ def _left(exam):
 
 
 def _is_full(tensor, expected):
-    """Return whether a result is a tensor of the size that each rank brings, with this number in all places."""
+    """Return whether a result is a tensor of the expected size that holds this number in all places."""
     return list(getattr(tensor, "shape", ())) == [_NUMBERS] and set(tensor.tolist()) == {expected}
 
 
@@ -145,18 +150,16 @@ def _require_tensor(exam, tensor, expected):
     exam.require(_is_full(tensor, expected), f"Rank {exam.rank} holds {_show(tensor)}, expected {expected}.")
 
 
-def _require_sent(exam, messages, who_sends):
-    """Require that the rank has sent this many messages with a tensor in each."""
+def _require_sent(exam, messages):
+    """Require that the rank sent this many messages, with a tensor in each."""
     sent = [message.bytes for message in exam.messages if message.sent]
     expected = messages * _BYTES
-    exam.require(sum(sent) == expected, f"Rank {exam.rank} sent {sum(sent)} bytes, and {who_sends} {expected}.")
-    exam.require(
-        len(sent) == messages, f"Rank {exam.rank} sent {_count(len(sent), 'message')}, and {who_sends} {messages}."
-    )
+    exam.require(sum(sent) == expected, f"Rank {exam.rank} sent {sum(sent)} bytes, expected {expected}.")
+    exam.require(len(sent) == messages, f"Rank {exam.rank} sent {_count(len(sent), 'message')}, expected {messages}.")
 
 
 def _rounds(receivers):
-    """Return for each rank that something from rank 0 has come to the round in which it came."""
+    """Map each rank that a message from rank 0 reached, directly or through others, to the round of its arrival."""
     round_of = {0: 0}
     senders = [0]
     for sender in senders:
@@ -168,7 +171,7 @@ def _rounds(receivers):
 
 
 def _show(result):
-    """Return what an answer has returned in few words; of a tensor like those that the ranks bring, its numbers."""
+    """Describe the result of an answer in few words, and a tensor of the expected size by its numbers."""
     if list(getattr(result, "shape", ())) != [_NUMBERS]:
         return show(result)
     numbers = result.tolist()

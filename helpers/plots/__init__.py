@@ -19,7 +19,7 @@ from helpers.plots.in_your_own_job import flight_records
 from helpers.plots.inside_ddp import buckets
 from helpers.plots.overlap import step_timeline
 from helpers.plots.pipelines import bubbles, kept_over_time, pipeline_steps, stale_losses
-from helpers.plots.point_to_point import message_cost
+from helpers.plots.point_to_point import message_cost, ring_of_waits, two_messages
 from helpers.plots.ranks_come_and_go import comings_and_goings
 from helpers.plots.reinforcement_learning import episode_rewards, message_diagram
 from helpers.plots.ring_all_reduce import ring_of_chunks, ring_step, ring_storyboard
@@ -66,6 +66,7 @@ __all__ = [
     "pipeline_steps",
     "remote_training",
     "ring_of_chunks",
+    "ring_of_waits",
     "ring_step",
     "ring_storyboard",
     "ring_work",
@@ -87,5 +88,6 @@ __all__ = [
     "training_curve",
     "transports",
     "two_cut_layers",
+    "two_messages",
     "ways_over_cables",
 ]

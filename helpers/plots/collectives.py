@@ -1,4 +1,4 @@
-"""Figures of 03_collectives: what the ranks hold, chunk by chunk, and how long they stay in a call."""
+"""Figures of 03_collectives: what the ranks hold in each chunk, and how long each rank stays in a call."""
 
 from collections.abc import Mapping, Sequence
 
@@ -11,6 +11,8 @@ from helpers.plots.style import GUIDE, LIMIT, MEASURED, TINTS, subplots
 _CELL = 0.52, 0.34  # inches
 _TITLE = {"fontsize": 9, "fontfamily": "monospace", "fontweight": "bold", "pad": 6}
 _POINTS_PER_CHARACTER = 0.62  # of the width of a character, for each point of its size
+# Hollow and larger than the dot of a rank that comes, so that both are seen where a rank leaves as it comes.
+_LEAVES = {**LIMIT, "linestyle": "", "zorder": 4, "markersize": 11, "markerfacecolor": "none", "markeredgewidth": 2}
 
 
 def chunk_grid(
@@ -18,11 +20,11 @@ def chunk_grid(
     values: Sequence[Sequence[object]],
     sources: Sequence[Sequence[Sequence[int]]] | None = None,
 ) -> None:
-    """Draw into these axes a grid of what the ranks hold: a row for each rank, a column for each chunk.
+    """Draw a grid of what the ranks hold into these axes: a row for each rank, a column for each chunk.
 
-    `values[rank][chunk]` is written into its cell; where it is None, the rank holds nothing, and the cell stays empty.
-    `sources[rank][chunk]` are the ranks whose numbers are in the value: the cell is filled with a band in the colour of
-    each, from left to right. Without `sources` each chunk has its colour.
+    `values[rank][chunk]` is written into its cell. If it is None, the rank holds nothing, and the cell stays empty.
+    `sources[rank][chunk]` lists the ranks whose numbers went into the value: the cell has a band in the colour of each
+    of these ranks, from left to right. Without `sources` each chunk has a colour.
     """
     rows, columns = len(values), max(map(len, values))
     longest = max((len(str(value)) for row in values for value in row if value is not None), default=1)
@@ -46,10 +48,10 @@ def chunk_grid(
 
 
 def before_and_after(*rows: Mapping[str, Sequence[Sequence[int]]]) -> None:
-    """Draw rows of grids, each with its title: the numbers of all ranks before and after some collectives.
+    """Draw rows of grids with titles: the numbers of all ranks before and after some collectives.
 
-    `row[title][rank][chunk]` is a number whose digits say what is in it: rank 0 has put in the last digit, rank 1 the
-    last but one, and so on. The bands of a cell stand in the order of the digits. 0 is nothing.
+    `row[title][rank][chunk]` is a number whose digits say which ranks went into it: the last digit comes from rank 0,
+    the last but one from rank 1, and so on. The bands of a cell are in the order of the digits. 0 means nothing.
     """
     columns = max(map(len, rows))
     ranks = max(len(grid) for row in rows for grid in row.values())
@@ -68,9 +70,10 @@ def before_and_after(*rows: Mapping[str, Sequence[Sequence[int]]]) -> None:
 
 
 def stays(**calls: tuple[Sequence[float], Sequence[float]]) -> None:
-    """Draw for each call, by its name, from when to when each rank was in it: (when they came, when they left).
+    """Draw when each rank came to a call and when it left, for several calls.
 
-    The times are in seconds, by one clock for all ranks. A line marks when the last rank came.
+    Each call is given by its name, as (times at which the ranks came, times at which they left), in seconds on the same
+    clock for all ranks. A line marks when the last rank came.
     """
     size = max(len(came) for came, _ in calls.values())
     figure, all_axes = _panels(1, len(calls), width=8, height=1.3 + 0.22 * size, sharex=True, sharey=True)
@@ -79,8 +82,8 @@ def stays(**calls: tuple[Sequence[float], Sequence[float]]) -> None:
         ranks = np.arange(len(came))
         axes.hlines(ranks, came, left, color=TINTS[0], linewidth=9)
         axes.plot(came, ranks, label="comes", **MEASURED)
-        axes.plot(left, ranks, label="leaves", **{**LIMIT, "linestyle": "", "zorder": 3})
-        axes.axvline(came.max(), label="the last one comes", **GUIDE)
+        axes.plot(left, ranks, label="leaves", **_LEAVES)
+        axes.axvline(came.max(), label="the last rank comes", **GUIDE)
         axes.set_title(name, **_TITLE)
         axes.spines[["top", "right"]].set_visible(False)
         axes.set_xlabel("seconds since the first rank came")

@@ -3,7 +3,7 @@
 # cell `init_process_group(`, with `seconds=10` as `seconds=4`
 
 # %% ring_shift: solution
-# Solved. Every rank holds its left neighbour's tensor, and sent 64 bytes.
+# Solved. Every rank returned its left neighbour's tensor, and sent 64 bytes.
 
 # %% ring_shift: skeleton
 # Not yet. Rank 0 holds 1.0, expected 4.0.
@@ -20,7 +20,7 @@
 # and `dist.recv(received, src=left)` as `dist.recv(received, src=right)`
 
 # %% ring_shift: with a message too many
-# Not yet. Rank 0 sent 96 bytes, and the ring sends 64.
+# Not yet. Rank 0 sent 96 bytes, expected 64.
 def ring_shift(tensor):
     received = torch.empty_like(tensor)
     header = torch.zeros(8)
@@ -31,7 +31,7 @@ def ring_shift(tensor):
     return received
 
 # %% ring_shift: in two halves
-# Not yet. Rank 0 sent 2 messages, and the ring sends 1.
+# Not yet. Rank 0 sent 2 messages, expected 1.
 def ring_shift(tensor):
     received = torch.empty_like(tensor)
     for half in (slice(8), slice(8, 16)):
@@ -41,7 +41,7 @@ def ring_shift(tensor):
     return received
 
 # %% ring_shift: by a collective
-# Not yet. Rank 0 sent 0 bytes, and the ring sends 64.
+# Not yet. Rank 0 sent 0 bytes, expected 64.
 def ring_shift(tensor):
     tensors = [torch.empty_like(tensor) for _ in range(n)]
     dist.all_gather(tensors, tensor)
@@ -103,7 +103,7 @@ def ring_shift(tensor):
     return received
 
 # %% gather: solution
-# Solved. Rank 0 holds the tensor of every rank, after 3 messages.
+# Solved. Rank 0 returned the tensors of all ranks, after 3 messages.
 
 # %% gather: skeleton
 # Not yet. Rank 0 returned a list of 1, expected a list of 4 tensors.
@@ -121,12 +121,12 @@ def gather(tensor):
     return tensors
 
 # %% gather: in the order of arrival
-# Not yet. Rank 0 holds 4.0 in place 1, expected 2.0.
+# Not yet. Rank 0 returned 4.0 in place 1 of its list, expected 2.0.
 # solution, with `for source in range(1, n):` as `for received in tensors[1:]:`
 # and `dist.recv(tensors[source], src=source)` as `dist.recv(received)`
 
 # %% gather: into one tensor
-# Not yet. Rank 0 holds 4.0 in place 1, expected 2.0.
+# Not yet. Rank 0 returned 4.0 in place 1 of its list, expected 2.0.
 # solution,
 # with `tensors = [tensor] + [torch.empty_like(tensor) for _ in range(1, n)]`
 # as `received, tensors = torch.empty_like(tensor), [tensor]`
@@ -140,7 +140,7 @@ def gather(tensor):
     return tensors
 
 # %% gather: everywhere
-# Not yet. Rank 0 sent 192 bytes, and the gather sends 0.
+# Not yet. Rank 0 sent 192 bytes, expected 0.
 def gather(tensor):
     tensors = [tensor if source == rank else torch.empty_like(tensor) for source in range(n)]
     others = [other for other in range(n) if other != rank]
@@ -150,7 +150,7 @@ def gather(tensor):
     return tensors if rank == 0 else None
 
 # %% tree_broadcast: solution
-# Solved. Every rank holds the tensor of rank 0, after 3 messages in 2 rounds.
+# Solved. Every rank returned the tensor of rank 0, after 3 messages in 2 rounds.
 
 # %% tree_broadcast: skeleton
 # Not yet. Rank 1 holds 2.0, expected 1.0.
@@ -210,7 +210,7 @@ def tree_broadcast(tensor):
     return tensor
 
 # %% tree_broadcast: of ranks that fill in what they know
-# Not yet. Nothing that rank 0 has sent, or had passed on, has come to rank 1.
+# Not yet. No message from rank 0 reached rank 1, either directly or through other ranks.
 def tree_broadcast(tensor):
     if rank in (1, 2):
         dist.send(tensor, dst=3)
@@ -231,7 +231,7 @@ def tree_broadcast(tensor):
 # skeleton
 
 # %% overlap: skeleton
-# Not yet. Rank 0 waited for its send before the computation had ended.
+# Not yet. Rank 0 waited for its send before the computation ended, expected the wait afterwards.
 # solution of ring_shift
 # skeleton
 
@@ -256,7 +256,7 @@ def overlap(tensor, compute):
     return (result, received)
 
 # %% overlap: that waits first
-# Not yet. Rank 0 waited for its send before the computation had ended.
+# Not yet. Rank 0 waited for its send before the computation ended, expected the wait afterwards.
 def overlap(tensor, compute):
     received = torch.empty_like(tensor)
     works = [dist.isend(tensor, right), dist.irecv(received, left)]
@@ -266,7 +266,7 @@ def overlap(tensor, compute):
     return result, received
 
 # %% overlap: that waits for the receive first
-# Not yet. Rank 0 waited for its receive before the computation had ended.
+# Not yet. Rank 0 waited for its receive before the computation ended, expected the wait afterwards.
 def overlap(tensor, compute):
     received = torch.empty_like(tensor)
     works = [dist.isend(tensor, right), dist.irecv(received, left)]
@@ -276,7 +276,7 @@ def overlap(tensor, compute):
     return result, received
 
 # %% overlap: that computes first
-# Not yet. Rank 0 posted its send after the computation had begun.
+# Not yet. Rank 0 began the computation before it posted its send, expected the send first.
 def overlap(tensor, compute):
     result = compute()
     received = torch.empty_like(tensor)
@@ -286,7 +286,7 @@ def overlap(tensor, compute):
     return result, received
 
 # %% overlap: that computes twice
-# Not yet. Rank 0 called compute() 2 times, expected once.
+# Not yet. Rank 0 called `compute()` 2 times, expected 1 time.
 def overlap(tensor, compute):
     received = torch.empty_like(tensor)
     works = [dist.isend(tensor, right), dist.irecv(received, left)]
@@ -297,7 +297,7 @@ def overlap(tensor, compute):
     return result, received
 
 # %% overlap: that knows the result
-# Not yet. Rank 0 called compute() 0 times, expected once.
+# Not yet. Rank 0 called `compute()` 0 times, expected 1 time.
 def overlap(tensor, compute):
     received = torch.empty_like(tensor)
     works = [dist.isend(tensor, right), dist.irecv(received, left)]
@@ -313,24 +313,24 @@ def overlap(tensor, compute):
 # and `works[0].wait()` as `dist.barrier()`
 
 # %% overlap: in the wrong order of results
-# Not yet. What rank 0 returned first is not what compute() returned.
+# Not yet. Rank 0 returned a tensor of shape [16] first, expected 1.0, the result of `compute()`.
 # skeleton, with `received = ring_shift(tensor)` as `return tensor, compute()`, without `return compute(), received`
 
 # %% my_swap: solution
-# Solved. Both ranks hold the other one's tensor, and neither has waited in vain.
+# Solved. Each of the two ranks received the tensor of the other rank, without a deadlock.
 
 # %% my_swap: the lesson's by_parity
-# Solved. Both ranks hold the other one's tensor, and neither has waited in vain.
+# Solved. Each of the two ranks received the tensor of the other rank, without a deadlock.
 # cell `def by_parity(`
 my_swap = by_parity
 
 # %% my_swap: the lesson's by_isend
-# Solved. Both ranks hold the other one's tensor, and neither has waited in vain.
+# Solved. Each of the two ranks received the tensor of the other rank, without a deadlock.
 # cell `def by_parity(`
 my_swap = by_isend
 
 # %% my_swap: the lesson's by_batch
-# Solved. Both ranks hold the other one's tensor, and neither has waited in vain.
+# Solved. Each of the two ranks received the tensor of the other rank, without a deadlock.
 # cell `def by_parity(`
 my_swap = by_batch
 
@@ -362,7 +362,7 @@ def my_swap(mine, received):
         dist.recv(received, 0)
 
 # %% my_swap: in two halves
-# Not yet. Rank 0 sent 2 messages, and a swap sends 1.
+# Not yet. Rank 0 sent 2 messages, expected 1.
 def my_swap(mine, received):
     for half in (slice(0, 8), slice(8, 16)):
         work = dist.isend(mine[half], 1 - rank)

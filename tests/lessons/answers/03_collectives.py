@@ -78,7 +78,7 @@ def mean(numbers):
 # skeleton, with `return numbers.mean().item()` as `return 1 / (len(numbers) - 1)`
 
 # %% transpose: solution
-# Solved. Every rank holds its rows of the transposed matrix, after one all_to_all.
+# Solved. Every rank returned its rows of the transposed matrix, after one all_to_all.
 
 # %% transpose: skeleton
 # Not yet. Rank 0 holds 1.0 in row 0, column 1, expected 100.0.
@@ -125,7 +125,7 @@ def transpose(rows):
     return torch.cat(matrix).T[2 * rank : 2 * rank + 2]
 
 # %% sharded_step: solution
-# Solved. Every rank holds the new weights, of which it has updated its own share.
+# Solved. Every rank returned the new weights, and updated only its own shard.
 
 # %% sharded_step: with the mean by the operator
 # Solved. ...
@@ -179,7 +179,7 @@ def sharded_step(weights, gradient, rate):
     return weights.chunk(n)[rank] - rate * share
 
 # %% my_all_reduce: solution
-# Solved. Every rank holds all sums: one collective has made them, the other has brought them to all.
+# Solved. Every rank returned all sums: one collective computed them, and the other brought them to all ranks.
 
 # %% my_all_reduce: of one tensor
 # Solved. ...
