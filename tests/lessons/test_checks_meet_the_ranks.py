@@ -17,7 +17,6 @@ import torch.distributed as dist
 
 rank, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 timeout = timedelta(seconds=10)
-store = dist.TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), is_master=False, timeout=timeout)
 dist.init_process_group("gloo", timeout=timeout)
 """
 
@@ -28,23 +27,10 @@ def collect(number):
     return numbers.tolist()
 """
 
-TURN_ROUND = """
-def turn_round(name):
-    meeting_place = dist.PrefixStore(name, store)
-    {}
-"""
-LEAVE = "dist.destroy_process_group(); "
-MAKE_AGAIN = 'dist.init_process_group("gloo", store={}, rank={}, world_size=world_size, timeout=timeout)'
-
 
 def check_collect(world, lines, skeleton=COLLECT):
     world.view.execute(skeleton.format(lines))
     return checks.meet_the_ranks.collect(world)
-
-
-def check_turn_round(world, lines):
-    world.view.execute(TURN_ROUND.format(lines))
-    return checks.meet_the_ranks.turn_round(world)
 
 
 def check_shares(world, line):
@@ -63,22 +49,25 @@ def check_shares(world, line):
     ids=["every n-th", "a block", "from the last rank on", "a block by its ends"],
 )
 def test_shares_are_accepted(world, line):
-    assert check_shares(world, line) == "Solved. Of 13 cards each has been taken by one rank."
+    assert check_shares(world, line) == "Solved. Each of 13 cards went to one rank."
 
 
 @pytest.mark.parametrize(
     "line, reason",
     [
-        ("return None  # your line", "Rank 0 returned None, expected its part of the list."),
-        ("return cards", "Card 0 has been taken by ranks 0 and 1 and 2 and 3."),
-        ("return cards[rank * 3 : rank * 3 + 3]", "Of the cards 0 to 12 nobody has taken 12."),
-        ("return cards[rank * 3 :][: 4 if rank < 3 else None]", "Card 3 has been taken by ranks 0 and 1."),
-        ("return cards[rank * 4 : rank * 4 + 4]", "Rank 0 has 4 cards, and another only 1."),
+        ("return None  # your line", "Rank 0 returned None, expected its share of the list."),
+        ("return cards", "Card 0 went to 4 ranks (0, 1, 2, 3), expected 1 rank."),
+        ("return cards[rank * 3 : rank * 3 + 3]", "No rank took card 12 of the cards 0 to 12."),
+        ("return cards[rank * 3 :][: 4 if rank < 3 else None]", "Card 3 went to 2 ranks (0, 1), expected 1 rank."),
+        (
+            "return cards[rank * 4 : rank * 4 + 4]",
+            "Rank 0 took 4 cards and rank 3 took 1, expected a difference of at most 1.",
+        ),
         (
             "return cards[rank::world_size] * 2",
-            "The ranks have 26 cards in all, expected the 13 that were to be dealt out.",
+            "The ranks hold 26 cards in total, expected 13.",
         ),
-        ("return rank", "Rank 0 returned 0, expected its part of the list."),
+        ("return rank", "Rank 0 returned 0, expected its share of the list."),
     ],
 )
 def test_shares_are_refused(world, line, reason):
@@ -192,41 +181,61 @@ def test_collect_that_ends_its_rank_is_refused(broken_world):
     assert repr(verdict) == f"Not yet. Rank 2 is dead. {RESTART}"
 
 
-def test_turn_round_is_accepted_again_and_again(world):
-    for _ in range(3):
-        verdict = check_turn_round(world, LEAVE + MAKE_AGAIN.format("meeting_place", "world_size - 1 - rank"))
-        assert verdict
-        assert repr(verdict) == "Solved. The process with RANK=0 is rank 3 of the new group, and so on down to rank 0."
+ALL_DONE = """
+def all_done(done):
+    {}
+"""
+COUNT = "count = torch.tensor(float(done)); dist.all_reduce(count); "
+
+
+def check_all_done(world, lines):
+    world.view.execute(ALL_DONE.format(lines))
+    return repr(checks.meet_the_ranks.all_done(world))
 
 
 @pytest.mark.parametrize(
-    "lines, message",
+    "lines",
     [
-        ("pass", "The process with RANK=0 is rank 0, expected rank 3."),
+        COUNT + "return count.item() == world_size",
+        COUNT + "return count == world_size",
+        "flags = torch.zeros(world_size); flags[rank] = done; dist.all_reduce(flags); return bool(flags.all())",
+        "undone = torch.tensor([int(not done)]); dist.all_reduce(undone); return not undone.any()",
+        "every = torch.tensor(int(done)); dist.all_reduce(every, op=dist.ReduceOp.MIN); return bool(every)",
+    ],
+    ids=["a count", "a tensor", "a flag for each rank", "a count of the others", "the minimum"],
+)
+def test_all_done_is_accepted(world, lines):
+    said = "Solved. Every rank returned True only when all ranks were done, after one all_reduce each time."
+    assert check_all_done(world, lines) == said
+
+
+@pytest.mark.parametrize(
+    "lines, reason",
+    [
+        ("return done", "When all ranks are done, rank 0 called no collective, expected 1 all_reduce."),
+        (COUNT + "return count.item() > 0", "When only rank 0 is done, rank 0 returned True, expected False."),
+        (COUNT + "return done", "When only rank 0 is done, rank 0 returned True, expected False."),
         (
-            LEAVE + MAKE_AGAIN.format("meeting_place", "rank"),
-            "The process with RANK=0 is rank 0, expected rank 3.",
+            COUNT + "return count.item() > 1",
+            "When all ranks but rank 0 are done, rank 0 returned True, expected False.",
         ),
-        (LEAVE, "Rank 0 has left the old group, and is in no new one."),
+        (COUNT + "return count.item()", "When all ranks are done, rank 0 returned 4.0, expected True."),
+        (COUNT, "When all ranks are done, rank 0 returned None, expected True."),
         (
-            MAKE_AGAIN.format("meeting_place", "world_size - 1 - rank"),
-            "Rank 0 raised ValueError: trying to initialize the default process group twice!",
+            COUNT + "dist.all_reduce(count); return count.item() == world_size**2",
+            "When all ranks are done, rank 0 called 2 all_reduce, expected 1 all_reduce.",
         ),
         (
-            LEAVE + MAKE_AGAIN.format("store", "world_size - 1 - rank"),
-            "The ranks are in reverse, but they have not met under the prefix `name`. "
-            "The next group that meets in this place would find the addresses of this one.",
+            "flags = [None] * world_size; dist.all_gather_object(flags, done); return all(flags)",
+            "When all ranks are done, rank 0 called 2 all_gather, expected 1 all_reduce.",
         ),
     ],
-    ids=["skeleton", "same ranks", "only left", "not left", "no prefix"],
+    ids=["skeleton", "any rank", "its own", "most ranks", "the count", "nothing returned", "two", "another collective"],
 )
-def test_turn_round_is_refused(world, lines, message):
-    verdict = check_turn_round(world, lines)
-    assert not verdict
-    assert repr(verdict) == f"Not yet. {message}"
+def test_all_done_is_refused(world, lines, reason):
+    assert check_all_done(world, lines) == f"Not yet. {reason}"
 
 
-def test_turn_round_in_which_all_want_to_be_rank_0_is_refused(broken_world):
-    verdict = check_turn_round(broken_world, LEAVE + MAKE_AGAIN.format("meeting_place", "0"))
-    message = "Deadlock: the group's timeout ended the wait on these ranks: 0, 1, 2, 3."
-    assert repr(verdict) == f"Not yet. {message} {RESTART}"
+def test_all_done_in_which_a_rank_leaves_early_is_refused(broken_world):
+    said = check_all_done(broken_world, "if done: return True\n    " + COUNT + "return count.item() == world_size")
+    assert said == "Not yet. When all ranks are done, rank 0 called no collective, expected 1 all_reduce."
