@@ -58,8 +58,8 @@ check: $(INSTALLED)
 	exit $$failed
 
 # All run, whatever the others say, and each counts. Most tests wait for ranks, so four share the machine. Their
-# temporary folder is a new one with a short name, for sockets, and nothing may be left there but what pytest and torch
-# keep.
+# temporary folder is a new one with a short name, for sockets, and nothing may be left there but what pytest, torch
+# and torchrun keep.
 test: $(INSTALLED)
 	@folder=$$(mktemp -d "$${TMPDIR:-/tmp}/t-XXXXXX") && trap 'rm -rf "$$folder"' EXIT && trap 'exit 130' INT TERM; \
 	export TMPDIR="$$folder" $(CHOICE); failed=0; \
@@ -67,7 +67,7 @@ test: $(INSTALLED)
 	$(RUN) ruff format --check || failed=1; \
 	$(RUN) pytest --basetemp="$$folder/pytest" $(SIDE_BY_SIDE) -m "not alone and not cuda" || failed=1; \
 	$(RUN) pytest --basetemp="$$folder/pytest" -m alone || test $$? = $(NO_TESTS) || failed=1; \
-	rm -rf "$$folder/pytest" "$$folder"/torchinductor_*; sleep $(SECONDS_TO_VANISH); left=$$(ls -A "$$folder"); \
+	rm -rf "$$folder/pytest" "$$folder"/torchinductor_* "$$folder"/torchelastic_*; sleep $(SECONDS_TO_VANISH); left=$$(ls -A "$$folder"); \
 	test -z "$$left" || { echo "make: the tests have left this in the temporary folder:" $$left >&2; failed=1; }; \
 	exit $$failed
 

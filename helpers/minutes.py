@@ -77,29 +77,44 @@ def rounded(minutes: float) -> int:
 
 
 def minutes(notebook: str, without: tuple[str, ...] = ()) -> int:
-    """Return the minutes of a notebook, given by its name, without the sections that have these titles."""
+    """Return the minutes of a notebook, given by its name, without these sections and without an appendix."""
     there = sections(NOTEBOOKS / f"{notebook}.ipynb")
     if missing := set(without) - {section.title for section in there}:
         raise ValueError(f"{notebook} has no section {', '.join(sorted(missing))}")
-    return rounded(sum(section.minutes for section in there if section.title not in without))
+    left_out = [section for section in there if section.title in without or section.title.startswith("Appendix")]
+    return rounded(sum(section.minutes for section in there if section not in left_out))
 
 
 # ---------------------------------------------------------------- the texts that give these figures
 
 
 def in_readme(text: str) -> str:
-    """Write the table of each part of the course into README.md."""
-    return _between(text, "course", "\n\n".join(_part(title, rows) for title, rows in course.parts().items()) + "\n")
+    """Write the short course and the table of the course into README.md."""
+    return _between(_between(text, "short course", _short_course()), "course", _course())
 
 
-def _part(title, rows):
-    lines = [f"### {title}", "", _row_of(["notebook", "what you will be able to do", "minutes", "ranks"])]
-    lines.append(_row_of(["---"] * 4))
-    for row in rows:
-        link = f"[{row.numbered_title}](notebooks/{row.name}.ipynb)"
-        ranks = f"{row.ranks} ({_span([row.ranks, *row.others])})"
-        lines.append(_row_of([link, row.promise, minutes(row.name), ranks]))
-    return "\n".join(lines)
+def _short_course():
+    rows = [row for row in course.lessons().values() if row.in_short_course]
+    hours = round(sum(minutes(row.name) for row in rows) / 60)
+    links = [f"[{row.numbered_title}](notebooks/{row.name}.ipynb)" for row in rows]
+    return (
+        f"{len(rows)} lessons, about {hours} hours. If one of them uses a lesson that is not among them, it says so: "
+        + " → ".join(links)
+        + "\n"
+    )
+
+
+def _course():
+    header = ["notebook", "what you will be able to do", "minutes", "ranks"]
+    lines = [_row_of(header), _row_of(["---"] * len(header))]
+    for title, rows in course.parts().items():
+        lines.append(_row_of([f"**{title}**", "", "", ""]))
+        for row in rows:
+            star = " ★" * row.in_short_course
+            link = f"[{row.numbered_title}{star}](notebooks/{row.name}.ipynb)"
+            ranks = f"{row.ranks} ({_span([row.ranks, *row.others])})"
+            lines.append(_row_of([link, row.promise, minutes(row.name), ranks]))
+    return "\n".join(lines) + "\n"
 
 
 def _span(sizes):

@@ -14,6 +14,7 @@ from pathlib import Path
 
 _RECORD = ".copied.json"
 _NOT_COPIED = ("", "")
+_NOT_FOR_LEARNERS = {"course.toml", "hello.py"}  # 00_meet_the_ranks has written hello.py if it ran in the checkout
 
 
 def bring_up_to_date(notebooks: Path, folder: Path) -> list[str]:
@@ -148,7 +149,7 @@ def _is_figure(output):
 
 def _names(notebooks):
     """Return the names of all files that a learner gets, with the folder `notebooks` in front."""
-    files = [path for path in notebooks.rglob("*") if path.is_file() and path.name != "course.toml"]
+    files = [path for path in notebooks.rglob("*") if path.is_file() and path.name not in _NOT_FOR_LEARNERS]
     paths = [path.relative_to(notebooks.parent) for path in files]
     return sorted(
         path.as_posix() for path in paths if not any(re.match(r"\.|__pycache__", part) for part in path.parts)

@@ -3,6 +3,7 @@
 The kernelspec of the course names this module instead of `ipykernel_launcher`; see `helpers.kernels`.
 """
 
+import os
 import sys
 from pathlib import Path
 
@@ -12,6 +13,8 @@ def main() -> None:
     # What lies beside the notebook is not what torch imports; IPython puts the folder back.
     if sys.path[0] == "" or Path(sys.path[0]) == Path.cwd():
         del sys.path[0]
+    # `!torchrun` is that of the kernel's Python, however Jupyter was started.
+    os.environ["PATH"] = os.pathsep.join(filter(None, [str(Path(sys.executable).parent), os.environ.get("PATH")]))
     from helpers.ranks import prefork
 
     prefork.prepare()

@@ -30,7 +30,7 @@ def preloaded(topic):
     """
     for path in NOTEBOOKS.glob(f"[0-9][0-9]_{topic}.ipynb"):
         source = next(source for source in code_cells(path) if "World(WORLD_SIZE" in source)
-        tree = ast.parse(re.sub(r"(?m)^%.*", "", source))
+        tree = ast.parse(re.sub(r"(?m)^[%!].*", "", source))
         values = {ast.unparse(node.targets[0]): node.value for node in tree.body if isinstance(node, ast.Assign)}
         for node in ast.walk(tree):
             if isinstance(node, ast.keyword) and node.arg == "preload":

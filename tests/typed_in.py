@@ -82,7 +82,7 @@ def code(notebook, start=0):
 def names(cell):
     """Return the names of the functions and classes that a cell defines, and of the predictions in it."""
     found = []
-    for node in ast.parse(re.sub(r"(?m)^%.*", "", cell.source)).body:
+    for node in ast.parse(re.sub(r"(?m)^[%!].*", "", cell.source)).body:
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             found.append(node.name)
         elif isinstance(node, ast.Assign):

@@ -17,6 +17,7 @@ from helpers.plots.hybrid_costs import table_sizes
 from helpers.plots.hybrid_ddp_rpc import backward_pass, distances, roles, trainers_learn
 from helpers.plots.in_your_own_job import flight_records
 from helpers.plots.inside_ddp import buckets
+from helpers.plots.meet_the_ranks import lines_of_ranks, notebook_and_ranks
 from helpers.plots.overlap import step_timeline
 from helpers.plots.pipelines import bubbles, kept_over_time, pipeline_steps, stale_losses
 from helpers.plots.point_to_point import message_cost, ring_of_waits, two_messages
@@ -56,11 +57,13 @@ __all__ = [
     "flight_records",
     "grids_of_ranks",
     "kept_over_time",
+    "lines_of_ranks",
     "live",
     "loss_curves",
     "message_cost",
     "message_diagram",
     "modelled_times",
+    "notebook_and_ranks",
     "paces",
     "perplexity_curve",
     "pipeline_steps",

@@ -34,11 +34,11 @@ def code_of_the_ranks(notebook):
             lines += [line + exempted for line in source[1:]]
             places += [(number, line_number) for line_number in range(2, len(source) + 1)]
             continue
-        for name in given_to_the_ranks(re.sub(r"(?m)^(\s*)%.*", r"\1pass", cell.source)):
+        for name in given_to_the_ranks(re.sub(r"(?m)^(\s*)[%!].*", r"\1pass", cell.source)):
             lines.append(f"{name} = ...")
             places.append((number, 1))
         for line_number, line in enumerate(source, start=1):
-            if (code := line.strip()).startswith("%px "):
+            if re.match(r"%px (?!%)", code := line.strip()):
                 lines.append(code.removeprefix("%px ") + "  # noqa: E701, E702")  # it takes one line
                 places.append((number, line_number))
     return lines, places

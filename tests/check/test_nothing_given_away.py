@@ -37,7 +37,7 @@ def answers(path):
 
 
 def tree(cell):
-    return ast.parse(re.sub(r"(?m)^%.*", "", cell.source))
+    return ast.parse(re.sub(r"(?m)^[%!].*", "", cell.source))
 
 
 def definitions(cell):

@@ -576,9 +576,6 @@ def test_the_board_moves_beside_the_notebook(browser, lab, tmp_path):
         stuck = panel.lines()[1]
         assert stuck["state"] == "● busy"
         wait_for(lambda: panel.lines()[1]["for"] != stuck["for"], 10, otherwise="the seconds stand still")
-        # docs/board.png is this picture.
-        frame = {"x": 290, "y": 28, "width": 990, "height": 800}
-        notebook.page.screenshot(path=tmp_path / "board.png", clip=frame)
 
         notebook.press("Interrupt the kernel")
         wait_for(lambda: notebook.numbers()[4], seconds=20, otherwise="the interrupted cell is still running")

@@ -19,6 +19,8 @@ import pytest
 from bs4 import BeautifulSoup
 from lesson_files import NOTEBOOKS, ROOT, SOLUTIONS
 
+from helpers import course
+
 SETTINGS = ROOT / "docs/site"
 COMMAND = ["make", "-n", "site", "--old-file=.venv/.installed", f"RUN={shlex.quote(sys.executable)} -m"]
 
@@ -71,11 +73,10 @@ def test_every_file_has_its_page(pages):
     assert set(pages) == expected | {"index.html", "search.html"}
 
 
-def test_the_bar_at_the_side_lists_the_parts_of_the_readme(pages):
-    readme = (ROOT / "README.md").read_text()
+def test_the_bar_at_the_side_lists_the_parts_of_the_course(pages):
     bar = pages["index.html"].select_one(".sidebar-tree")
     captions = [caption.get_text() for caption in bar.select(".caption")]
-    assert captions == [*re.findall(r"^### (.+)$", readme, re.M), "Beside the lessons"]
+    assert captions == [*course.parts(), "Beside the lessons"]
     entries = [link["href"] for link in bar.select(".toctree-l1 > a")]
     lessons, documents = entries[: len(NOTEBOOKS)], entries[len(NOTEBOOKS) :]
     assert lessons == [page_of(path) for path in NOTEBOOKS]  # every lesson once, in its place

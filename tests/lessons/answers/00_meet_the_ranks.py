@@ -6,50 +6,49 @@ import torch.distributed as dist
 
 rank, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 timeout = timedelta(seconds=10)
-store = dist.TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), is_master=False, timeout=timeout)
 dist.init_process_group("gloo", timeout=timeout)
 
 # %% my_share: solution
-# Solved. Of 13 cards each has been taken by one rank.
+# Solved. Each of 13 cards went to one rank.
 
 # %% my_share: a block
-# Solved. Of 13 cards each has been taken by one rank.
+# Solved. Each of 13 cards went to one rank.
 # solution, with `return cards[rank::world_size]` as `return torch.tensor(cards).tensor_split(world_size)[rank]`
 
 # %% my_share: from the last rank on
-# Solved. Of 13 cards each has been taken by one rank.
+# Solved. Each of 13 cards went to one rank.
 # solution, with `cards[rank::world_size]` as `[card for card in cards if card % world_size == world_size - 1 - rank]`
 
 # %% my_share: a block by its ends
-# Solved. Of 13 cards each has been taken by one rank.
+# Solved. Each of 13 cards went to one rank.
 def my_share(cards):
     return tuple(cards[len(cards) * rank // world_size : len(cards) * (rank + 1) // world_size])
 
 # %% my_share: skeleton
-# Not yet. Rank 0 returned None, expected its part of the list.
+# Not yet. Rank 0 returned None, expected its share of the list.
 
 # %% my_share
-# Not yet. Card 0 has been taken by ranks 0 and 1 and 2 and 3.
+# Not yet. Card 0 went to 4 ranks (0, 1, 2, 3), expected 1 rank.
 # solution, with `return cards[rank::world_size]` as `return cards`
 
 # %% my_share
-# Not yet. Of the cards 0 to 12 nobody has taken 12.
+# Not yet. No rank took card 12 of the cards 0 to 12.
 # solution, with `return cards[rank::world_size]` as `return cards[rank * 3 : rank * 3 + 3]`
 
 # %% my_share
-# Not yet. Card 3 has been taken by ranks 0 and 1.
+# Not yet. Card 3 went to 2 ranks (0, 1), expected 1 rank.
 # solution, with `return cards[rank::world_size]` as `return cards[rank * 3 :][: 4 if rank < 3 else None]`
 
 # %% my_share
-# Not yet. Rank 0 has 4 cards, and another only 1.
+# Not yet. Rank 0 took 4 cards and rank 3 took 1, expected a difference of at most 1.
 # solution, with `return cards[rank::world_size]` as `return cards[rank * 4 : rank * 4 + 4]`
 
 # %% my_share
-# Not yet. The ranks have 26 cards in all, expected the 13 that were to be dealt out.
+# Not yet. The ranks hold 26 cards in total, expected 13.
 # solution, with `return cards[rank::world_size]` as `return cards[rank::world_size] * 2`
 
 # %% my_share
-# Not yet. Rank 0 returned 0, expected its part of the list.
+# Not yet. Rank 0 returned 0, expected its share of the list.
 # solution, with `return cards[rank::world_size]` as `return rank`
 
 # %% collect: solution
@@ -151,43 +150,95 @@ globals().pop("collect", None)
 # Not yet. Rank 2 is dead. Call world.restart(), then run the lesson again, from its setup cell to this check.
 # skeleton, with `# Your lines go here.` as `os.kill(os.getpid(), 9) if rank == 2 else None`
 
-# %% turn_round: solution
-# Solved. The process with RANK=0 is rank 3 of the new group, and so on down to rank 0.
+# %% all_done: solution
+# Solved. Every rank returned True only when all ranks were done, after one all_reduce each time.
 
-# %% turn_round: skeleton
-# Not yet. The process with RANK=0 is rank 0, expected rank 3.
+# %% all_done: skeleton
+# Not yet. When all ranks are done, rank 0 called no collective, expected 1 all_reduce.
 
-# %% turn_round: same ranks
-# Not yet. The process with RANK=0 is rank 0, expected rank 3.
-def turn_round(name):
-    meeting_place = dist.PrefixStore(name, store)
-    dist.destroy_process_group()
-    dist.init_process_group("gloo", store=meeting_place, rank=rank, world_size=world_size, timeout=timeout)
+# %% all_done: a tensor
+# Solved. Every rank returned True only when all ranks were done, after one all_reduce each time.
+def all_done(done):
+    count = torch.tensor(float(done))
+    dist.all_reduce(count)
+    return count == world_size
 
-# %% turn_round: only left
-# Not yet. Rank 0 has left the old group, and is in no new one.
-# skeleton, with `# Your lines go here. Give init_process_group the timeout, too.` as `dist.destroy_process_group()`
+# %% all_done: a flag for each rank
+# Solved. Every rank returned True only when all ranks were done, after one all_reduce each time.
+def all_done(done):
+    flags = torch.zeros(world_size)
+    flags[rank] = done
+    dist.all_reduce(flags)
+    return bool(flags.all())
 
-# %% turn_round: not left
-# Not yet. Rank 0 raised ValueError: trying to initialize the default process group twice!
-def turn_round(name):
-    meeting_place = dist.PrefixStore(name, store)
-    dist.init_process_group(
-        "gloo", store=meeting_place, rank=world_size - 1 - rank, world_size=world_size, timeout=timeout
-    )
+# %% all_done: a count of the others
+# Solved. Every rank returned True only when all ranks were done, after one all_reduce each time.
+def all_done(done):
+    undone = torch.tensor([int(not done)])
+    dist.all_reduce(undone)
+    return not undone.any()
 
-# %% turn_round: no prefix
-# Not yet. The ranks are in reverse, but they have not met under the prefix `name`. The next group that meets in this
-# place would find the addresses of this one.
-def turn_round(name):
-    meeting_place = dist.PrefixStore(name, store)
-    dist.destroy_process_group()
-    dist.init_process_group("gloo", store=store, rank=world_size - 1 - rank, world_size=world_size, timeout=timeout)
+# %% all_done: the minimum
+# Solved. Every rank returned True only when all ranks were done, after one all_reduce each time.
+def all_done(done):
+    every = torch.tensor(int(done))
+    dist.all_reduce(every, op=dist.ReduceOp.MIN)
+    return bool(every)
 
-# %% turn_round: in which all want to be rank 0
-# Not yet. Deadlock: the group's timeout ended the wait on these ranks: 0, 1, 2, 3. Call world.restart(), then run the
-# lesson again, from its setup cell to this check.
-def turn_round(name):
-    meeting_place = dist.PrefixStore(name, store)
-    dist.destroy_process_group()
-    dist.init_process_group("gloo", store=meeting_place, rank=0, world_size=world_size, timeout=timeout)
+# %% all_done: any rank
+# Not yet. When only rank 0 is done, rank 0 returned True, expected False.
+def all_done(done):
+    count = torch.tensor(float(done))
+    dist.all_reduce(count)
+    return count.item() > 0
+
+# %% all_done: its own
+# Not yet. When only rank 0 is done, rank 0 returned True, expected False.
+def all_done(done):
+    count = torch.tensor(float(done))
+    dist.all_reduce(count)
+    return done
+
+# %% all_done: most ranks
+# Not yet. When all ranks but rank 0 are done, rank 0 returned True, expected False.
+def all_done(done):
+    count = torch.tensor(float(done))
+    dist.all_reduce(count)
+    return count.item() > 1
+
+# %% all_done: the count
+# Not yet. When all ranks are done, rank 0 returned 4.0, expected True.
+def all_done(done):
+    count = torch.tensor(float(done))
+    dist.all_reduce(count)
+    return count.item()
+
+# %% all_done: nothing returned
+# Not yet. When all ranks are done, rank 0 returned None, expected True.
+def all_done(done):
+    count = torch.tensor(float(done))
+    dist.all_reduce(count)
+
+# %% all_done: two
+# Not yet. When all ranks are done, rank 0 called 2 all_reduce, expected 1 all_reduce.
+def all_done(done):
+    count = torch.tensor(float(done))
+    dist.all_reduce(count)
+    dist.all_reduce(count)
+    return count.item() == world_size**2
+
+# %% all_done: another collective
+# Not yet. When all ranks are done, rank 0 called 2 all_gather, expected 1 all_reduce.
+def all_done(done):
+    flags = [None] * world_size
+    dist.all_gather_object(flags, done)
+    return all(flags)
+
+# %% all_done: a rank leaves early
+# Not yet. When all ranks are done, rank 0 called no collective, expected 1 all_reduce.
+def all_done(done):
+    if done:
+        return True
+    count = torch.tensor(float(done))
+    dist.all_reduce(count)
+    return count.item() == world_size

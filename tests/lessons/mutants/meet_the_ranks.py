@@ -8,17 +8,32 @@ MUTANTS = {
     ),
     "the ranks never learn the sum": ('world.view["total"] = sum(', 'world.view["total"] = max('),
     "all_reduce does not add up": (
-        'dist.all_reduce(value)\nprint(f"rank {rank} put in',
-        'dist.all_reduce(value, op=dist.ReduceOp.MAX)\nprint(f"rank {rank} put in',
+        'dist.all_reduce(value)\nprint(f"rank {rank} contributed',
+        'dist.all_reduce(value, op=dist.ReduceOp.MAX)\nprint(f"rank {rank} contributed',
+    ),
+    "the script adds nothing up": ('dist.all_reduce(value)\nprint(f"rank {rank} of', 'print(f"rank {rank} of'),
+    "the script fails under torchrun": ("!torchrun --nproc-per-node={WORLD_SIZE}", "!torchrun --nproc-per-node=none"),
+    "the script does not leave its group": ('{value.tolist()}")\ndist.destroy_process_group()', '{value.tolist()}")'),
+    "nobody naps": ("import time\ntime.sleep(600)", "import time\ntime.sleep(0)"),
+    "the ranks are not replaced": ("old_pids = world.pids\nworld.restart()", "old_pids = world.pids"),
+    "all ranks draw the same points": ("torch.manual_seed(rank)", "torch.manual_seed(0)"),
+    "the ranks use the sum of the gradients": ("            line.grad /= world_size\n", ""),
+    "each rank trains alone": ("if together:\n", "if not points:\n"),
+    "the one process has the points of rank 0 only": (
+        'all_points = sum(world.view["points"], [])',
+        'all_points = world.view["points"][0]',
     ),
     "two ranks get one ticket": ('store.add("tickets", 1)', 'store.add(f"tickets{rank}", 1)'),
     "the group has not been left": ("dist.destroy_process_group()\nkeys", "pass\nkeys"),
     "the store forgets": ("keys = sorted(store.list_keys())", "keys = []"),
-    "both groups meet in stores of their own": (
-        '%px meet("the same store", store=second,',
-        'world.new_store()\n%px store = connect()\n%px meet("the same store", store=dist.PrefixStore("second", store),',
+    "the ranks meet by env:// instead of tcp://": (
+        'meet("tcp://", turned, init_method=address, rank=turned',
+        'meet("tcp://", turned, init_method="env://", rank=turned',
     ),
-    "nobody naps": ("import time\ntime.sleep(600)", "import time\ntime.sleep(0)"),
-    "the ranks are not replaced": ("old_pids = world.pids\nworld.restart()", "old_pids = world.pids"),
-    "the script adds nothing up": ('dist.all_reduce(value)\nprint(f"rank {dist', 'print(f"rank {dist'),
+    "the ranks keep their numbers": ("turned = world_size - 1 - rank", "turned = rank"),
+    "both groups meet in stores of their own": (
+        '%px meet("the same store", turned, store=second,',
+        "world.new_store()\n%px store = connect()\n"
+        '%px meet("the same store", turned, store=dist.PrefixStore("second", store),',
+    ),
 }
