@@ -162,7 +162,7 @@ def sharded_step(weights, gradient, rate):
 
 # %% sharded_step: with the sum of the gradients
 # Not yet. On rank 0 weight 0 is -5.0, expected -1.25.
-# solution, with `share = weights.chunk(n)[rank] - rate * mine / n` as `share = weights.chunk(n)[rank] - rate * mine`
+# solution, with `rate * mine / n` as `rate * mine`
 
 # %% sharded_step: that sends the gradients to all
 # Not yet. The weights are right. Rank 0 called 1 all_reduce, expected 1 reduce_scatter of the gradients and 1
@@ -212,8 +212,8 @@ def my_all_reduce(chunks):
 
 # %% my_all_reduce: one half only
 # Not yet. Rank 0 returned [1111, 0, 0, 0], expected [1111, 2222, 3333, 4444].
-# solution, without `mine = torch.zeros_like(chunks[here])`, with `mine, list` as `result[here], list`,
-# without `dist.all_gather(list(result.chunk(n)), mine)`
+# solution, without `mine = torch.zeros_like(chunks[here])`, with `(mine, chunks)` as `(result[here], chunks)`,
+# without `dist.all_gather_single(result, mine)`
 
 # %% my_all_reduce: the halves that are the whole
 # Not yet. The sums are right. Rank 0 called 1 all_reduce, expected 1 reduce_scatter and 1 all_gather.
