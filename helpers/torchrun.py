@@ -106,20 +106,6 @@ def torchrun(script: str, ranks: int) -> list[str]:
         job.end()
 
 
-def summary_of_failure(script: str, ranks: int) -> str:
-    """Run a script that fails as `torchrun` does, and return the summary that torchrun prints in the end.
-
-    Raises `WorldError` when the script does not fail.
-    """
-    job = Job(script, ranks)
-    try:
-        if _code(job) == 0:
-            raise WorldError("The script has not failed.")
-        return job.report()
-    finally:
-        job.end()
-
-
 def _code(job):
     job.wait(_SECONDS_TO_RUN)
     if job.exit_code is None:

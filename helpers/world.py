@@ -4,7 +4,7 @@ import atexit
 import shutil
 import signal
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
 from helpers.errors import WorldError
@@ -194,15 +194,18 @@ class World:
         self.require_running()
         self._board = show(self._board, lambda: (self._ranks, self._cells))
 
-    def where(self):
+    def where(self, *, until: Mapping[int, str] | None = None):
         """Return what each rank is doing: idle or busy, for how long, in which call, on which line of which cell.
 
         The ranks are asked from outside, so this works while they are stuck. The result is a `Whereabouts`, a list of
-        one `RankState` for each rank that shows as a table.
+        one `RankState` for each rank that shows as a table. `until={1: "recv", 0: "idle"}` names, for some ranks, the
+        call or the state in which the table should show them: they are asked again until it does, for 10 s at most.
         """
-        from helpers.look.where import whereabouts
+        from helpers.look.where import whereabouts, whereabouts_when
 
         self.require_running()
+        if until:
+            return whereabouts_when(until, self._ranks, self._cells)
         return whereabouts(self._ranks, self._cells)
 
     def history(self):

@@ -145,7 +145,7 @@ class Exam:
 class Exercise:
     """An exercise of a lesson. Call it with a world to have the learner's function judged."""
 
-    def __init__(self, function, *, also=(), together=None, ranks=None, before=None, own_group=False):
+    def __init__(self, function, *, also=(), together=None, ranks=slice(None), before=None, own_group=False):
         functools.update_wrapper(self, function)
         self.function = function
         self.name = function.__name__
@@ -161,6 +161,10 @@ class Exercise:
         from helpers.checks.judging import verdict
 
         return verdict(world, self)
+
+    def ranks_of(self, size: int) -> range:
+        """Return the ranks that take part in a world of this size."""
+        return range(size)[self.ranks]
 
     def sit(self, rank: int, n: int, ask: Callable) -> Outcome:
         """Go through the exercise as one rank; `ask(function, arguments)` runs a function beside the learner's code."""
@@ -180,9 +184,9 @@ def exercise(function=None, **options):
     """Make an `Exercise` of a function that takes an `Exam` and returns the sentence of a solved exercise.
 
     Options: `also`, the names of what else the learner writes, which passes with it; `together`, a function that judges
-    what the exercise returned on all ranks, as a list by rank, returns the sentence, or raises `Wrong`; `ranks`, those
-    that take part if not all do; `before`, a function that is called with the world first; `own_group`, whether the
-    learner's function makes its own group, so that a broken one is no matter.
+    what the exercise returned on all ranks, as a list by rank, returns the sentence, or raises `Wrong`; `ranks`, a
+    slice of all ranks if not all of them take part; `before`, a function that is called with the world first;
+    `own_group`, whether the learner's function gets or makes a new group, so that a broken one is no matter.
     """
     if function is None:
         return functools.partial(Exercise, **options)

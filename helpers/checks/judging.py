@@ -1,7 +1,9 @@
 """How an exercise is judged: the learner's function runs on every rank, and a sentence says what is wrong with it."""
 
 import functools
+import os
 import re
+import signal
 from collections import Counter
 from contextlib import contextmanager
 from datetime import timedelta
@@ -54,8 +56,9 @@ def verdict(world, exercise: exam.Exercise) -> Verdict:
     try:
         if exercise.before:
             exercise.before(world)
-        if exercise.ranks is not None:
-            world = _Part(world, exercise.ranks)
+        ranks = exercise.ranks_of(world.size)
+        if len(ranks) < world.size:
+            world = _Part(world, ranks)
         _require_idle(world)
         _require_on_ranks(world, exercise.name)
         if not exercise.own_group:
@@ -85,6 +88,19 @@ class _Part:
         self.view = world.view.client[[world.view.targets[rank] for rank in ranks]]
         self.where = lambda: [world.where()[rank] for rank in ranks]
         self.call = functools.partial(world.call, targets=list(ranks))
+
+
+def kill_last(world) -> None:
+    """Kill the last rank if it is alive, and wait until it is dead. Raises `Wrong` when another rank is not idle."""
+    *others, last = world.where()
+    if last.state == "dead":
+        return
+    for state in (*others, last):
+        if state.state != "idle":
+            raise Wrong(f"Rank {state.rank} is {state.state}. {RESTART}")
+    killed.add(world.pids[-1])
+    os.kill(world.pids[-1], signal.SIGKILL)
+    world.where(until={last.rank: "dead"})
 
 
 def examine_on_ranks(world, exercise: exam.Exercise) -> list[exam.Outcome]:

@@ -2,7 +2,6 @@
 
 import itertools
 import os
-import signal
 import threading
 import time
 from collections.abc import Callable
@@ -11,7 +10,7 @@ from typing import NamedTuple
 import torch.distributed.rpc as rpc
 
 from helpers.checks.exam import AnswerError, answer, exercise, missing, number, plain, show
-from helpers.checks.judging import RESTART, Wrong, killed
+from helpers.checks.judging import RESTART, kill_last
 from helpers.checks.rpc_and_rref import Meeting
 from helpers.checks.rpc_judging import SECONDS_AT_MOST, one_line_errors, waits_inside
 from helpers.measure.calls import recorded
@@ -24,7 +23,6 @@ _SECONDS_TO_WATCH_AT_MOST = 20  # on a busy machine
 _BATCH = 3
 _BATCHES = 4
 _SECONDS_FOR_AN_ANSWER = 8  # from the first call on, even on a busy machine
-_SECONDS_TO_DIE = 5
 _SENT_A_FUTURE = "Can not pickle torch.futures.Future"  # what RPC says
 _SECONDS_IN_TIME, _SECONDS_LATE = 3, 12  # the timeout of RPC for the slow worker, and the time that it takes
 
@@ -97,22 +95,7 @@ def Batcher(exam):
     return f"{_BATCHES} calls of run answered {_BATCH * _BATCHES} callers."
 
 
-def _kill_last(world):
-    """Kill the last rank if it is alive, and wait until it is dead."""
-    states = world.where()
-    if states[-1].state == "dead":
-        return
-    for state in states:
-        if state.state != "idle":
-            raise Wrong(f"Rank {state.rank} is {state.state}. {RESTART}")
-    killed.add(world.pids[-1])
-    os.kill(world.pids[-1], signal.SIGKILL)
-    deadline = time.monotonic() + _SECONDS_TO_DIE
-    while world.where()[-1].state != "dead" and time.monotonic() < deadline:
-        time.sleep(0.05)
-
-
-@exercise(ranks=[0], before=_kill_last)
+@exercise(ranks=slice(1), before=kill_last)
 def ask_any(exam):
     """Check `ask_any(workers, function, args)` on rank 0: the first answer of workers of which some are dead.
 

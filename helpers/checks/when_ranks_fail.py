@@ -1,37 +1,40 @@
-"""Exercises of 01_when_ranks_fail."""
+"""Exercises of 01_when_ranks_fail: a deadlock to mend, absent ranks, silent differences, bad data, and a dead rank."""
 
+import itertools
 import os
 import re
 import time
 from datetime import timedelta
 
+import torch
 import torch.distributed as dist
 
 from helpers.checks.exam import AnswerError, answer, exercise, near, show
-from helpers.checks.judging import CUT_OFF
+from helpers.checks.judging import CUT_OFF, kill_last
 
 _SECONDS_TO_NAME = 3
 _SECONDS_OF_A_BUSY_MACHINE = 0.9  # by which it may wake a rank late, which is not the answer's fault
+_SECONDS_OF_A_GROUP = 3
+_SECONDS_TO_SIGN = 5
+_SECONDS_APART = 0.4  # by which the survivors call
 _NUMBER = re.compile(r"\d+")
 _LIST = re.compile(r"\d+(?:(?:\s|,|;|and|or|ranks?)+\d+)*", re.IGNORECASE)  # "1, 3", "1 and 3", "rank 1, rank 3"
+_attempts = itertools.count()  # to find the dead: each has its own keys in the store
 
 
 @exercise(own_group=True)
-def total(exam):
-    """Check `total()`: every rank gets the sum of 0 to 3n, of which rank r of n holds every n-th number, from r on."""
+def my_total(exam):
+    """Check `my_total(group)`: every rank gets the sum of 0 to 3n; rank r of n holds every n-th number from r on."""
     expected = float(sum(range(3 * exam.n + 1)))
-    result = exam.call()
+    result = exam.on_rank(_answer_in_new_group, "my_total")
     exam.require(near(result, expected), f"Rank {exam.rank} returned {show(result)}, expected {expected}.")
-    exam.require(
-        exam.collectives or exam.messages,
-        f"The sum is right, but rank {exam.rank} did not get it from the others.",
-    )
+    _require_communication(exam, "sum")
     return f"Every rank returned {expected}."
 
 
 @exercise(own_group=True)
 def roll_call(exam):
-    """Check `roll_call(group)`: within 3 s it raises on rank 0 an error that names every rank that has not called it.
+    """Check `roll_call(group)`: it raises an error on rank 0 within 3 s, which names every rank that is absent.
 
     When every rank has called it, it raises nothing.
     """
@@ -40,23 +43,97 @@ def roll_call(exam):
     who = f"Rank {absent[0]} was" if len(absent) == 1 else f"Ranks {', '.join(map(str, absent))} were"
     all_there, some_absent, seconds = exam.on_rank(_call_roll, absent)
     exam.runs.clear()  # messages to and from the absent ranks have no other end, and none is expected
-    exam.require(not all_there, f"All ranks were there, and rank {rank} raised {_first_line(all_there)}")
+    exam.require(
+        not all_there,
+        f"All ranks had called `roll_call`, and rank {rank} raised {_first_line(all_there)}, expected no error.",
+    )
     # From here on rank 0 alone is judged.
-    exam.require(rank > 0 or some_absent, f"{who} absent, and rank {rank} raised no error.")
+    exam.require(rank > 0 or some_absent, f"{who} absent, and rank {rank} raised no error, expected a RuntimeError.")
     exam.require(
         rank > 0 or seconds <= _SECONDS_TO_NAME + _SECONDS_OF_A_BUSY_MACHINE,
-        f"Rank {rank} raised its error later than after {_SECONDS_TO_NAME} s.",
+        f"Rank {rank} raised its error too late, expected it within {_SECONDS_TO_NAME} s: how long does it wait?",
     )
     named = _lists(some_absent)
-    exam.require(
-        rank > 0 or absent in named,
-        f"{who} absent, and the error on rank {rank} names {', '.join(map(str, named)) or 'none'}.",
-    )
+    naming = f"names {', '.join(map(str, named)) or 'no rank'}, expected {absent}"
+    exam.require(rank > 0 or absent in named, f"{who} absent, and the error on rank {rank} {naming}.")
     return f"{who} absent, and rank 0 named {absent} within {_SECONDS_TO_NAME} s."
 
 
+@exercise(own_group=True)
+def my_metrics(exam):
+    """Check `my_metrics(metrics, group)`: each metric becomes the sum over all ranks, or the largest value.
+
+    Rank 1 has its metrics in another order than the other ranks.
+    """
+    own = {"correct": torch.tensor(exam.rank + 1.0), "max_tokens": torch.tensor(10.0 * (exam.rank + 1))}
+    expected = {"correct": exam.n * (exam.n + 1) / 2, "max_tokens": 10.0 * exam.n}
+    metrics = dict(reversed(own.items())) if exam.rank == 1 else own
+    result = exam.on_rank(_answer_in_new_group, "my_metrics", metrics)
+    is_dict = exam.require(
+        isinstance(result, dict) and result.keys() == expected.keys(),
+        f"Rank {exam.rank} returned {show(result)}, expected a dict with the keys {', '.join(expected)}.",
+    )
+    for name in expected if is_dict else ():
+        exam.require(
+            near(result[name], expected[name]),
+            f"On rank {exam.rank} `{name}` is wrong, expected {expected[name]}. Look at world.history().",
+        )
+    _require_communication(exam, "result")
+    return f"Every rank returned {', '.join(f'{name} {value}' for name, value in expected.items())}."
+
+
+@exercise(own_group=True)
+def my_score(exam):
+    """Check `my_score(tokens, group)`: every rank gets the sum of the weights of all tokens that have a weight.
+
+    The weight of token t is t, for the tokens 0 to 9. Rank 1 has a token 10 as well.
+    """
+    expected = float(sum(rank % 10 + 3 for rank in range(exam.n)))
+    tokens = torch.tensor([exam.rank % 10, 10, 3] if exam.rank == 1 else [exam.rank % 10, 3])
+    result = exam.on_rank(_answer_in_new_group, "my_score", tokens)
+    exam.require(near(result, expected), f"Rank {exam.rank} returned {show(result)}, expected {expected}.")
+    _require_communication(exam, "score")
+    return f"Every rank returned {expected}."
+
+
+@exercise(ranks=slice(-1), before=kill_last, own_group=True)
+def my_survivors(exam):
+    """Check `my_survivors(store)`: every rank that is alive gets the list of all ranks that are alive, within 3 s.
+
+    The check kills the last rank.
+    """
+    expected = list(range(exam.n - 1))
+    result, seconds = exam.on_rank(_find_survivors)
+    said = list(result) if isinstance(result, list | tuple | set | range) else result
+    exam.require(
+        said == expected,
+        f"Rank {exam.n - 1} is dead, and rank {exam.rank} returned {said}, expected {expected}.",
+    )
+    exam.require(
+        seconds <= _SECONDS_TO_NAME + _SECONDS_OF_A_BUSY_MACHINE,
+        f"Rank {exam.rank} returned too late, expected it within {_SECONDS_TO_NAME} s: how long does it wait?",
+    )
+    return f"Rank {exam.n - 1} is dead, and every other rank returned {expected}."
+
+
+def _require_communication(exam, what):
+    exam.require(
+        exam.collectives or exam.messages,
+        f"The {what} is right, but rank {exam.rank} did not get it from the others.",
+    )
+
+
+def _answer_in_new_group(name, *arguments):
+    """Call the learner's function with a new group of all ranks as its last argument."""
+    group = dist.new_group(timeout=timedelta(seconds=_SECONDS_OF_A_GROUP))
+    return answer(name, [*arguments, group])
+
+
 def _call_roll(absent):
-    """Return the error of `roll_call` called by all ranks, "" if there is none; that without some, and its seconds."""
+    """Call `roll_call` on all ranks, then without the absent ranks.
+
+    Returns both errors, each "" if there is none, and the seconds of the second call.
+    """
     timeout = timedelta(seconds=5)
     groups = [dist.new_group(timeout=timeout), dist.new_group(timeout=timeout)]
     all_there = _error_of_roll_call(groups[0])
@@ -76,7 +153,7 @@ def _error_of_roll_call(group):
 
 
 def _lists(error):
-    """Return the lists of numbers in an error, each in order: those of ranks, and what else is said, as "2 of 4"."""
+    """Return every list of numbers in an error, sorted; a number that is no rank, as in "2 of 4", counts as well."""
     text = _first_line(error).partition(": ")[2]
     if named := re.search(r"Ranks? ([\d, ]+) failed to pass", text):  # by monitored_barrier
         text = named[1]
@@ -87,3 +164,14 @@ def _lists(error):
 
 def _first_line(error):
     return error.partition("\n")[0]
+
+
+def _find_survivors():
+    """Return the result of `my_survivors` on this rank, and its seconds; the last survivor calls it a little later."""
+    address = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    server = dist.TCPStore(*address, is_master=False, timeout=timedelta(seconds=_SECONDS_TO_SIGN))
+    store = dist.PrefixStore(f"survivors {next(_attempts)}", server)
+    if int(os.environ["RANK"]) == int(os.environ["WORLD_SIZE"]) - 2:
+        time.sleep(_SECONDS_APART)
+    begin = time.monotonic()
+    return answer("my_survivors", [store]), time.monotonic() - begin

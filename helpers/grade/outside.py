@@ -22,8 +22,7 @@ _SECONDS_BETWEEN_LOOKS = 0.002
 def examine(world, exercise: Exercise) -> list[Outcome]:
     """Go through an exercise for each rank that takes part. Raises `Wrong` when a rank is stuck or has died."""
     turn, asked = threading.Lock(), SimpleQueue()
-    ranks = range(world.size) if exercise.ranks is None else exercise.ranks
-    seats = [_Seat(exercise, rank, world.size, turn, asked) for rank in ranks]
+    seats = [_Seat(exercise, rank, world.size, turn, asked) for rank in exercise.ranks_of(world.size)]
     views = dict(zip(seats, map(world.view.client.__getitem__, world.view.targets), strict=True))
     for seat in seats:
         seat.start()

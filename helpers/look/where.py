@@ -4,6 +4,7 @@ What a rank says of its stacks is in `helpers.ranks.stacks`.
 """
 
 import re
+import time
 from collections import Counter
 from collections.abc import Mapping
 from itertools import chain, product
@@ -32,6 +33,9 @@ NO_CONNECTION = (
 
 _WIDTH = 110  # of the table; the line of the learner is cut off there, but for its beginning
 _BEGINNING_OF_LINE = 30
+
+_SECONDS_UNTIL_THERE = 10
+_SECONDS_BETWEEN_LOOKS = 0.02
 
 
 class RankState(NamedTuple):
@@ -98,6 +102,17 @@ def whereabouts(ranks: Ranks, cells: Cells) -> Whereabouts:
     """
     owed = cells.owed()
     return from_stacks(ranks.stacks(set(range(ranks.size)) - ranks.deaths().keys()), owed, ranks, cells)
+
+
+def whereabouts_when(expected: Mapping[int, str], ranks: Ranks, cells: Cells) -> Whereabouts:
+    """Ask every rank where it is until each rank in `expected` is in that call or in that state, for 10 s at most."""
+    deadline = time.monotonic() + _SECONDS_UNTIL_THERE
+    while True:
+        where = whereabouts(ranks, cells)
+        are_there = all(name in (where[rank].call, where[rank].state) for rank, name in expected.items())
+        if are_there or time.monotonic() > deadline:
+            return where
+        time.sleep(_SECONDS_BETWEEN_LOOKS)
 
 
 def from_stacks(answers: Mapping[int, Stacks | Failed], owed: Mapping[int, float], ranks, cells: Cells) -> Whereabouts:

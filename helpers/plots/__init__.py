@@ -33,6 +33,7 @@ from helpers.plots.tensor_parallel import two_cut_layers
 from helpers.plots.three_dimensions import grids_of_ranks, stacked_seconds
 from helpers.plots.two_hosts import training_and_cable, ways_over_cables
 from helpers.plots.what_all_reduce_costs import all_reduce_times, bus_bandwidths, modelled_times
+from helpers.plots.when_ranks_fail import who_waits
 
 __all__ = [
     "all_reduce_times",
@@ -93,4 +94,5 @@ __all__ = [
     "two_cut_layers",
     "two_messages",
     "ways_over_cables",
+    "who_waits",
 ]

@@ -12,7 +12,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from lesson_files import NOTEBOOKS, SOLUTIONS
 from matplotlib import pyplot as plt
 from matplotlib.colors import to_rgb
-from matplotlib.patches import FancyArrowPatch, Rectangle
+from matplotlib.patches import Circle, FancyArrowPatch, Rectangle
 
 from helpers import plots
 from helpers.plots.style import RED, new_axes, png
@@ -246,3 +246,14 @@ def test_a_bar_for_each_rank():
     (axes,) = plt.gcf().axes
     assert [bar.get_width() for bar in axes.patches] == [20, 20, 11, 9]
     assert [label.get_text() for label in axes.get_yticklabels()] == ["rank 0", "rank 1"] * 2
+
+
+def test_an_arrow_leads_from_each_rank_that_waits():
+    plots.who_waits({"one hang": {1: [0]}, "another": {0: [1, 2], 1: [0]}}, 3)
+    for axes, (title, arrows, waiting) in zip(
+        plt.gcf().axes, [("one hang", 1, {1}), ("another", 3, {0, 1})], strict=True
+    ):
+        assert axes.get_title() == title
+        assert sum(isinstance(patch, FancyArrowPatch) for patch in axes.patches) == arrows
+        circles = [patch for patch in axes.patches if isinstance(patch, Circle)]
+        assert {rank for rank, circle in enumerate(circles) if circle.get_linestyle() == "--"} == waiting

@@ -30,7 +30,8 @@ LINES_THAT_DIFFER = {
     "when_ranks_fail": {
         "dist.all_reduce(count)",
         "dist.all_reduce(loss)",
-        "dist.all_reduce(number, group=group)",
+        "dist.all_reduce(metrics[name], op, group=group)",
+        "dist.all_reduce(score, group=group)",
         "dist.barrier(group)",
     },
     "groups_and_order": {

@@ -14,7 +14,7 @@ from live import Notebook, left_after, wait_until
 import helpers.torchrun
 from helpers import WorldError
 from helpers.ranks.background import run_command
-from helpers.torchrun import Job, summary_of_failure, torchrun
+from helpers.torchrun import Job, torchrun
 
 SCRIPT = """
 from datetime import timedelta
@@ -67,17 +67,15 @@ def test_a_script_that_fails_says_why():
         torchrun("1 / 0", 1)
 
 
-def test_the_summary_names_the_rank_that_failed_first():
+def test_the_report_names_the_rank_that_failed_first():
     script = "import os, sys, time; time.sleep(20 * (os.environ['RANK'] == '0')); sys.exit(3)"
-    summary = summary_of_failure(script, 2)
-    assert "\nscript.py FAILED\n" in summary
-    cause = summary.partition("Root Cause")[2]
+    job = Job(script, 2)
+    assert job.wait(60)
+    report = job.report()
+    job.end()
+    assert "\nscript.py FAILED\n" in report
+    cause = report.partition("Root Cause")[2]
     assert "rank      : 1 (local_rank: 1)" in cause and "exitcode  : 3 " in cause
-
-
-def test_there_is_no_summary_of_a_script_that_works():
-    with pytest.raises(WorldError, match="^The script has not failed.$"):
-        summary_of_failure("", 1)
 
 
 # It imports no torch, so that it starts quickly; it writes where a temporary file goes, and starts a process that tries

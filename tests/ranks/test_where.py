@@ -95,6 +95,19 @@ def test_the_arguments_of_messages_and_of_what_a_handle_is_of(broken_world):
     assert "float32[], dst=3, group=[2, 3] " in rows[3]
 
 
+def test_a_look_that_waits_for_a_call_or_a_state(broken_world):
+    start(broken_world, "if rank == 0:\n    time.sleep(1)\nif rank < 2:\n    dist.recv(torch.zeros(1), src=3)\n")
+    where = broken_world.where(until={0: "recv", 1: "busy", 2: "idle"})
+    assert [state.call for state in where] == ["recv", "recv", "", ""]
+
+
+def test_a_look_that_waits_for_what_does_not_come_ends_after_ten_seconds(world):
+    begin = time.monotonic()
+    where = world.where(until={0: "recv"})
+    assert 10 <= time.monotonic() - begin < 10 + SECONDS_TO_NAME
+    assert [state.state for state in where] == ["idle"] * 4
+
+
 def test_the_arguments_of_collectives(broken_world):
     start(
         broken_world,

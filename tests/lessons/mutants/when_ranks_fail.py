@@ -1,41 +1,65 @@
 """The lesson when_ranks_fail, broken on purpose."""
 
 MUTANTS = {
-    "rank 1 waits for nothing": ("if rank == 1:\n        box", "if rank == 9:\n        box"),
-    "rank 0 sends nothing": (
-        "if rank == 0:\n        dist.send(torch.tensor([42.0])",
-        "if False:\n        dist.send(torch.tensor([42.0])",
+    "the first panel shows another rank that waits": ('message": {1: [0]}', 'message": {0: [1]}'),
+    "the absent rank of the figure is another one": ("{r: [1] for r in others}", "{r: [0] for r in others}"),
+    "the deadlock of the figure is no circle": ('"a deadlock": {0: [1], 1: [0]}', '"a deadlock": {0: [1], 2: [1]}'),
+    "rank 1 waits for nothing": ("box = torch.zeros(1)\ndist.recv(box, src=0)", "box = torch.zeros(1)"),
+    "rank 0 sends another number": ("dist.send(torch.tensor([42.0]), dst=1)", "dist.send(torch.tensor([41.0]), dst=1)"),
+    "rank 1 waits for another rank": (
+        "box = torch.zeros(1)\ndist.recv(box, src=0)",
+        "box = torch.zeros(1)\ndist.recv(box)",
     ),
-    "rank 1 wants two numbers": ("box = torch.zeros(1)\n        dist.recv", "box = torch.zeros(2)\n        dist.recv"),
+    "every rank holds as many numbers": (
+        "def total(group):\n    result = 0.0\n    for number in torch.arange(3.0 * world_size + 1)",
+        "def total(group):\n    result = 0.0\n    for number in torch.arange(3.0 * world_size)",
+    ),
+    "nobody presses Interrupt": ("Timer(6, os.kill", "Timer(60, os.kill"),
+    "the interrupted ranks stay": (
+        "    world.restart()\n    world.call(set_up)",
+        "    if world.where()[0].state == 'idle':\n        world.restart()\n        world.call(set_up)",
+    ),
     "nobody is killed": ("os.kill(world.pids[1], signal.SIGKILL)", "pass"),
     "rank 1 is not late": ("time.sleep(60)", "time.sleep(0)"),
-    "all who wait hear of the death at once": (
+    "two ranks are killed": (
         "os.kill(world.pids[1], signal.SIGKILL)",
         "[os.kill(pid, signal.SIGKILL) for pid in world.pids[1:3]]",
     ),
     "rank 1 is stopped, not dead": ("world.pids[1], signal.SIGKILL", "world.pids[1], signal.SIGSTOP"),
-    "nobody is missing": ("if rank != 1:\n    try:", "if True:\n    try:"),
-    "another rank is missing": ("if rank != 1:\n    try:", "if rank != 2 % world_size:\n    try:"),
-    "rank 1 means the group of all": ("group = pair if rank == 1 else everybody", "group = everybody"),
-    "the whole pair means its group": ("group = pair if rank == 1 else", "group = pair if rank < 2 else"),
-    "rank 1 is told apart by its line": (
+    "nobody is absent": ("if rank != 1:\n    try:", "if True:\n    try:"),
+    "another rank is absent": ("if rank != 1:\n    try:", "if rank != 2 % world_size:\n    try:"),
+    "rank 1 takes the group of all": ("group = pair if rank == 1 else everybody", "group = everybody"),
+    "the whole pair takes its group": ("group = pair if rank == 1 else", "group = pair if rank < 2 else"),
+    "rank 1 is on another line": (
         "dist.all_reduce(torch.ones(3), group=group)",
         "if rank == 1:\n        dist.all_reduce(torch.ones(3), group=pair)\n"
         "    dist.all_reduce(torch.ones(3), group=everybody)",
     ),
-    "another rank means the pair": ("group = pair if rank == 1 else", "group = pair if rank == 0 else"),
-    "rank 1 has numbers enough": ("torch.arange(1.0 if rank == 1 else 4.0)", "torch.arange(4.0)"),
-    "another rank has too few numbers": ("torch.arange(1.0 if rank == 1", "torch.arange(1.0 if rank == 0"),
+    "another rank takes the pair": ("group = pair if rank == 1 else", "group = pair if rank == 0 else"),
+    "a rank waits for the ranks that have called": ('get("group_name") != name', 'get("group_name") == name'),
+    "rank 1 has elements enough": ("torch.arange(1.0 if rank == 1 else 4.0)", "torch.arange(4.0)"),
+    "another rank has too few elements": ("torch.arange(1.0 if rank == 1", "torch.arange(1.0 if rank == 0"),
     "rank 1 stops nobody": ("total = normalised(batch).sum()", "total = batch.sum()"),
-    "the spread is a number": ("spread = batch.std()", "spread = batch.std(correction=0)"),
+    "the standard deviation is a number": ("std = batch.std()", "std = batch.std(correction=0)"),
     "another error comes": (
         'if not result.isfinite().all():\n        raise ValueError("a result is not a number")',
         'raise ValueError("a result" if batch.numel() == 1 else "a number")',
     ),
-    "the caller has another batch": ("total = normalised(batch).sum()", "total = normalised(batch + 1).sum()"),
-    "all bring the same shape": ("torch.ones(2 if rank == 1 else 4)", "torch.ones(4)"),
-    "no part is too small": ("torch.zeros(1 if rank == 1 else 2)", "torch.zeros(2)"),
-    "all bring the same type": (
+    "the calling function has another batch": (
+        "total = normalised(batch).sum()",
+        "total = normalised(batch + 1).sum()",
+    ),
+    "all pass the same shape": ("torch.ones(2 if rank == 1 else 4)", "torch.ones(4)"),
+    "a restart keeps the history": (
+        "latest = world.history().differences[-1]",
+        "fresh_ranks()\nlatest = world.history().differences[-1]",
+    ),
+    "the history begins with the latest call": (
+        "latest = world.history().differences[-1]",
+        "latest = world.history().differences[0]",
+    ),
+    "no result is too small": ("torch.zeros(1 if rank == 1 else 2)", "torch.zeros(2)"),
+    "all pass the same dtype": (
         "torch.float64 if rank == 1 else torch.float32)\n    dist.all_reduce",
         "torch.float32)\n    dist.all_reduce",
     ),
@@ -48,19 +72,22 @@ MUTANTS = {
         "pair = (count, loss) if rank == 1 else (loss, count)\n"
         "steps = [lambda tensor=tensor: dist.all_reduce(tensor) for tensor in pair]",
     ),
-    "a restart keeps the history": (
-        "history = world.history()\nprint(history)\nfound = history.differences[-1]",
-        "fresh_ranks()\nhistory = world.history()\nprint(history)\nfound = history.differences[-1]",
-    ),
     "the message fills the box": ("dist.send(torch.ones(2), dst=1)", "dist.send(torch.ones(4), dst=1)"),
-    "nobody compares notes": (
+    "the ranks do not compare": (
         'os.environ["TORCH_DISTRIBUTED_DEBUG"] = "DETAIL"',
-        'os.environ["TORCH_DISTRIBUTED_DEBUG"] = "OFF"',
+        'os.environ["TORCH_DISTRIBUTED_DEBUG"] = "INFO"',
     ),
     "DETAIL has no mismatch to name": (
         "torch.float64 if rank == 1 else torch.float32)\ntry",
         "torch.float32)\ntry",
     ),
-    "the stack is written too late": ("dump_traceback_later(1, file", "dump_traceback_later(60, file"),
-    "another rank fails first": ('["RANK"] == "1":\n    sys.exit(3)', '["RANK"] == "0":\n    sys.exit(3)'),
+    "the swapped calls differ in shape": (
+        "for number in (count, loss) if rank == 1",
+        "for number in (count, torch.ones(2)) if rank == 1",
+    ),
+    "nothing is swapped under DETAIL": (
+        "for number in (count, loss) if rank == 1",
+        "for number in (loss, count) if rank == 1",
+    ),
+    "DETAIL stays on": ('"TORCH_DISTRIBUTED_DEBUG"] = "OFF"', '"TORCH_DISTRIBUTED_DEBUG"] = "DETAIL"'),
 }
