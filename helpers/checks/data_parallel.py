@@ -71,7 +71,7 @@ def MyBucket(exam):
 
 
 def _require_flat(exam, flat, model):
-    """Require that `flat` has room for the gradients of a model, and their dtype; return whether it has."""
+    """Require that `flat` has as many elements as the gradients of a model, and their dtype; return whether it has."""
     if _fits(flat, model):
         return True
     dtype, elements = next(model.parameters()).dtype, _elements(model)
