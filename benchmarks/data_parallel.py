@@ -7,10 +7,22 @@ from helpers import World
 from helpers.measure import network
 
 NOTEBOOK = "09_overlap.ipynb"
-PREVIOUS = "08_data_parallel.ipynb"
 REPEATS = 15
 VERSIONS = ["alone", "per_parameter", "one_bucket", "overlapped", "by_ddp"]
 HELPERS = ["sgd", "step", "Bucket", "buckets_by_layer", "hooks_of_the_lesson"]
+
+PER_PARAMETER = """
+def per_parameter(model, group=None):
+    optimizer = sgd(model.parameters())
+
+    def update():
+        for parameter in model.parameters():
+            dist.all_reduce(parameter.grad, group=group)
+            parameter.grad /= dist.get_world_size(group)
+        optimizer.step()
+
+    return model, update
+"""
 
 MODELS = """
 class Model:
@@ -46,8 +58,8 @@ def rows() -> list[list]:
     world = World(2)
     try:
         world.view.execute(lesson.setup(NOTEBOOK) + side_by_side.TIMED)
-        world.view.execute(lesson.definitions(PREVIOUS, "per_parameter"))
         world.view.execute(lesson.definitions(NOTEBOOK, *HELPERS, *[v for v in VERSIONS if v != "per_parameter"]))
+        world.view.execute(PER_PARAMETER)
         world.view.execute("when_full = hooks_of_the_lesson")
         world.view.execute(f"versions = [{', '.join(VERSIONS)}]" + MODELS)
         megabytes = world.view["large.bytes"][0] / 1e6

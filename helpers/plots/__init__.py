@@ -7,7 +7,7 @@ from helpers.plots.a_backend_of_your_own import transports
 from helpers.plots.cartpole_solved import angles, paces, training_curve
 from helpers.plots.collectives import before_and_after, chunk_grid, stays
 from helpers.plots.controls import live
-from helpers.plots.data_parallel import loss_curves
+from helpers.plots.data_parallel import data_parallel_step, loss_curves
 from helpers.plots.distributed_autograd import autograd_graph, remote_training
 from helpers.plots.distributed_rnn import cut_model, perplexity_curve
 from helpers.plots.faster_distributed_rnn import rpc_steps, shares_by_rank, step_times
@@ -50,6 +50,7 @@ __all__ = [
     "comings_and_goings",
     "compression",
     "cut_model",
+    "data_parallel_step",
     "distances",
     "elements_by_rank",
     "episode_rewards",

@@ -15,22 +15,30 @@ CELLS = [cell.source for cell in nbformat.read(NOTEBOOK, as_version=4).cells if 
 
 ALL = (
     SETUP := "init_process_group(",
-    MODEL := "def sgd(",
+    ONE_WEIGHT := "batch = torch.arange(",
+    THREE_LINES := "def synchronise_of_the_lesson(",
+    LINES_IN_USE := 'synchronise = accepted("my_synchronise"',
+    LOOP := "for start in range(",
+    EQUAL := "def equal_everywhere(",
     TRAIN := "def train(",
-    TRUTH := "true_weights = train(alone",
+    REFERENCE := "reference_weights = train(",
     DEAL := "def deal(",
-    START := "def same_start(",
-    PER_PARAMETER := "def per_parameter(",
-    BUCKET := "class Bucket",
-    ONE := "def one_bucket(",
-    DDP := "def by_ddp(",
+    DISTANCE := "def distance(",
+    START := "def as_one_process(",
+    PER_PARAMETER := 'as_one_process("per parameter"',
+    BITS := "difference = (weights",
+    BUCKET := "class BucketOfTheLesson",
+    BUCKET_IN_USE := 'accepted("MyBucket"',
+    ONE := "def in_one_bucket(",
+    DDP := 'as_one_process("DDP"',
 )
 SAME_START = "assert after == new_model(SEED)"
-SAME_BITS = "assert torch.equal(weights, weights_of_0)"
+SAME_BITS = "assert equal_everywhere(weights) and difference > 0"
 BITS_OF_TWO = "assert n > 2 or all("
-SHUFFLED = "assert first == forgotten != second"
-SAME_GRADIENTS = "assert_close(gradients, true_gradients, rtol=0, atol=1e-10)"
-SAME_WEIGHTS = "assert_close(weights, true_weights, rtol=0, atol=1e-10)"
+SHUFFLED = "assert epoch_0 == without_set_epoch != with_set_epoch"
+STAYS = "assert abs(after - before) < 1e-6"
+SAME_GRADIENTS = "assert_close(gradients, reference_gradients, rtol=0, atol=1e-10)"
+SAME_WEIGHTS = "assert_close(weights, reference_weights, rtol=0, atol=1e-10)"
 
 
 def cell(contains):
@@ -39,7 +47,7 @@ def cell(contains):
 
 
 def on_the_ranks(contains, *change):
-    """Return a `%%px` cell, without its first line; of a change, a text and what takes its place, it is there once."""
+    """Return a `%%px` cell without its first line; `change` is a text that occurs once in it, and its replacement."""
     magic, _, source = cell(contains).partition("\n")
     assert magic == "%%px"
     if change:
@@ -51,7 +59,7 @@ def on_the_ranks(contains, *change):
 @pytest.fixture(scope="module")
 def ranks():
     """Two ranks that have run all cells up to DDP."""
-    world = World(2)
+    world = World(2, preload=["torch._dynamo"])
     world.view["SEED"] = 0
     for contains in ALL:
         world.view.execute(on_the_ranks(contains))
@@ -61,9 +69,9 @@ def ranks():
 
 @pytest.fixture
 def world(ranks):
-    """The two ranks; what a test breaks is whole again afterwards."""
+    """The two ranks; what a test breaks is repaired afterwards."""
     yield ranks
-    for contains in (MODEL, TRAIN, START):
+    for contains in (THREE_LINES, LINES_IN_USE, TRAIN, START, BUCKET, BUCKET_IN_USE):
         ranks.view.execute(on_the_ranks(contains))
 
 
@@ -82,32 +90,55 @@ def failed(world, source):
 @pytest.mark.parametrize(
     ("contains", "whole", "broken"),
     [
-        pytest.param(PER_PARAMETER, "parameter.grad /= dist.get_world_size(group)", "pass", id="sum, no average"),
-        pytest.param(PER_PARAMETER, "dist.all_reduce(parameter.grad, group=group)", "pass", id="no all_reduce"),
-        pytest.param(PER_PARAMETER, "in model.parameters():", "in list(model.parameters())[1:]:", id="one left out"),
-        pytest.param(PER_PARAMETER, "        optimizer.step()", "        pass", id="no step"),
-        pytest.param(ONE, "bucket.finish()", "bucket.work.wait()", id="bucket not written back"),
-        pytest.param(ONE, "in model.parameters():", "in list(model.parameters())[1:]:", id="a parameter not taken"),
-        pytest.param(DDP, "DDP(model, process_group=group)", "model", id="not wrapped"),
+        pytest.param(PER_PARAMETER, "synchronise)", "nothing)", id="no average"),
+        pytest.param(ONE, "bucket.finish()", "bucket.work.wait()", id="bucket not given back"),
+        pytest.param(ONE, "    bucket.launch()\n    bucket.finish()\n", "", id="bucket not sent"),
+        pytest.param(DDP, "DDP(new_model(SEED + rank))", "same_start()", id="not wrapped"),
     ],
 )
-def test_gradients_that_are_not_those_of_one_process(world, contains, whole, broken):
+def test_gradients_that_differ_from_one_process(world, contains, whole, broken):
     lines = failed(world, on_the_ranks(contains, whole, broken))
     assert lines == {0: SAME_GRADIENTS, 1: SAME_GRADIENTS}
 
 
 @pytest.mark.parametrize(
-    ("contains", "whole", "broken", "version"),
+    ("contains", "whole", "broken", "cells"),
     [
-        pytest.param(BUCKET, "dist.get_world_size(self.group)", "1", ONE, id="sum in the bucket"),
+        pytest.param(THREE_LINES, "parameter.grad /= n", "pass", [LINES_IN_USE, PER_PARAMETER], id="sum, no average"),
+        pytest.param(
+            THREE_LINES,
+            "dist.all_reduce(parameter.grad, op=dist.ReduceOp.SUM)",
+            "pass",
+            [LINES_IN_USE, PER_PARAMETER],
+            id="no all_reduce",
+        ),
+        pytest.param(
+            THREE_LINES,
+            "in model.parameters():",
+            "in list(model.parameters())[1:]:",
+            [LINES_IN_USE, PER_PARAMETER],
+            id="one parameter left out",
+        ),
+        pytest.param(
+            BUCKET, "(parameter.grad, n,", "(parameter.grad, 1,", [BUCKET_IN_USE, ONE], id="sum in the bucket"
+        ),
+        pytest.param(BUCKET, "parameter.grad = part", "pass", [BUCKET_IN_USE, ONE], id="average stays in the bucket"),
+        pytest.param(TRAIN, "optimizer.step()", "pass", [PER_PARAMETER], id="no step"),
+        pytest.param(TRAIN, "sampler.set_epoch(epoch)", "pass", [PER_PARAMETER], id="no set_epoch"),
+        pytest.param(
+            TRAIN, "shard, seed=SEED", "shard, seed=SEED + rank", [PER_PARAMETER], id="a shuffle for each rank"
+        ),
+        pytest.param(
+            TRAIN, "shards, shard, seed", "shards, 0, seed", [PER_PARAMETER], id="the same shard on all ranks"
+        ),
     ],
 )
-def test_what_a_version_uses_is_broken(world, contains, whole, broken, version):
+def test_what_a_variant_uses_is_broken(world, contains, whole, broken, cells):
     world.view.execute(on_the_ranks(contains, whole, broken))
-    try:
-        assert failed(world, on_the_ranks(version)) == {0: SAME_GRADIENTS, 1: SAME_GRADIENTS}
-    finally:
-        world.view.execute(on_the_ranks(contains))
+    *before, last = cells
+    for other in before:
+        world.view.execute(on_the_ranks(other))
+    assert failed(world, on_the_ranks(last)) == {0: SAME_GRADIENTS, 1: SAME_GRADIENTS}
 
 
 def test_without_the_broadcast(world):
@@ -116,33 +147,27 @@ def test_without_the_broadcast(world):
     assert failed(world, on_the_ranks(PER_PARAMETER)) == {0: SAME_GRADIENTS, 1: SAME_GRADIENTS}
 
 
-@pytest.mark.parametrize(
-    ("whole", "broken"),
-    [
-        pytest.param("sampler.set_epoch(epoch)", "pass", id="no set_epoch"),
-        pytest.param("shares, share, seed=SEED", "shares, share, seed=SEED + rank", id="each rank its own shuffle"),
-        pytest.param("shares, share, seed=SEED", "shares, 0, seed=SEED", id="all ranks the same share"),
-    ],
-)
-def test_shares_that_are_not_the_batches_of_one_process(world, whole, broken):
-    world.view.execute(on_the_ranks(TRAIN, whole, broken))
-    assert failed(world, on_the_ranks(PER_PARAMETER)) == {0: SAME_GRADIENTS, 1: SAME_GRADIENTS}
+def test_copies_that_begin_equal(world):
+    world.view.execute(on_the_ranks(DISTANCE, "model = new_model(SEED + rank)", "model = new_model(SEED)"))
+    assert failed(world, on_the_ranks(STAYS))[1].startswith(STAYS)
+    world.view.execute(on_the_ranks(DISTANCE))
 
 
-def test_weights_that_are_not_those_of_one_process(world):
-    world.view.execute(on_the_ranks(TRAIN, "vector(model.parameters()).detach()", "vector(model.parameters()) + 1e-9"))
+def test_weights_that_differ_from_one_process(world):
+    world.view.execute(on_the_ranks(TRAIN, "parameters()).detach()", "parameters()).detach() + 1e-9"))
     assert failed(world, on_the_ranks(PER_PARAMETER)) == {0: SAME_WEIGHTS, 1: SAME_WEIGHTS}
 
 
 def test_weights_that_differ_in_the_last_bits(world):
-    """Rank 1 differs from rank 0, and so its versions do."""
-    broken = "vector(model.parameters()) * (1 + rank * 1e-15)"
-    world.view.execute(on_the_ranks(TRAIN, "vector(model.parameters()).detach()", broken))
+    """The weights of rank 1 differ from the weights of rank 0 after the first variant, and not after DDP."""
+    world.view.execute(on_the_ranks(TRAIN, "parameters()).detach()", "parameters()).detach() * (1 + rank * 1e-15)"))
     world.view.execute(on_the_ranks(PER_PARAMETER))
+    world.view.execute(on_the_ranks(BITS))
     assert failed(world, on_the_ranks(SAME_BITS)) == {1: SAME_BITS}
+    world.view.execute(on_the_ranks(TRAIN))
     world.view.execute(on_the_ranks(DDP))
-    (line,) = set(failed(world, on_the_ranks(BITS_OF_TWO)).values())
-    assert line.startswith("assert n > 2 or all(torch.equal(weights, weights_of_0)")
+    (line,) = failed(world, on_the_ranks(BITS_OF_TWO)).values()
+    assert line.startswith("assert n > 2 or all(torch.equal(others, weights)")
 
 
 def test_without_set_epoch_the_second_epoch_is_the_first(world):
@@ -150,9 +175,10 @@ def test_without_set_epoch_the_second_epoch_is_the_first(world):
     assert failed(world, on_the_ranks(SHUFFLED)) == dict.fromkeys(range(2), SHUFFLED)
 
 
-def test_a_mean_loss_that_is_not_that_of_one_process(world):
+def test_a_mean_loss_that_is_not_the_loss_of_one_process(world):
+    world.view.execute(on_the_ranks(PER_PARAMETER))
     figure = cell("plots.loss_curves(").replace("plots.loss_curves(", "(lambda *curves: None)(")
-    proof = cell("assert_close(losses.mean(dim=0), true_losses)")
+    proof = cell("assert_close(losses.mean(dim=0), reference_losses)")
     names = {"torch": torch, "world": world}
     exec(figure, names)
     exec(proof, names)

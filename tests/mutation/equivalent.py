@@ -13,11 +13,6 @@ EQUIVALENT = {
         "7ccb8f6631": "the course's own halves leave their argument alone; the copy guards it against the learner's",
         "834524aa04": "only when ranks come and go is looked at, whatever tensor the chunk arrives in",
     },
-    "data_parallel": {
-        "b2a571c435": "only calls and times of `small_layers` are measured, so its weights may differ between ranks",
-        "0c501863d1": "each rank takes the shard of the next: the shards are disjoint and complete as before",
-        "2807ad6a0b": "the two steps that warm up are never the fastest",
-    },
     "faster_distributed_rnn": {
         "ba5f73f3b2": "the text names no width, and every formula takes it as it is",
         "598960ccfd": "no later step goes on from this hidden state",

@@ -1,46 +1,80 @@
 """The lesson data_parallel, broken on purpose."""
 
 MUTANTS = {
-    "the loop with three lines more does without the sum": (
+    "the ranks train on the same shard": (
+        "training[start + rank : start + BATCH : n]",
+        "training[start : start + BATCH : n]",
+    ),
+    "the gradients are not added up": (
         "        dist.all_reduce(parameter.grad, op=dist.ReduceOp.SUM)\n",
         "",
     ),
-    "the second epoch is dealt as the first": (
+    "the gradients are added up and not divided": (
+        "op=dist.ReduceOp.SUM)\n        parameter.grad /= n",
+        "op=dist.ReduceOp.SUM)",
+    ),
+    "the second epoch is dealt like the first": (
         "for sampler in samplers:\n    sampler.set_epoch(1)",
         "for sampler in samplers:\n    sampler.set_epoch(0)",
     ),
-    "all ranks take the same share": (
-        "sampler = DistributedSampler(training, shares, share, seed=SEED)",
-        "sampler = DistributedSampler(training, shares, 0, seed=SEED)",
+    "the sampler gives all ranks the same shard": (
+        "sampler = DistributedSampler(training, shards, shard, seed=SEED)",
+        "sampler = DistributedSampler(training, shards, 0, seed=SEED)",
     ),
-    "rank 0 does not send its first weights": (
+    "the ranks begin with equal weights before the broadcast": (
+        "model = new_model(SEED + rank)\nbefore = distance(model)\n",
+        "model = new_model(SEED)\nbefore = distance(model)\n",
+    ),
+    "the averaged gradients bring the copies together": (
+        "after = distance(model)",
+        "after = distance(model) / 2",
+    ),
+    "rank 0 does not broadcast its first weights": (
         "    for tensor in model.state_dict().values():\n        dist.broadcast(tensor, src=0)\n",
         "",
     ),
-    "the gradients are added up and not divided": (
-        "            parameter.grad /= dist.get_world_size(group)\n",
-        "",
+    "the bucket holds the sum": (
+        "torch.div(parameter.grad, n, out=self.parts[parameter])",
+        "self.parts[parameter].copy_(parameter.grad)",
     ),
     "the averages stay in the bucket": (
-        "        bucket.launch()\n        bucket.finish()\n",
-        "        bucket.launch()\n        bucket.work.wait()\n",
+        "            parameter.grad = part",
+        "            pass",
+    ),
+    "the bucket is not waited for": (
+        "        self.work.wait()\n",
+        "",
     ),
     "the bucket is sent for every parameter": (
-        "        for parameter in model.parameters():\n            bucket.take(parameter)\n        bucket.launch()\n",
-        "        for parameter in model.parameters():\n            bucket.take(parameter)\n"
-        "        for parameter in model.parameters():\n            dist.all_reduce(torch.zeros(1))\n"
-        "        bucket.launch()\n",
+        "        bucket.take(parameter)\n    bucket.launch()\n",
+        "        bucket.take(parameter)\n        dist.all_reduce(torch.zeros(1))\n    bucket.launch()\n",
     ),
-    "DDP gives each rank its own gradients": (
-        "    return DDP(model, process_group=group), sgd(model.parameters()).step",
-        "    return model, sgd(model.parameters()).step",
+    "DDP leaves each rank its own gradients": (
+        'as_one_process("DDP", DDP(new_model(SEED + rank)), nothing)',
+        'as_one_process("DDP", same_start(), nothing)',
     ),
-    "a share that is clipped before the average is clipped rightly": (
+    "clipping before the average is right": (
         '    if when == "after":',
         '    if when == "before":',
     ),
     "the gradients are below the limit anyway": (
         "LIMIT = 0.1\n",
         "LIMIT = 100.0\n",
+    ),
+    "the optimizer keeps less than Adam": (
+        "optimizer = torch.optim.Adam(model.parameters())",
+        "optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)",
+    ),
+    "the bucket is launched after each gradient": (
+        "        bucket.take(parameter)\n    bucket.launch()\n    bucket.finish()\n",
+        "        bucket.take(parameter)\n        bucket.launch()\n    bucket.finish()\n",
+    ),
+    "copies with different weights train without averages": (
+        "train(model, synchronise, rank, n)\nafter = distance(model)",
+        "train(model, nothing, rank, n)\nafter = distance(model)",
+    ),
+    "the third variant is measured without DDP": (
+        'results["DDP"] = measure(DDP(small_layers()), nothing)',
+        'results["DDP"] = measure(small_layers(), nothing)',
     ),
 }
