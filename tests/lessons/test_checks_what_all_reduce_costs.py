@@ -17,7 +17,6 @@ def solution(function):
 SETUP = "\n".join(
     [
         cell("06_what_all_reduce_costs.ipynb", "init_process_group("),
-        cell("06_what_all_reduce_costs.ipynb", "def pass_on("),
         cell("06_what_all_reduce_costs.ipynb", "def ring_all_reduce("),
         cell("solutions/06_what_all_reduce_costs.ipynb", "def exchange("),
     ]
@@ -29,13 +28,13 @@ SETUP = "\n".join(
 
 def test_crossover_solution(world):
     assert says(checks.what_all_reduce_costs.crossover, world, solution("crossover")) == (
-        "Solved. Every rank found where tree and ring take equally long, from 4 to 1000 ranks."
+        "Solved. Every rank found the size for which the tree and the ring take equally long, from 4 to 1000 ranks."
     )
 
 
 def test_crossover_skeleton(world):
     assert says(checks.what_all_reduce_costs.crossover, world, skeleton("crossover")) == (
-        "Not yet. For 4 ranks, 50 µs and 1 Gbit/s rank 0 returned 25000, expected 5000 bytes."
+        "Not yet. For 4 ranks, 50 µs and 8 ns per byte rank 0 returned 25000, expected 5000 bytes."
     )
 
 
@@ -43,20 +42,20 @@ RIGHT_CROSSOVERS = {
     "solved on paper": """
         def crossover(n, alpha, beta):
             rounds = (n - 1).bit_length()
-            return round(alpha * beta * n * (n - 1 - rounds) / (n * rounds - n + 1))
+            return round(alpha / beta * n * (n - 1 - rounds) / (n * rounds - n + 1))
         """,
     "searched for": """
         def crossover(n, alpha, beta):
             rounds = 2 * (n - 1).bit_length()
             size = 1.0
-            while rounds * (alpha + size / beta) < 2 * (n - 1) * (alpha + size / n / beta):
+            while rounds * (alpha + size * beta) < 2 * (n - 1) * (alpha + size / n * beta):
                 size *= 1.002
             return size
         """,
     "a tensor": """
         def crossover(n, alpha, beta):
             rounds = torch.tensor(2.0 * (n - 1).bit_length(), dtype=torch.float64)
-            return (2 * (n - 1) - rounds) * alpha * beta / (rounds - 2 * (n - 1) / n)
+            return (2 * (n - 1) - rounds) * alpha / beta / (rounds - 2 * (n - 1) / n)
         """,
 }
 
@@ -78,17 +77,17 @@ def test_crossover_that_is_wrong(world, rounds, bytes_of_the_ring, found):
     answer = f"""
         def crossover(n, alpha, beta):
             rounds = {rounds}
-            return (2 * (n - 1) - rounds) * alpha * beta / (rounds - {bytes_of_the_ring})
+            return (2 * (n - 1) - rounds) * alpha / beta / (rounds - {bytes_of_the_ring})
     """
     assert says(checks.what_all_reduce_costs.crossover, world, answer) == (
-        f"Not yet. For 4 ranks, 50 µs and 1 Gbit/s rank 0 returned {found}, expected 5000 bytes."
+        f"Not yet. For 4 ranks, 50 µs and 8 ns per byte rank 0 returned {found}, expected 5000 bytes."
     )
 
 
 def test_crossover_without_a_result(world):
-    answer = "def crossover(n, alpha, beta):\n    print(alpha * beta * n)"
+    answer = "def crossover(n, alpha, beta):\n    print(n * alpha / beta)"
     assert says(checks.what_all_reduce_costs.crossover, world, answer) == (
-        "Not yet. For 4 ranks, 50 µs and 1 Gbit/s rank 0 returned None, expected 5000 bytes."
+        "Not yet. For 4 ranks, 50 µs and 8 ns per byte rank 0 returned None, expected 5000 bytes."
     )
 
 
@@ -103,7 +102,9 @@ def test_timed_solution(world):
 
 def test_timed_skeleton(world):
     verdict = says(checks.what_all_reduce_costs.timed, world, skeleton("timed"))
-    assert verdict == "Not yet. Rank 0 began before the last rank had come. Nobody waited for it."
+    assert verdict == (
+        "Not yet. Rank 0 began before the last rank had arrived, expected it to wait. A barrier makes it wait."
+    )
 
 
 RIGHT_STOPWATCHES = {
@@ -146,17 +147,19 @@ def test_timed_in_another_way(world, answer):
 @pytest.mark.parametrize(
     ("right", "wrong", "verdict"),
     [
-        pytest.param("ReduceOp.MAX", "ReduceOp.MIN", "and the slowest of them took 0.1", id="the fastest"),
-        pytest.param("dist.all_reduce(seconds, op=dist.ReduceOp.MAX)", "pass", "one number for all", id="each its own"),
+        pytest.param("ReduceOp.MAX", "ReduceOp.MIN", "expected at least 0.1", id="the fastest"),
+        pytest.param(
+            "dist.all_reduce(seconds, op=dist.ReduceOp.MAX)", "pass", "the same number on every rank", id="each its own"
+        ),
         pytest.param(
             "    dist.barrier()\n    start = time.perf_counter()",
             "    start = time.perf_counter()\n    dist.barrier()",
-            "Somebody's clock ran while another one was missing.",
+            "Start the clock after all ranks have arrived.",
             id="the clock before the barrier",
         ),
         pytest.param("    algorithm(tensor)", "    pass", "Rank 0 called the algorithm 0 times", id="nothing"),
         pytest.param("    return seconds.item()", "", "Rank 0 returned None", id="no result"),
-        pytest.param("    dist.barrier()", "", "Nobody waited for it.", id="no barrier"),
+        pytest.param("    dist.barrier()", "", "A barrier makes it wait.", id="no barrier"),
     ],
 )
 def test_timed_that_is_wrong(world, right, wrong, verdict):
@@ -171,24 +174,24 @@ def test_timed_that_is_wrong(world, right, wrong, verdict):
 RIGHT_TWO_LEVELS = {
     "by the ring of one level": """
         def ring(ranks, size, alpha, beta):
-            return 2 * (ranks - 1) * alpha + 2 * (ranks - 1) / ranks * size / beta
+            return 2 * (ranks - 1) * alpha + 2 * (ranks - 1) / ranks * size * beta
 
         def two_levels(h, m, size, alpha, inside, across):
-            return ring(m, size, alpha, inside) + ring(h, size / m, alpha, across / m)
+            return ring(m, size, alpha, inside) + ring(h, size / m, alpha, across * m)
     """,
     "as a tensor": """
         def two_levels(h, m, size, alpha, inside, across):
             halves = 2 * torch.tensor([m - 1.0, h - 1.0])
-            per_byte = torch.tensor([1 / m / inside, 1 / h / across])
+            per_byte = torch.tensor([inside / m, across / h])
             return (halves * (alpha + size * per_byte)).sum()
     """,
     "step by step": """
         def two_levels(h, m, size, alpha, inside, across):
             seconds = 0
             for _ in range(2 * (m - 1)):
-                seconds += alpha + size / m / inside
+                seconds += alpha + size / m * inside
             for _ in range(2 * (h - 1)):
-                seconds += alpha + m * (size / m / h) / across
+                seconds += alpha + m * (size / m / h) * across
             return seconds
     """,
 }
@@ -196,7 +199,7 @@ RIGHT_TWO_LEVELS = {
 
 def test_two_levels_solution(world):
     assert says(checks.what_all_reduce_costs.two_levels, world, solution("two_levels")) == (
-        "Solved. Every rank found the time of three rings, from 2 to 128 hosts."
+        "Solved. Every rank found the time of the three rings, from 2 to 128 hosts."
     )
 
 
@@ -207,17 +210,17 @@ def test_two_levels_in_other_ways(world, answer):
 
 def test_two_levels_skeleton(world):
     assert says(checks.what_all_reduce_costs.two_levels, world, skeleton("two_levels")) == (
-        "Not yet. For 2 hosts of 4 ranks, 1 MiB, 10 µs, 10 GB/s inside and 1 GB/s across rank 0 returned 1.975 ms, "
-        "expected 1.286 ms."
+        "Not yet. For 2 hosts of 4 ranks, 1 MiB, 10 µs, 0.1 ns per byte inside and 1 ns per byte across rank 0 "
+        "returned 1.975 ms, expected 1.286 ms."
     )
 
 
 WRONG_TWO_LEVELS = {
-    "the chunks do not share the card": ("size / across", "size / m / across"),
+    "the chunks do not share the NIC": ("size * across", "size / m * across"),
     "no latency within a host": ("2 * (m - 1) * alpha +", ""),
     "no latency between hosts": ("2 * (h - 1) * alpha +", ""),
     "within a host only one way": ("2 * (m - 1) / m * size", "(m - 1) / m * size"),
-    "every rank sends the whole tensor across": ("size / across", "size * m / across"),
+    "every rank sends the whole tensor across": ("size * across", "size * m * across"),
 }
 
 
@@ -230,10 +233,10 @@ def test_two_levels_wrong(world, right, wrong):
     )
 
 
-# ---------------------------------------------------------------- checks.what_all_reduce_costs.my_way_up
+# ---------------------------------------------------------------- checks.what_all_reduce_costs.my_tree_reduce
 
-WAY_UP = """
-    def my_way_up(tensor):
+TREE_REDUCE = """
+    def my_tree_reduce(tensor):
         received = torch.empty_like(tensor)
         reach = 1
         while reach < n:
@@ -246,20 +249,20 @@ WAY_UP = """
 """
 
 
-def test_way_up(world):
-    assert says(checks.what_all_reduce_costs.my_way_up, world, WAY_UP) == (
-        "Solved. Rank 0 holds the sum after round 2, and every other rank has sent one message."
+def test_tree_reduce(world):
+    assert says(checks.what_all_reduce_costs.my_tree_reduce, world, TREE_REDUCE) == (
+        "Solved. Rank 0 holds the sum after 2 rounds, and every other rank sent one message."
     )
 
 
-def test_way_up_with_messages_that_do_not_wait(world):
-    answer = WAY_UP.replace("dist.send(tensor, rank - reach)", "dist.isend(tensor, rank - reach).wait(); return")
-    assert says(checks.what_all_reduce_costs.my_way_up, world, answer).startswith("Solved. ")
+def test_tree_reduce_with_messages_that_do_not_wait(world):
+    answer = TREE_REDUCE.replace("dist.send(tensor, rank - reach)", "dist.isend(tensor, rank - reach).wait(); return")
+    assert says(checks.what_all_reduce_costs.my_tree_reduce, world, answer).startswith("Solved. ")
 
 
-def test_way_up_from_the_farthest(world):
+def test_tree_reduce_from_the_farthest(world):
     answer = """
-        def my_way_up(tensor):
+        def my_tree_reduce(tensor):
             received = torch.empty_like(tensor)
             for reach in (2, 1):
                 if reach <= rank < 2 * reach:
@@ -268,31 +271,31 @@ def test_way_up_from_the_farthest(world):
                     dist.recv(received, rank + reach)
                     tensor += received
     """
-    assert says(checks.what_all_reduce_costs.my_way_up, world, answer).startswith("Solved. ")
+    assert says(checks.what_all_reduce_costs.my_tree_reduce, world, answer).startswith("Solved. ")
 
 
-def test_way_up_solution(world):
-    assert says(checks.what_all_reduce_costs.my_way_up, world, solution("my_way_up")) == (
-        "Solved. Rank 0 holds the sum after round 2, and every other rank has sent one message."
+def test_tree_reduce_solution(world):
+    assert says(checks.what_all_reduce_costs.my_tree_reduce, world, solution("my_tree_reduce")) == (
+        "Solved. Rank 0 holds the sum after 2 rounds, and every other rank sent one message."
     )
 
 
-def test_way_up_skeleton(world):
-    assert says(checks.what_all_reduce_costs.my_way_up, world, skeleton("my_way_up")) == (
+def test_tree_reduce_skeleton(world):
+    assert says(checks.what_all_reduce_costs.my_tree_reduce, world, skeleton("my_tree_reduce")) == (
         "Not yet. Rank 0 holds [1.0, 2.0, 3.0, 4.0], expected [10.0, 20.0, 30.0, 40.0]."
     )
 
 
-def test_way_up_that_does_not_add(world):
-    answer = WAY_UP.replace("tensor += received", "tensor.copy_(received)")
-    assert says(checks.what_all_reduce_costs.my_way_up, world, answer).startswith(
+def test_tree_reduce_that_does_not_add(world):
+    answer = TREE_REDUCE.replace("tensor += received", "tensor.copy_(received)")
+    assert says(checks.what_all_reduce_costs.my_tree_reduce, world, answer).startswith(
         "Not yet. Rank 0 holds [4.0, 8.0, 12.0, 16.0]"
     )
 
 
-def test_way_up_without_a_tree(world):
+def test_tree_reduce_without_a_tree(world):
     answer = """
-        def my_way_up(tensor):
+        def my_tree_reduce(tensor):
             if rank:
                 return dist.send(tensor, 0)
             received = torch.empty_like(tensor)
@@ -300,14 +303,14 @@ def test_way_up_without_a_tree(world):
                 dist.recv(received, peer)
                 tensor += received
     """
-    assert says(checks.what_all_reduce_costs.my_way_up, world, answer) == (
-        "Not yet. The sum is right. Rank 0 received 3 messages, expected 2: one in each round of a tree."
+    assert says(checks.what_all_reduce_costs.my_tree_reduce, world, answer) == (
+        "Not yet. The sum is right. Rank 0 received 3 messages, expected 2: one in each round of the tree."
     )
 
 
-def test_way_up_by_a_chain(world):
+def test_tree_reduce_by_a_chain(world):
     answer = """
-        def my_way_up(tensor):
+        def my_tree_reduce(tensor):
             received = torch.empty_like(tensor)
             if rank < n - 1:
                 dist.recv(received, rank + 1)
@@ -315,14 +318,16 @@ def test_way_up_by_a_chain(world):
             if rank:
                 dist.send(tensor, rank - 1)
     """
-    assert says(checks.what_all_reduce_costs.my_way_up, world, answer) == (
-        "Not yet. The sum is right. Rank 0 received 1 message, expected 2: one in each round of a tree."
+    assert says(checks.what_all_reduce_costs.my_tree_reduce, world, answer) == (
+        "Not yet. The sum is right. Rank 0 received 1 message, expected 2: one in each round of the tree."
     )
 
 
-def test_way_up_by_a_collective(world):
+def test_tree_reduce_by_a_collective(world):
     assert says(
-        checks.what_all_reduce_costs.my_way_up, world, "def my_way_up(tensor):\n    dist.reduce(tensor, dst=0)"
+        checks.what_all_reduce_costs.my_tree_reduce,
+        world,
+        "def my_tree_reduce(tensor):\n    dist.reduce(tensor, dst=0)",
     ) == ("Not yet. The sum is right. Rank 1 sent 0 messages, expected 1.")
 
 
@@ -331,7 +336,7 @@ def test_way_up_by_a_collective(world):
 
 def test_halving_doubling_solution(world):
     assert says(checks.what_all_reduce_costs.halving_doubling, world, solution("halving_doubling")) == (
-        "Solved. Ranks 0 to 3 hold the sum of them all, after 4 messages from each."
+        "Solved. Ranks 0 to 3 hold the sum over these ranks, after 4 messages from each."
     )
 
 
@@ -424,7 +429,11 @@ def test_halving_doubling_that_is_a_ring_with_a_step_too_many(world):
 def test_halving_doubling_in_a_ring_of_whole_tensors(world):
     answer = """
         def halving_doubling(tensor, m):
-            ring_of_whole_tensors(tensor)
+            passing, received = tensor.clone(), torch.empty_like(tensor)
+            for _ in range(m - 1):
+                pass_on(passing, received)
+                tensor += received
+                passing, received = received, passing
     """
     assert says(checks.what_all_reduce_costs.halving_doubling, world, answer) == (
         "Not yet. Rank 0 sent 192 bytes, and halving-doubling sends 96: 96 too many."
