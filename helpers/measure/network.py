@@ -6,8 +6,8 @@ A connection between two ranks gets a rate in each direction, as if the two were
 keeps its pace, such as the shared memory through which RPC talks on one machine. So do the connections of the ranks
 with the notebook and with the store.
 
-The rate is one for each connection. A rank that sends to k others at once sends k times as much as one network card
-would let out, unless `shared` says that its connections share one card.
+The rate is one for each connection. A rank that sends to k others at once sends k times as much as one network
+interface would let out, unless `shared` says that its connections share one interface.
 """
 
 import socket
@@ -95,7 +95,7 @@ def limit(
     """Pace every connection between ranks that is there now to this rate in each direction, and return them.
 
     With `ranks`, only what these ranks send and what is sent to them, and other connections keep the rate that they
-    have. The connections of a rank in `shared` share one network card of this rate: of n - 1 connections each gets
+    have. The connections of a rank in `shared` share one network interface of this rate: of n - 1 connections each gets
     1/(n - 1) of it, in both directions. A process group makes its connections when it is made: a group made after this
     call is not paced until the next call.
 

@@ -32,7 +32,7 @@ from helpers.plots.sharded_data_parallel import flat_vector, step_ledgers
 from helpers.plots.tensor_parallel import two_cut_layers
 from helpers.plots.three_dimensions import grids_of_ranks, stacked_seconds
 from helpers.plots.two_hosts import training_and_cable, ways_over_cables
-from helpers.plots.what_all_reduce_costs import all_reduce_times, bus_bandwidths, modelled_times
+from helpers.plots.what_all_reduce_costs import all_reduce_times, bus_bandwidths, modelled_times, tree_and_ring
 from helpers.plots.when_ranks_fail import who_waits
 
 __all__ = [
@@ -92,6 +92,7 @@ __all__ = [
     "training_and_cable",
     "training_curve",
     "transports",
+    "tree_and_ring",
     "two_cut_layers",
     "two_messages",
     "ways_over_cables",

@@ -294,7 +294,7 @@ def test_figures_are_sharp_and_keep_their_proportions(reader, width):
     figures = page.locator(".cell_output img").evaluate_all(
         "images => images.map(image => [image.naturalWidth / image.width, image.naturalHeight / image.height])"
     )
-    assert len(figures) == 4
+    assert len(figures) == 5
     for across, down in figures:
         assert across > 1.99 and across == pytest.approx(down, rel=0.01)
 

@@ -5,11 +5,15 @@ MUTANTS = {
         "        dist.barrier()\n        start = time.perf_counter()",
         "        start = time.perf_counter()",
     ),
+    "the longest lap counts": (
+        "return min(slowest)",
+        "return max(slowest)",
+    ),
     "the links are ten times as fast as the formula says": (
         "links = network.limit(world, 8 * R)",
         "links = network.limit(world, 80 * R)",
     ),
-    "the messages of an aggregator do not share a card": (
+    "the messages of an aggregator do not share a NIC": (
         '"aggregator_on_rank_0": [0],',
         '"aggregator_on_rank_0": [],',
     ),
@@ -18,27 +22,39 @@ MUTANTS = {
         "fast = ",
     ),
     "the tree never comes down": (
-        "for reach in reversed(reaches):  # and down again",
-        "for reach in []:",
+        "for distance in reversed(distances):",
+        "for distance in []:",
     ),
-    "the tree has half of its messages on a network": (
+    "the tree has half of its messages": (
         "rounds = 2 * ceil(log2(n))",
         "rounds = ceil(log2(n))",
     ),
-    "the tree's messages are counted as on a network": (
-        'few = ("aggregator_on_rank_0", "dedicated_aggregator", "tree_all_reduce")',
-        'few = ("aggregator_on_rank_0", "dedicated_aggregator")',
+    "the sweep is not paced": (
+        "    network.limit(world, 8 * R, shared=swept[name])\n    for size",
+        "    network.lift(world)\n    for size",
     ),
-    "the network's model predicts the machine": (
-        "predicted = predict(on_one_machine(n))",
-        "predicted = predict(on_network(n))",
+    "beta is a bandwidth": (
+        "messages * alpha + tensors * beta * size",
+        "messages * alpha + tensors * size / beta",
     ),
     "bus bandwidth is bytes by time": (
-        "least = 2 * (n - 1) / n  # tensors that the busiest rank has to send",
+        "least = 2 * (n - 1) / n  # tensors that the busiest rank must send",
         "least = 1",
     ),
-    "the tree is the fastest of the cluster for every size": (
-        "    costs = on_network(n).items()\n",
-        "    costs = on_one_machine(n).items()\n",
+    "the cluster's NICs are eight times as fast": (
+        '"beta": 8 / 400e9',
+        '"beta": 1 / 400e9',
+    ),
+    "the messages of the naive exchange do not share a NIC in the sweep": (
+        "shared=swept[name])",
+        "shared=[])",
+    ),
+    "the broadcast goes through the rounds in the order of the reduce": (
+        "for distance in reversed(distances):",
+        "for distance in distances:",
+    ),
+    "beta comes from half of the tensor": (
+        "pass_on(tensor, inbox[: len(tensor)])",
+        "pass_on(tensor[: len(tensor) // 2], inbox[: len(tensor) // 2])",
     ),
 }
