@@ -13,6 +13,10 @@ EQUIVALENT = {
         "7ccb8f6631": "the course's own halves leave their argument alone; the copy guards it against the learner's",
         "834524aa04": "only when ranks come and go is looked at, whatever tensor the chunk arrives in",
     },
+    "data_parallel": {
+        "7264037324": "each rank takes the shard of the next rank: the shards are disjoint and complete as before",
+        "0faf563b73": "only the values of the final weights are used, so they may carry a graph",
+    },
     "faster_distributed_rnn": {
         "ba5f73f3b2": "the text names no width, and every formula takes it as it is",
         "598960ccfd": "no later step goes on from this hidden state",
