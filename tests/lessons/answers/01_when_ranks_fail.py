@@ -1,0 +1,246 @@
+# %% World(4)
+import os, time
+from datetime import timedelta
+import torch
+import torch.distributed as dist
+
+dist.init_process_group("gloo", timeout=timedelta(seconds=30))
+rank, world_size = dist.get_rank(), dist.get_world_size()
+
+# %% World(2), World(3), World(8): my_total, roll_call, my_metrics, my_score
+
+# %% my_total: solution
+# Solved. Every rank returned 78.0.
+
+# %% my_total: skeleton
+# Not yet. Deadlock: the group's timeout ended the wait on these ranks: 0. Call world.restart(), then run the lesson
+# again, from its setup cell to this check.
+
+# %% my_total: without the last number
+# Not yet. Rank 0 returned 66.0, expected 78.0.
+# skeleton, with `[rank::world_size]` as `[rank::world_size][:3]`
+
+# %% my_total: without a call
+# Not yet. Rank 0 returned 24.0, expected 78.0.
+# solution, without `    dist.all_reduce(result, group=group)`
+
+# %% my_total: only to rank 0
+# Not yet. Rank 1 returned 15.0, expected 78.0.
+def my_total(group):
+    own = torch.arange(3.0 * world_size + 1)[rank::world_size].sum()
+    result = own.clone()
+    dist.reduce(result, dst=0, group=group)
+    return result.item() if rank == 0 else own.item()
+
+# %% my_total: returns nothing
+# Not yet. Rank 0 returned None, expected 78.0.
+# solution, with `return result.item()` as `return None`
+
+# %% my_total: a constant
+# Not yet. The sum is right, but rank 0 did not get it from the others.
+def my_total(group):
+    return 78.0
+
+# %% my_total: misspelt
+# Not yet. Rank 0 raised NameError: name 'results' is not defined
+# solution, with `return result.item()` as `return results.item()`
+
+# %% my_total: hides the timeout
+# Not yet. Rank 0 returned 66.0, expected 78.0.
+def my_total(group):
+    result = 0.0
+    try:
+        for number in torch.arange(3.0 * world_size + 1)[rank::world_size]:
+            dist.all_reduce(number, group=group)
+            result += number.item()
+    except RuntimeError:
+        pass
+    return result
+
+# %% my_total: as many calls on every rank
+# Solved. Every rank returned 78.0.
+def my_total(group):
+    numbers = torch.arange(3.0 * world_size + 1)[rank::world_size]
+    numbers = torch.cat([numbers, torch.zeros(4 - len(numbers))])
+    result = 0.0
+    for number in numbers:
+        dist.all_reduce(number, group=group)
+        result += number.item()
+    return result
+
+# %% my_total: a tensor
+# Solved. Every rank returned 78.0.
+# solution, with `return result.item()` as `return result`
+
+# %% roll_call: solution
+# Solved. Ranks 1, 3 were absent, and rank 0 named [1, 3] within 3 s.
+
+# %% roll_call: in its own words
+# Solved. ...
+def roll_call(group):
+    try:
+        dist.monitored_barrier(group, timeout=timedelta(seconds=1), wait_all_ranks=True)
+    except RuntimeError as error:
+        raise RuntimeError("absent: 1 and 3" if rank == 0 else "see rank 0")
+
+# %% roll_call
+# Solved. ...
+# answer "in its own words", with `absent: 1 and 3` as `2 of 4 ranks have not come within 1 s: [1, 3]`
+
+# %% roll_call
+# Solved. ...
+# answer "in its own words", with `absent: 1 and 3` as `rank 1, rank 3 are missing (2 of 4)`
+
+# %% roll_call
+# Solved. ...
+# answer "in its own words", with `absent: 1 and 3` as `{1, 3}`
+
+# %% roll_call: skeleton
+# Not yet. Rank 0 raised its error too late, expected it within 3 s: how long does it wait?
+
+# %% roll_call: 4 s
+# Not yet. Rank 0 raised its error too late, expected it within 3 s: how long does it wait?
+# solution, with `seconds=2` as `seconds=4`
+
+# %% roll_call: the first only
+# Not yet. Ranks 1, 3 were absent, and the error on rank 0 names [1], expected [1, 3].
+# solution, with `timedelta(seconds=2), wait_all_ranks=True` as `timedelta(seconds=1), wait_all_ranks=False`
+
+# %% roll_call: a quick barrier
+# Not yet. Ranks 1, 3 were absent, and the error on rank 0 names no rank, expected [1, 3].
+# skeleton, with `dist.barrier(group)` as `dist.barrier(group, async_op=True).wait(timedelta(seconds=1))`
+
+# %% roll_call: every rank
+# Not yet. Ranks 1, 3 were absent, and the error on rank 0 names [0, 1, 2, 3], expected [1, 3].
+# answer "in its own words", with `absent: 1 and 3" if rank == 0 else "see rank 0` as `ranks 0, 1, 2, 3 are to come`
+
+# %% roll_call: a count
+# Not yet. Ranks 1, 3 were absent, and the error on rank 0 names [2], [1], expected [1, 3].
+# answer "in its own words",
+# with `absent: 1 and 3" if rank == 0 else "see rank 0` as `2 ranks are absent: 1 is the first`
+
+# %% roll_call: hides the error
+# Not yet. Ranks 1, 3 were absent, and rank 0 raised no error, expected a RuntimeError.
+# answer "in its own words", with `raise RuntimeError("absent: 1 and 3" if rank == 0 else "see rank 0")` as `pass`
+
+# %% roll_call: always
+# Not yet. All ranks had called `roll_call`, and rank 0 raised RuntimeError: 1, 3, expected no error.
+# skeleton, with `dist.barrier(group)` as `raise RuntimeError("1, 3")`
+
+# %% roll_call: no such function
+# Not yet. Rank 0 raised AttributeError: module 'torch.distributed' has no attribute 'roll'
+# skeleton, with `dist.barrier(group)` as `dist.roll(group)`
+
+# %% roll_call: that nobody has defined
+# Not yet. Rank 0 has no function `roll_call`: run the cell that defines it, then this check.
+globals().pop("roll_call", None)
+
+# %% my_metrics: solution
+# Solved. Every rank returned correct 10.0, max_tokens 40.0.
+
+# %% my_metrics: skeleton
+# Not yet. On rank 0 `correct` is wrong, expected 10.0. Look at world.history().
+
+# %% my_metrics: all summed
+# Not yet. On rank 0 `max_tokens` is wrong, expected 40.0. Look at world.history().
+# solution, with `dist.ReduceOp.MAX if name.startswith("max") else ` as ``
+
+# %% my_metrics: backwards
+# Not yet. On rank 0 `correct` is wrong, expected 10.0. Look at world.history().
+# skeleton, with `in metrics:` as `in reversed(metrics):`
+
+# %% my_metrics: without a call
+# Not yet. On rank 0 `correct` is wrong, expected 10.0. Look at world.history().
+# solution, with `dist.all_reduce(metrics[name], op, group=group)` as `pass`
+
+# %% my_metrics: returns nothing
+# Not yet. Rank 0 returned None, expected a dict with the keys correct, max_tokens.
+# solution, with `return metrics` as `return None`
+
+# %% my_metrics: constants
+# Not yet. The result is right, but rank 0 did not get it from the others.
+def my_metrics(metrics, group):
+    return {"correct": 10.0, "max_tokens": 40.0}
+
+# %% my_metrics: in two loops
+# Solved. ...
+def my_metrics(metrics, group):
+    for name in metrics:
+        if not name.startswith("max"):
+            dist.all_reduce(metrics[name], group=group)
+    for name in metrics:
+        if name.startswith("max"):
+            dist.all_reduce(metrics[name], dist.ReduceOp.MAX, group=group)
+    return metrics
+
+# %% my_metrics: a new dict
+# Solved. ...
+# answer "in two loops", with `return metrics` as `return {name: metrics[name].item() for name in metrics}`
+
+# %% my_score: solution
+# Solved. Every rank returned 18.0.
+
+# %% my_score: skeleton
+# Not yet. Rank 1 raised IndexError: index out of range in self Call world.restart(), then run the lesson again, from
+# its setup cell to this check.
+
+# %% my_score: the last token instead
+# Not yet. Rank 0 returned 27.0, expected 18.0.
+# solution, with `tokens[tokens < len(weights)]` as `tokens.clamp(max=9)`
+
+# %% my_score: the first token only
+# Not yet. Rank 0 returned 6.0, expected 18.0.
+# solution, with `tokens[tokens < len(weights)]` as `tokens[tokens < len(weights)][:1]`
+
+# %% my_score: a constant
+# Not yet. The score is right, but rank 0 did not get it from the others.
+def my_score(tokens, group):
+    return 18.0
+
+# %% my_score: the rank is left out
+# Not yet. Deadlock: the group's timeout ended the wait on these ranks: 0, 2, 3. Call world.restart(), then run the
+# lesson again, from its setup cell to this check.
+def my_score(tokens, group):
+    if tokens.max() > 9:
+        return 0.0
+    score = torch.nn.functional.embedding(tokens, torch.arange(10.0).reshape(10, 1)).sum()
+    dist.all_reduce(score, group=group)
+    return score.item()
+
+# %% my_score: a row of zeros
+# Solved. ...
+# solution, with `[tokens < len(weights)]` as `` and `(known, weights)` as `(known, torch.cat([weights, torch.zeros(1, 1)]))`
+
+# %% my_survivors: solution
+# Solved. Rank 3 is dead, and every other rank returned [0, 1, 2].
+
+# %% my_survivors: skeleton
+# Not yet. Rank 3 is dead, and rank 0 returned [0, 1, 2, 3], expected [0, 1, 2].
+
+# %% my_survivors: looks at once
+# Not yet. Rank 3 is dead, and rank 0 returned [0, 1], expected [0, 1, 2].
+# solution, without `    time.sleep(1)`
+
+# %% my_survivors: looks late
+# Not yet. Rank 0 returned too late, expected it within 3 s: how long does it wait?
+# solution, with `time.sleep(1)` as `time.sleep(4.5)`
+
+# %% my_survivors: waits for the dead
+# Not yet. Deadlock: the group's timeout ended the wait on these ranks: 0, 1, 2. ...
+# solution, with `store.check([f"alive {r}"])` as `store.get(f"alive {r}")`
+
+# %% my_survivors: returns nothing
+# Not yet. Rank 3 is dead, and rank 0 returned None, expected [0, 1, 2].
+def my_survivors(store):
+    return None
+
+# %% my_survivors: rank 0 decides
+# Solved. Rank 3 is dead, and every other rank returned [0, 1, 2].
+def my_survivors(store):
+    if rank == 0:
+        time.sleep(1.5)
+        alive = [r for r in range(world_size) if r == 0 or store.check([f"alive {r}"])]
+        store.set("alive", ",".join(map(str, alive)))
+    else:
+        store.set(f"alive {rank}", "")
+    return list(map(int, store.get("alive").decode().split(",")))
