@@ -218,7 +218,7 @@ def my_score(tokens, group):
 # Not yet. Rank 3 is dead, and rank 0 returned [0, 1, 2, 3], expected [0, 1, 2].
 
 # %% my_survivors: looks at once
-# Not yet. Rank 3 is dead, and rank 0 returned [0, 1], expected [0, 1, 2].
+# Not yet. Rank 3 is dead, and rank 0 returned ..., expected [0, 1, 2].
 # solution, without `    time.sleep(1)`
 
 # %% my_survivors: looks late
