@@ -217,9 +217,9 @@ def my_score(tokens, group):
 # %% my_survivors: skeleton
 # Not yet. Rank 3 is dead, and rank 0 returned [0, 1, 2, 3], expected [0, 1, 2].
 
-# %% my_survivors: looks at once
-# Not yet. Rank 3 is dead, and rank 0 returned ..., expected [0, 1, 2].
-# solution, without `    time.sleep(1)`
+# %% my_survivors: does not wait for rank 2
+# Not yet. Rank 3 is dead, and rank 0 returned [0, 1], expected [0, 1, 2].
+# solution, with `time.sleep(1)` as `store.wait(["alive 0", "alive 1"])`
 
 # %% my_survivors: looks late
 # Not yet. Rank 0 returned too late, expected it within 3 s: how long does it wait?
