@@ -295,9 +295,9 @@ def test_a_newer_course_replaces_what_was_run_and_keeps_what_was_written(browser
     first, second = "00_meet_the_ranks.ipynb", LESSON.name
     for name, typed in [(first, ""), (second, "# my note\n")]:
         with opened(lab, browser, None, name, tmp_path) as notebook:
-            # A figure that stands before all questions is the only output of a learner's copy.
-            assert notebook.cells.locator(".jp-OutputArea-output:not(.jp-RenderedImage)").count() == 0
-            assert not any(notebook.numbers())
+            # Each lesson opens with a figure, which is the only output that the copy keeps.
+            assert notebook.cells.locator(".jp-OutputArea-output.jp-RenderedImage").count() == 1
+            assert notebook.cells.locator(".jp-OutputArea-output").count() == 1 and not any(notebook.numbers())
             notebook.run(0)
             notebook.cells.first.locator(".cm-content").click()
             notebook.page.keyboard.press("Control+Home")
