@@ -76,7 +76,9 @@ def _require_flat(exam, flat, model):
         return True
     dtype, elements = next(model.parameters()).dtype, _elements(model)
     if isinstance(flat, torch.Tensor) and flat.numel() == elements:
-        exam.refuse(f"On rank {exam.rank} `flat` has dtype {flat.dtype}, expected {dtype}, the dtype of the parameters.")
+        exam.refuse(
+            f"On rank {exam.rank} `flat` has dtype {flat.dtype}, expected {dtype}, the dtype of the parameters."
+        )
     else:
         exam.refuse(
             f"On rank {exam.rank} `flat` is {show(flat)}, expected a tensor of {elements} elements, as many as the "
