@@ -98,7 +98,7 @@ def _short_course():
     hours = round(sum(minutes(row.name) for row in rows) / 60)
     links = [f"[{row.numbered_title}](notebooks/{row.name}.ipynb)" for row in rows]
     return (
-        f"{len(rows)} lessons, about {hours} hours. If one of them uses a lesson that is not among them, it says so: "
+        f"{len(rows)} lessons, about {hours} hours. If a lesson uses one outside the short course, it says so: "
         + " → ".join(links)
         + "\n"
     )
