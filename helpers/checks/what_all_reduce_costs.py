@@ -36,7 +36,7 @@ def crossover(exam):
         returned = show(result) if number(result) is None else f"{number(result):.0f}"
         exam.require(
             near(result, expected, within=0.01 * expected),
-            f"For {n} ranks, {1e6 * alpha:g} µs and {1e9 * beta:g} ns per byte rank {exam.rank} returned {returned}, "
+            f"For {n} ranks, {1e6 * alpha:g} µs and {1e9 * beta:g} ns per byte, rank {exam.rank} returned {returned}, "
             f"expected {expected:.0f} bytes.",
         )
     return "Every rank found the size for which the tree and the ring take equally long, from 4 to 1000 ranks."
@@ -55,7 +55,7 @@ def two_levels(exam):
         exam.require(
             near(result, expected, within=0.01 * expected),
             f"For {h} hosts of {m} ranks, {size / 2**20:g} MiB, {1e6 * alpha:g} µs, {1e9 * inside:.3g} ns per byte "
-            f"inside and {1e9 * across:.3g} ns per byte across rank {exam.rank} returned {returned}, "
+            f"inside and {1e9 * across:.3g} ns per byte across, rank {exam.rank} returned {returned}, "
             f"expected {1e3 * expected:.3f} ms.",
         )
     return f"Every rank found the time of the three rings, from {_HOSTS[0][0]} to {_HOSTS[-1][0]} hosts."
@@ -116,9 +116,7 @@ def _judge_stopwatches(returned):
     all_arrived = max(its.arrived for its in times)
     for rank, its in enumerate(times):
         if its.began[0] < all_arrived:
-            raise Wrong(
-                f"Rank {rank} began before the last rank had arrived, expected it to wait. A barrier makes it wait."
-            )
+            raise Wrong(f"Rank {rank} began before the last rank had arrived, expected after it. Call a barrier first.")
     if not all(abs(other - seconds[0]) <= 1e-3 * abs(other) for other in seconds):
         each = ", ".join(f"{value:.3f}" for value in seconds)
         raise Wrong(f"The ranks returned {each} s, expected the same number on every rank.")
