@@ -24,7 +24,7 @@ EQUIVALENT = {
         "c251e1afa9": "the values are only copied, and no context records the call",
     },
     "point_to_point": {
-        "91a4a1f97a": "the posted number is overwritten before it travels, whatever it is",
+        "d0a62edd5b": "the posted number is overwritten before it travels, whatever it is",
     },
     "ring_all_reduce": {
         "d0346154da": "messages and bytes are counted, whatever the elements of the tensor are",
