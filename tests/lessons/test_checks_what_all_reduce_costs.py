@@ -411,7 +411,7 @@ def test_halving_doubling_that_is_a_ring(world):
             ring_all_reduce(tensor)
     """
     assert says(checks.what_all_reduce_costs.halving_doubling, world, answer) == (
-        "Not yet. Rank 0 sent 6 messages, and halving-doubling sends 4: 2 too many."
+        "Not yet. Rank 0 sent 6 messages, expected 4 for halving-doubling."
     )
 
 
@@ -422,7 +422,7 @@ def test_halving_doubling_that_is_a_ring_with_a_step_too_many(world):
             pass_on(tensor[:4], torch.empty(4))
     """
     assert says(checks.what_all_reduce_costs.halving_doubling, world, answer) == (
-        "Not yet. Rank 0 sent 112 bytes, and halving-doubling sends 96: 16 too many."
+        "Not yet. Rank 0 sent 112 bytes, expected 96 for halving-doubling."
     )
 
 
@@ -436,7 +436,7 @@ def test_halving_doubling_in_a_ring_of_whole_tensors(world):
                 passing, received = received, passing
     """
     assert says(checks.what_all_reduce_costs.halving_doubling, world, answer) == (
-        "Not yet. Rank 0 sent 192 bytes, and halving-doubling sends 96: 96 too many."
+        "Not yet. Rank 0 sent 192 bytes, expected 96 for halving-doubling."
     )
 
 
@@ -450,7 +450,7 @@ def test_halving_doubling_of_whole_tensors(world):
                 distance *= 2
     """
     assert says(checks.what_all_reduce_costs.halving_doubling, world, answer) == (
-        "Not yet. Rank 0 sent 128 bytes, and halving-doubling sends 96: 32 too many."
+        "Not yet. Rank 0 sent 128 bytes, expected 96 for halving-doubling."
     )
 
 
