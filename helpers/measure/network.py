@@ -121,7 +121,7 @@ def limit(
     if world.has_cables and ranks is None and not shared:
         return _pace_cables(world, bits_per_second, delay, loss)
     if delay or loss:
-        raise WorldError("A delay or a loss is one of the cables: give it without `ranks` and `shared`.")
+        raise WorldError("Only cables have a delay or a loss: give it without `ranks` and `shared`.")
 
     def rate(source, destination):
         if ranks is not None and source not in ranks and destination not in ranks:

@@ -249,7 +249,7 @@ def _loopback_bytes():
         return psutil.net_io_counters(pernic=True)["lo0"].bytes_sent
     world = helpers.world.current()
     if world:
-        world.require_this_machine("What the loopbacks of the ranks carry")
+        world.require_this_machine("The traffic on the loopbacks of the ranks")
     if world and world.has_cables:
         return sum(loopback + sent for loopback, sent, *_ in world.cables.carried().values())
     lines = Path(f"/proc/{_network()}/net/dev").read_text().splitlines()

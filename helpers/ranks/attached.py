@@ -260,8 +260,8 @@ class AttachedRanks:
             return answer.get(seconds)
         except TimeoutError:
             raise WorldError(
-                f"The engines have not answered for {seconds} s: somebody else's cell runs on them, or torch takes "
-                "longer than that to import."
+                f"The engines did not answer within {seconds} s: another user's cell may be running on them, or the "
+                "import of torch may take longer. Try again later."
             ) from None
         except ipp.RemoteError as error:
             if error.ename not in ("ImportError", "ModuleNotFoundError"):

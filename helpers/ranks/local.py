@@ -273,13 +273,13 @@ class LocalRanks:
 
     def _why_not_started(self):
         if not self.is_connected():
-            return f"{_CONTROLLER} died while it started. Try again."
+            return f"{_CONTROLLER} died during its start. Try again."
         missing = min(self._deaths, default=None)
         if missing is None:
             missing = min(set(self.engine_ids) - set(self.client.ids))
             what = f"Rank {missing} did not start within {_SECONDS_TO_START} s."
         else:
-            what = f"Rank {missing} died while it started ({self._deaths[missing]})."
+            what = f"Rank {missing} died during its start ({self._deaths[missing]})."
         log = log_path(self.directory, missing)
         tail = log.read_text(errors="replace").splitlines()[-5:] if log.exists() else []
         return "\n".join([what + " Its log ends with:", *tail])

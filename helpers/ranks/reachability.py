@@ -55,8 +55,8 @@ def _say_unreachable(host, addresses, missing):
             "world needs one network that all its hosts are on."
         )
     return (
-        f"{' and '.join(missing)} cannot reach {host} ({where}). In a world every host reaches every other, at any "
-        "port: ask who runs the network between them, or start engines on other hosts."
+        f"{' and '.join(missing)} cannot reach {host} ({where}). In a world every host must reach every other host, at "
+        "any port. Ask the administrator of the network between them, or start engines on other hosts."
     )
 
 

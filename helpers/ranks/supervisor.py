@@ -153,7 +153,7 @@ class Supervisor:
         with suppress(EOFError, OSError):
             if self._guard.poll(_SECONDS_TO_END) and (exit_code := self._guard.recv()) < 0:
                 return f"Their supervisor was killed (signal {-exit_code}). Try again."
-        return "Their supervisor ended while it started. Does `import torch` work in this notebook?"
+        return "Their supervisor ended during its start. Does `import torch` work in this notebook?"
 
 
 def _say_why(error):
@@ -162,7 +162,7 @@ def _say_why(error):
         return prefork.NO_MORE_PROCESSES
     if isinstance(error, OSError | WorldError):
         return f"Their supervisor raised {type(error).__name__}: {error}"
-    return f"Does `import torch` work in this notebook? Their store could not be made: {error}"
+    return f"Their store could not be made: {error}. Does `import torch` work in this notebook?"
 
 
 # ---------------------------------------------------------------- in the guard and the supervisor
