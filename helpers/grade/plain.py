@@ -63,7 +63,7 @@ class _Reader(pickle._Unpickler):
         raise pickle.UnpicklingError(f"{module}.{name}")
 
     def load_build(self):
-        """Set the attributes of an object, but refuse to set those of classes and functions of the course."""
+        """Set the attributes of an object, but refuse to change the course's own classes and functions."""
         if isinstance(self.stack[-2], _NEVER_CHANGED):
             raise pickle.UnpicklingError("a change of a class or a function")
         super().load_build()

@@ -41,7 +41,7 @@ _CALLS_AHEAD = 16
 # likeliest first, and the number of calls that are compared for each.
 _SHIFTS = sorted(range(-32, 33), key=abs)
 _CALLS_TO_MEET = 200
-# Collectives to which ranks may bring different shapes.
+# Collectives in which the shapes of the ranks may differ.
 _UNEVEN = ("all_to_all", "alltoall")
 
 
@@ -220,7 +220,8 @@ def _moved(reference: list[int], row: list[int], position: int, may_meet: bool) 
     """Return whether the call of a row at a position is missing, extra or swapped; None if it is none of these.
 
     Both rows are given as the numbers of their calls, by line or by text. When the two calls may meet, only strong
-    evidence counts, because ranks may have lines of their own: a move has to make the following calls agree better.
+    evidence counts, because ranks may have lines of their own: with a move, more of the next calls must agree than
+    without it.
     """
     if reference[position] == row[position]:
         return None

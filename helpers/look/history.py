@@ -39,11 +39,11 @@ class History:
     follows, the latest first. `behind` has, for each busy rank that may still make a call which others have made, the
     first such call. `lost` says why a rank has no list.
 
-    A difference in the line alone counts when ranks reach the same lines in a different order, or other lines on which
-    the same calls are written in a different order. So two tensors that are swapped on one line go unnoticed. When
-    ranks take turns on purpose, on two lines that make the same call, a difference is reported although there is no
-    mistake. The calls do not include point-to-point messages, calls before the last init_process_group, groups that
-    check each other's calls (TORCH_DISTRIBUTED_DEBUG=DETAIL), and backends without torch's flight recorder.
+    If calls differ only in their lines, the order decides: there is a difference if ranks reach the same lines, or
+    lines with the same text, in a different order. So two tensors that are swapped on one line go unnoticed. When ranks
+    take turns on purpose, on two lines that make the same call, a difference is reported although there is no mistake.
+    The calls do not include point-to-point messages, calls before the last init_process_group, calls in groups that
+    check each other's calls (TORCH_DISTRIBUTED_DEBUG=DETAIL), and calls of backends without torch's flight recorder.
     """
 
     def __init__(

@@ -21,7 +21,7 @@ from helpers.table import shortened, table
 # torch's decorators, whose frames are between a cell and the collective that it calls.
 _DECORATORS = ("wrapper", "decorate_context")
 
-# Calls with a sender and a receiver, and all_to_all, to which each rank may bring other shapes.
+# Calls with a sender and a receiver, and all_to_all, in which the shapes of the ranks may differ.
 _ONE_TO_ONE = re.compile(r"send|recv|all_to_all")
 _MAY_DIFFER = ("in", "of", "tag", "scatter_list", "gather_list")
 

@@ -107,7 +107,7 @@ class AttachedRanks:
         self.restart()
 
     def new_store(self) -> int:
-        """Start a fresh store in place of the old one, on the host of rank 0, and return its port."""
+        """Start a new store in place of the old store, on the host of rank 0, and return its port."""
         return self._wait(self.client[self.engine_ids[0]].apply_async(engine.open_store, self._places[0].master))
 
     def stop(self) -> None:

@@ -81,7 +81,7 @@ def this_network() -> dict[str, int]:
 
 
 def enter(namespaces: dict[str, int], *kinds: str) -> None:
-    """Move this process, which must have a single thread, into these kinds of a host's namespaces, by default all."""
+    """Move this process, which must have a single thread, into a host's namespaces; `kinds` restricts which ones."""
     for kind in kinds or namespaces:
         _call("setns", namespaces[kind], 0)
 

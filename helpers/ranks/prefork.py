@@ -97,7 +97,7 @@ def at_import() -> dict[str, str]:
     """Return the environment variables that torch reads when a rank imports it.
 
     Ranks that share the cores must not start a thread for each core each. And c10d logs a warning for every connection
-    to a host without a name, such as the loopback of an offline machine. To see these warnings, set the variable.
+    to a host without a name, such as the loopback of an offline machine. Set TORCH_CPP_LOG_LEVEL to see the warnings.
     """
     return {"OMP_NUM_THREADS": "1", "TORCH_CPP_LOG_LEVEL": os.environ.get("TORCH_CPP_LOG_LEVEL", "ERROR")}
 
