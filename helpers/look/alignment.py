@@ -35,7 +35,7 @@ from operator import eq
 from helpers.look.differences import Call, Difference
 from helpers.ranks.recorder import Group
 
-# How far a call is looked for on another rank before it counts as absent there.
+# How many calls ahead a call is searched for on another rank before it counts as absent there.
 _CALLS_AHEAD = 16
 # When the oldest calls are gone, ranks may number the same call differently: these are the shifts to try, the
 # likeliest first, and the number of calls that are compared for each.
