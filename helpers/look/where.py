@@ -49,7 +49,7 @@ class RankState(NamedTuple):
 
     `arguments` has the arguments of `call` by name: a tensor as its dtype and shape, a group as its ranks and torch's
     name for the group. If `call` called another function of torch, `in` is the name of that function. For a wait, `of`
-    is the function that returned the handle, and the arguments are the arguments of that function. `differs` names the
+    is the function that returned the handle, and `arguments` has the arguments of that function. `differs` names the
     arguments in which this rank is the odd one out: at most half of the ranks of its group that are in the same
     collective have the same value.
 

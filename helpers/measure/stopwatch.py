@@ -1,4 +1,4 @@
-"""Stopwatches in the parts of a model: when each of two ranks computes, while one of them calls the other by RPC."""
+"""Time the parts of a model that is split over two ranks, of which one calls the other by RPC."""
 
 import time
 from collections.abc import Callable

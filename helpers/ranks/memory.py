@@ -11,7 +11,7 @@ from helpers.ranks import prefork
 MiB = 2**20
 _OWN_GROUPS, _GROUPS = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
 # The files with the limit and the usage of a control group, and the line of its memory.stat that counts the cached
-# files which the kernel drops when memory is needed. A version 1 group without a limit has a limit above all memory.
+# files which the kernel drops when memory is needed. Without a limit, a version 1 group reports more than all memory.
 _VERSION_2 = "memory.max", "memory.current", "inactive_file"
 _VERSION_1 = "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"
 
