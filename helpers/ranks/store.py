@@ -11,8 +11,8 @@ from helpers.ranks.topology import Place
 def environment(rank: int, size: int, port: int, place: Place | None = None) -> dict[str, str]:
     """Return the variables that torchrun would set for a rank; without `place` all `size` ranks share one machine.
 
-    torchrun does not set the variables of the last three lines. torch reads the variables of `at_import` when it is
-    imported; the other two make the ranks listen only on the network of the world.
+    torch reads the variables of `at_import` when it is imported; of these, torchrun sets only OMP_NUM_THREADS. torchrun
+    does not set the variables of the last two lines, which make the ranks listen only on the network of the world.
     """
     place = place or Place(host=0, local_rank=rank, local_size=size)
     return {
