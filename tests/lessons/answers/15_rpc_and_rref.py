@@ -179,7 +179,7 @@ def add_many(counter, times):
 # solution, with `rpc.shutdown()` as `(rpc.shutdown() if rank == 0 else None)`
 
 # %% run_worker: other names
-# Not yet. Rank 0 raised RuntimeError: Unknown destination worker server1...
+# Not yet. Rank 0 raised RuntimeError: name:leader,rank:0 could not find destination name server1
 # solution, with `f"server{rank}"` as `f"worker{rank}"`
 
 # %% run_worker: no leader
@@ -187,7 +187,7 @@ def add_many(counter, times):
 # solution, with `"leader"` as `"server0"`
 
 # %% run_worker: rank 0 serves as well
-# Not yet. Rank 0 raised RuntimeError: Unknown destination worker server0...
+# Not yet. Rank 0 raised RuntimeError: name:leader,rank:0 could not find destination name server0
 # solution, with `range(1, n)` as `range(n)`
 
 # %% many_rows: after the check of run_worker
