@@ -72,4 +72,14 @@ MUTANTS = {
         "rpc.rpc_async(busy, echo,",
         'rpc.rpc_async("worker0", echo,',
     ),
+    "the leader calls only some of the servers": (
+        "for other in range(1, n):\n        print(*rpc.",
+        "for other in range(2, n):\n        print(*rpc.",
+    ),
+    "to_here has no timeout": ("sleeping.to_here(timeout=0.1)", "sleeping.to_here()"),
+    "the table is on rank 0": ('keep(rpc.remote("worker1", Table))', 'keep(rpc.remote("worker0", Table))'),
+    "the function takes most of its call": (
+        '"ended": time.monotonic()}',
+        '"ended": time.monotonic() + 0.01}',
+    ),
 }
