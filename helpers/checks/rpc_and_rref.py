@@ -3,16 +3,22 @@
 import os
 import threading
 import time
+from contextlib import suppress
 
 import torch
 import torch.distributed.rpc as rpc
 
-from helpers.checks.exam import exercise
-from helpers.checks.rpc_judging import answer_with_rpc, one_line_errors
+from helpers.checks.exam import AnswerError, answer, exercise
+from helpers.checks.rpc_judging import answer_with_rpc, one_line_errors, rpc_runs
 
-_NUMBERS = 2**18  # in the tensor that stays on its owner: 1 MiB
-_FEW_BYTES = 64
+_ROW_NUMBERS = [7, 0, 3, 3, 12]
+_WIDTH = 4  # of a row
 _TIMES = 5
+_RREFS_ARE_LOST = (
+    "RuntimeError: the check of `run_worker` has ended the first RPC of this process, and RRefs work only with that. "
+    "Call world.restart(), then run the lesson again, from its setup cell"
+)
+_ended = []  # True for each RPC that the check of `run_worker` has ended in this process
 _SECONDS_TO_MEET = 5  # they run out only if the answer calls one worker after another
 
 
@@ -27,25 +33,27 @@ def fan_out(exam):
             exam.require(times == 1, f"worker{rank} was called {_times(times)}, expected once.")
         if alone:
             last = max(made, key=lambda call: call.begin).callee
-            exam.refuse(f"{last} was called after worker{alone[0]} had answered.")
+            exam.refuse(
+                f"{last} was called after worker{alone[0]} had answered, expected all calls before the first answer."
+            )
         expected = [value * n * (n + 1) / 2 for value in (1.0, 2.0)]
         exam.require(_numbers(result) == expected, f"Rank 0 returned {_numbers(result)}, expected {expected}.")
     return f"{n} calls were under way at the same time."
 
 
 @exercise
-def scaled_total(exam):
-    """Check `scaled_total(owner, load, scale)`: a number from two steps, whose tensors stay on the owner."""
-    received = 0
+def many_rows(exam):
+    """Check `many_rows(table, numbers)`: rows of an object on its owner, by a single call."""
+    count = len(_ROW_NUMBERS)
     if exam.rank == 0:
-        result, made = exam.on_rank(answer_with_rpc, "scaled_total", ["worker1", load, scale])
-        exam.require(any(call.callee == "worker1" for call in made), "worker1 was never called.")
-        sent, received = (sum(getattr(call, way) for call in made) for way in ("sent", "received"))
-        for count, verb in ((received, "fetched"), (sent, "sent")):
-            exam.require(count <= _FEW_BYTES, f"Rank 0 {verb} {count} bytes of tensors, expected {_FEW_BYTES} at most.")
-        expected = 2 * 2.0 * _NUMBERS
-        exam.require(_numbers(result) == expected, f"Rank 0 returned {_numbers(result)}, expected {expected}.")
-    return f"1048576 bytes stayed on worker1, and {received} came to rank 0."
+        result, made = exam.on_rank(_many_rows)
+        exam.require(len(made) == 1, f"Rank 0 made {_calls(len(made))} for {count} rows, expected 1 call.")
+        expected = [_row(number).tolist() for number in _ROW_NUMBERS]
+        exam.require(_numbers(result) == expected, f"Rank 0 returned {_shown(result)}, expected the rows {expected}.")
+        received = sum(call.received for call in made)
+        limit = 4 * _WIDTH * count
+        exam.require(received <= limit, f"Rank 0 fetched {received} bytes of tensors, expected at most {limit}.")
+    return f"Rank 0 got {count} rows by 1 call."
 
 
 @exercise
@@ -64,6 +72,17 @@ def add_many(exam):
         exam.require(calls == _TIMES, f"`add` was called {_times(calls)} through the RRef, expected {_times(_TIMES)}.")
         exam.require(result == _TIMES, f"Rank 0 returned {_numbers(result)}, expected {_TIMES}.")
     return f"The object on worker1 was updated {_times(_TIMES)}, by calls through its RRef."
+
+
+@exercise
+def run_worker(exam):
+    """Check `run_worker(rank, n, function)`: the program of every rank, from `init_rpc` to `shutdown`."""
+    result, is_running = exam.on_rank(_run_worker, exam.rank, exam.n)
+    names = [f"server{rank}" for rank in range(1, exam.n)]
+    expected = [f"{name} served {rank}" for rank, name in enumerate(names, 1)] if exam.rank == 0 else []
+    exam.require(_numbers(result) == expected, f"Rank {exam.rank} returned {_numbers(result)}, expected {expected}.")
+    exam.require(not is_running, f"RPC was still running on rank {exam.rank}, expected that `run_worker` ends it.")
+    return f"The leader called {exam.n - 1} server{'s' * (exam.n > 2)}, and RPC has ended on every rank."
 
 
 class Meeting:
@@ -103,14 +122,12 @@ def part(x):
     return (rank + 1) * x
 
 
-def load():
-    """Return the large tensor of this rank."""
-    return torch.full((_NUMBERS,), int(os.environ["RANK"]) + 1.0)
+class Rows:
+    """The object whose rows the learner asks for; a row is made when it is asked for."""
 
-
-def scale(tensor):
-    """Return twice the tensor."""
-    return 2 * tensor
+    def row(self, number):
+        """Return the row of this number."""
+        return _row(number)
 
 
 class Tally:
@@ -155,14 +172,66 @@ def _join(rank):
     _meetings[0].join(rank)
 
 
+def _many_rows():
+    """Return the result of `many_rows`, and its calls without those that torch makes by itself."""
+    _require_first_rpc()
+    with one_line_errors():
+        table = rpc.remote("worker1", Rows)
+    result, made = answer_with_rpc("many_rows", [table, _ROW_NUMBERS])
+    return result, [call for call in made if call.kind != "fetch" and call.function != "_rref_typeof_on_owner"]
+
+
+def _row(number):
+    return torch.full((_WIDTH,), float(number))
+
+
 def _add_many():
     """Return the result of `add_many`, its calls, and the numbers added when it returned and in the end."""
+    _require_first_rpc()
     with one_line_errors():
         counter = rpc.remote("worker1", Tally)
     result, made = answer_with_rpc("add_many", [counter, _TIMES])
     before = counter.rpc_sync().history()
     time.sleep(0.1 * _TIMES)  # until the calls that are still under way have ended
     return result, made, before, counter.rpc_sync().history()
+
+
+def _require_first_rpc():
+    """Raise `AnswerError` if the check of `run_worker` has ended the RPC for which RRefs work."""
+    if _ended:
+        raise AnswerError(_RREFS_ARE_LOST)
+
+
+def _run_worker(rank, n):
+    """End RPC, call `run_worker`, and end RPC again; return the result, and whether `run_worker` left RPC running."""
+    _end_rpc()
+    _ended.append(True)
+    try:
+        with one_line_errors():
+            result = answer("run_worker", [rank, n, served])
+        return result, rpc_runs()
+    finally:
+        _end_rpc()
+
+
+def _end_rpc():
+    if rpc_runs():
+        with suppress(RuntimeError):  # it ends RPC on this rank even if another worker has left
+            rpc.shutdown(timeout=_SECONDS_TO_MEET)
+
+
+def served(number):
+    """Return which worker served this number, which the learner's `run_worker` asks of each server."""
+    rpc.get_worker_info("leader")  # raises an error if no worker has this name
+    return f"{rpc.get_worker_info().name} served {number}"
+
+
+def _shown(result):
+    return f"a tensor of shape {list(result.shape)}" if hasattr(result, "shape") else str(result)
+
+
+def _calls(number):
+    return f"{number} call{'s' * (number != 1)}"
 
 
 def _numbers(result):

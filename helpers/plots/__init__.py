@@ -25,6 +25,7 @@ from helpers.plots.ranks_come_and_go import comings_and_goings
 from helpers.plots.reinforcement_learning import episode_rewards, message_diagram
 from helpers.plots.ring_all_reduce import ring_of_chunks, ring_step, ring_storyboard
 from helpers.plots.ring_attention import causal_chunks, ring_work
+from helpers.plots.rpc_and_rref import call_through_threads, object_and_users
 from helpers.plots.rpc_threads_and_failures import server_threads
 from helpers.plots.scaling import batch_sizes, extrapolation, throughput
 from helpers.plots.several_trainers import trainer_steps
@@ -45,6 +46,7 @@ __all__ = [
     "bubbles",
     "buckets",
     "bus_bandwidths",
+    "call_through_threads",
     "causal_chunks",
     "chunk_grid",
     "comings_and_goings",
@@ -66,6 +68,7 @@ __all__ = [
     "message_diagram",
     "modelled_times",
     "notebook_and_ranks",
+    "object_and_users",
     "paces",
     "perplexity_curve",
     "pipeline_steps",

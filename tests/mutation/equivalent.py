@@ -30,6 +30,9 @@ EQUIVALENT = {
         "d0346154da": "messages and bytes are counted, whatever the elements of the tensor are",
         "9a90cde2fa": "the text does not say at which step the slider begins",
     },
+    "rpc_and_rref": {
+        "cb0cec0630": "a deadline, should the callee never connect",
+    },
     "rpc_threads_and_failures": {
         "620e4ba420": "a deadline for a reader who never calls `release`",
         "eb99506c09": "the worker dies before its nap ends, whether that lasts 30 s or 31 s",

@@ -1,5 +1,5 @@
 # %% World(4)
-# cell `init_rpc(` of solutions
+# cell `rpc.get_worker_info()` of solutions
 
 # %% fan_out: solution
 # Solved. 4 calls were under way at the same time.
@@ -25,15 +25,15 @@ def fan_out(function, x):
     return added.wait()
 
 # %% fan_out: by too few threads
-# Not yet. worker3 was called after worker ... had answered.
+# Not yet. worker3 was called after worker ... had answered, expected all calls before the first answer.
 # answer "by threads that wait",
 # with `with ThreadPoolExecutor(n) as threads:` as `with ThreadPoolExecutor(n - 1) as threads:`
 
 # %% fan_out: skeleton
-# Not yet. worker3 was called after worker0 had answered.
+# Not yet. worker3 was called after worker0 had answered, expected all calls before the first answer.
 
 # %% fan_out: that waits for each
-# Not yet. worker3 was called after worker0 had answered.
+# Not yet. worker3 was called after worker0 had answered, expected all calls before the first answer.
 def fan_out(function, x):
     return sum(rpc.rpc_async(other, function, args=(x,)).wait() for other in range(n))
 
@@ -66,60 +66,47 @@ def fan_out(function, x):
 # Not yet. Rank 0 has no function `fan_out`: run the cell that defines it, then this check.
 globals().pop("fan_out", None)
 
-# %% scaled_total: solution
-# Solved. 1048576 bytes stayed on worker1, and 4 came to rank 0.
+# %% many_rows: solution
+# Solved. Rank 0 got 5 rows by 1 call.
 
-# %% scaled_total: skeleton
-# Not yet. Rank 0 fetched 2097152 bytes of tensors, expected 64 at most.
+# %% many_rows: skeleton
+# Not yet. Rank 0 made 5 calls for 5 rows, expected 1 call.
 
-# %% scaled_total: the sum there
+# %% many_rows: all at once, and not in one call
+# Not yet. Rank 0 made 5 calls for 5 rows, expected 1 call.
+def many_rows(table, numbers):
+    return torch.stack(torch.futures.wait_all([table.rpc_async().row(number) for number in numbers]))
+
+# %% many_rows: of a copy
+# Not yet. Rank 0 made 0 calls for 5 rows, expected 1 call.
+def many_rows(table, numbers):
+    copy = table.to_here()
+    return torch.stack([copy.row(number) for number in numbers])
+
+# %% many_rows: by remote
 # Solved. ...
-def total(function, rref):
-    return function(rref.local_value()).sum()
+def there(table, numbers):
+    return torch.stack([table.local_value().row(number) for number in numbers])
 
-def scaled_total(owner, load, scale):
-    return rpc.rpc_sync(owner, total, (scale, rpc.remote(owner, load))).item()
+def many_rows(table, numbers):
+    return rpc.remote(table.owner(), there, (table, numbers)).to_here()
 
-# %% scaled_total: one object
+# %% many_rows: to_here on the owner
 # Solved. ...
-def load_and_scale(load, scale):
-    return scale(load())
+def there(table, numbers):
+    return [table.to_here().row(number) for number in numbers]
 
-def scaled_total(owner, load, scale):
-    scaled = rpc.remote(owner, load_and_scale, (load, scale))
-    return scaled.remote().sum().to_here().item()
+def many_rows(table, numbers):
+    return torch.stack(rpc.rpc_async("worker1", there, (table, numbers)).wait())
 
-# %% scaled_total: to_here on the owner
-# Solved. ...
-def scaled_total(owner, load, scale):
-    there = rpc.remote(owner, load)
-    return rpc.rpc_async(owner, total_there, (there, scale)).wait()
+# %% many_rows: the first row only
+# Not yet. Rank 0 returned a tensor of shape [4], expected the rows [[7.0, 7.0, 7.0, 7.0], ...
+def many_rows(table, numbers):
+    return table.rpc_sync().row(numbers[0])
 
-def total_there(there, scale):
-    return scale(there.to_here()).sum().item()
-
-# %% scaled_total: by to here
-# Not yet. Rank 0 fetched 1048576 bytes of tensors, expected 64 at most.
-def scaled_total(owner, load, scale):
-    return scale(rpc.remote(owner, load).to_here()).sum().item()
-
-# %% scaled_total: of the tensor of rank 0
-# Not yet. Rank 0 sent 1048576 bytes of tensors, expected 64 at most.
-def total(scale, tensor):
-    return scale(tensor).sum().item()
-
-def scaled_total(owner, load, scale):
-    return rpc.rpc_sync(owner, total, args=(scale, load()))
-
-# %% scaled_total: on rank 0
-# Not yet. worker1 was never called.
-def scaled_total(owner, load, scale):
-    return scale(load()).sum().item()
-
-# %% scaled_total: without the scale
-# Not yet. Rank 0 returned 524288.0, expected 1048576.0.
-def scaled_total(owner, load, scale):
-    return rpc.remote(owner, load).rpc_sync().sum().item()
+# %% many_rows: sorted
+# Not yet. Rank 0 returned a tensor of shape [5, 4], expected the rows [[7.0, 7.0, 7.0, 7.0], ...
+# solution, with `for number in numbers` as `for number in sorted(numbers)`
 
 # %% add_many: solution
 # Solved. The object on worker1 was updated 5 times, by calls through its RRef.
@@ -177,7 +164,38 @@ def there(counter, times):
 def add_many(counter, times):
     return rpc.rpc_sync("worker1", there, args=(counter, times))
 
-# %% World(2), World(8): fan_out, scaled_total, add_many
+# %% run_worker: solution
+# Solved. The leader called 3 servers, and RPC has ended on every rank.
+
+# %% run_worker: skeleton
+# Not yet. Rank 0 returned [], expected ['server1 served 1', 'server2 served 2', 'server3 served 3'].
+
+# %% run_worker: all calls at the same time
+# Solved. ...
+# solution, with `rpc.rpc_sync(` as `rpc.rpc_async(` and `return results` as `return [f.value() for f in results]`
+
+# %% run_worker: servers that go on
+# Not yet. RPC was still running on rank 1, expected that `run_worker` ends it.
+# solution, with `rpc.shutdown()` as `(rpc.shutdown() if rank == 0 else None)`
+
+# %% run_worker: other names
+# Not yet. Rank 0 raised RuntimeError: name:leader,rank:0 could not find destination name server1
+# solution, with `f"server{rank}"` as `f"worker{rank}"`
+
+# %% run_worker: no leader
+# Not yet. Rank 0 raised ...
+# solution, with `"leader"` as `"server0"`
+
+# %% run_worker: rank 0 serves as well
+# Not yet. Rank 0 raised RuntimeError: name:leader,rank:0 could not find destination name server0
+# solution, with `range(1, n)` as `range(n)`
+
+# %% many_rows: after the check of run_worker
+# Not yet. Rank 0 raised RuntimeError: the check of `run_worker` has ended the first RPC of this process, ...
+def many_rows(*arguments):
+    pass
+
+# %% World(2), World(8): fan_out, many_rows, add_many, run_worker
 
 # %% World(4)
 # Nobody has started RPC.
