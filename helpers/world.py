@@ -194,12 +194,13 @@ class World:
         self.require_running()
         self._board = show(self._board, lambda: (self._ranks, self._cells))
 
-    def where(self, *, until: Mapping[int, str] | None = None):
+    def where(self, *, until: Mapping[int, str] | str | None = None):
         """Return what each rank is doing: idle or busy, for how long, in which call, on which line of which cell.
 
         The ranks are asked from outside, so this works while they are stuck. The result is a `Whereabouts`, a list of
         one `RankState` for each rank that shows as a table. `until={1: "recv", 0: "idle"}` names, for some ranks, the
         call or the state in which the table should show them: they are asked again until it does, for 10 s at most.
+        `until="dead"` asks again until the table shows any rank in this call or state.
         """
         from helpers.look.where import whereabouts, whereabouts_when
 

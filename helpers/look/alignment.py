@@ -133,7 +133,7 @@ def _row(calls, numbers):
     row = _Row(calls, [], [])
     for call in calls:
         shape = None if call.call in _UNEVEN else call.shape
-        what = call.call, call.op, call.src, shape, call.type
+        what = call.call, call.op, call.src, shape, call.dtype
         line = *what, call.path, call.line_number
         text = (*what, text) if (text := _expression(call.line)) else line
         row.by_line.append(numbers.setdefault(line, len(numbers)))
@@ -289,4 +289,4 @@ def _unlike(call, other):
         return "source"
     if call.shape != other.shape and call.call not in _UNEVEN:
         return "shape"
-    return "type" if call.type != other.type else None
+    return "dtype" if call.dtype != other.dtype else None

@@ -9,7 +9,7 @@ from helpers.ranks.recorder import Group
 from helpers.table import table
 
 # What a table says of a call, and of one that is missing.
-COLUMNS = ["call", "shape", "type", "op", "src", "line", "code"]
+COLUMNS = ["call", "shape", "dtype", "op", "src", "line", "code"]
 _NOTHING = ["nothing", *[None] * 6]
 # What a rank does that differs, and several ranks do.
 _SENTENCES = {
@@ -17,10 +17,10 @@ _SENTENCES = {
     "extra": ("has called it, and the others have not", "have called it, and the others have not"),
     "swapped": ("makes two calls in another order", "make two calls in another order"),
     "call": ("calls another function", "call another function"),
-    "operator": ("brings another operator", "bring another operator"),
+    "operator": ("passes another operator", "pass another operator"),
     "source": ("names another source", "name another source"),
-    "shape": ("brings another shape", "bring another shape"),
-    "type": ("brings another type", "bring another type"),
+    "shape": ("passes another shape", "pass another shape"),
+    "dtype": ("passes another dtype", "pass another dtype"),
 }
 
 
@@ -38,7 +38,7 @@ class Call(NamedTuple):
     number: int
     call: str
     shape: tuple[tuple[int, ...], ...]
-    type: tuple[str, ...]
+    dtype: tuple[str, ...]
     op: str | None
     src: int | None
     path: str
@@ -51,8 +51,8 @@ class Difference(NamedTuple):
 
     `kind` says in what, seen from most of its ranks: "missing" (a rank has not made the call), "extra" (only this rank
     has made it), "swapped" (a rank makes it later, and another one first), "call" (another function), "operator",
-    "source", "shape" or "type". `ranks` are those that differ from the others. `calls` has the call of each rank of the
-    group, None where it is missing.
+    "source", "shape" or "dtype". `ranks` are those that differ from the others. `calls` has the call of each rank of
+    the group, None where it is missing.
     """
 
     kind: str
@@ -80,7 +80,7 @@ class Difference(NamedTuple):
 
 def columns(call: Call) -> list:
     """Return what a table says of a call, under `COLUMNS`."""
-    shape, kind = ", ".join(str(list(sizes)) for sizes in call.shape), ", ".join(dict.fromkeys(call.type))
+    shape, kind = ", ".join(str(list(sizes)) for sizes in call.shape), ", ".join(dict.fromkeys(call.dtype))
     return [call.call, shape, kind, call.op, call.src, call.line_number, call.line]
 
 
