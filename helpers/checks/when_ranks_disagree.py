@@ -10,6 +10,7 @@ from helpers.checks.judging import FRESH_RANKS
 from helpers.checks.when_ranks_fail import answer_in_new_group, require_communication
 
 _TIMEOUT = timedelta(seconds=3)
+_TIME_TO_MEET = timedelta(seconds=20)
 # The calls to `checked_all_reduce`: what rank 1 passes, and in what it differs from the other ranks. A mismatch has as
 # many bytes on each rank, so that an answer that does not notice it neither hangs nor aborts a rank.
 _USUAL = ("loss", (2,), torch.float32)
@@ -69,9 +70,9 @@ def my_metrics(exam):
 @exercise(own_group=True, restart=FRESH_RANKS)
 def deliver(exam):
     """Check `deliver(message, group)`: rank 1 returns the message of rank 0, whatever its length."""
-    for message in ([1.0, 2.0], [9.0, 9.0, 9.0]):
-        own = torch.tensor(message) if exam.rank == 0 else None
-        result = exam.on_rank(answer_in_new_group, "deliver", own)
+    messages = [1.0, 2.0], [9.0, 9.0, 9.0]
+    own = [torch.tensor(message) if exam.rank == 0 else None for message in messages]
+    for message, result in zip(messages, exam.on_rank(_deliver, own), strict=True):
         returned = result.tolist() if isinstance(result, torch.Tensor) else result
         exam.require(
             exam.rank != 1 or returned == message,
@@ -105,19 +106,28 @@ def _try_calls():
     Return, for each case, the error of the call, "" for no error, and the elements of the tensor before and after.
     """
     rank, outcomes = dist.get_rank(), {}
+    meeting = dist.new_group(timeout=_TIME_TO_MEET)
+    groups = {difference: dist.new_group(timeout=_TIMEOUT) for difference in _OF_RANK_1}
     for difference, of_rank_1 in _OF_RANK_1.items():
         name, shape, dtype = of_rank_1 if rank == 1 else _USUAL
         tensor = torch.full(shape, rank + 1, dtype=dtype)
         before = tensor.flatten().tolist()
         error = ""
         try:
-            answer_in_new_group("checked_all_reduce", name, tensor)
+            answer("checked_all_reduce", [name, tensor, groups[difference]])
         except AnswerError as raised:
-            if not difference and not str(raised).startswith("ValueError"):
-                raise  # a mistake in the answer, not an error about the calls
             error = str(raised).partition("\n")[0]
         outcomes[difference] = error, before, tensor.flatten().tolist()
+        dist.barrier(meeting)  # a rank that raised an error at once waits for the ranks that hang until the timeout
+    if outcomes[""][0] and not outcomes[""][0].startswith("ValueError"):
+        raise AnswerError(outcomes[""][0])  # a mistake in the answer, not an error about the calls
     return outcomes
+
+
+def _deliver(messages):
+    """Call `deliver` once for each message, each in a new group; return the results."""
+    groups = [dist.new_group(timeout=_TIMEOUT) for _ in messages]
+    return [answer("deliver", call) for call in zip(messages, groups, strict=True)]
 
 
 def _use_detail_group():

@@ -261,7 +261,7 @@ def test_the_table_shows_the_last_calls_or_the_latest_difference(broken_world):
     assert repr(broken_world.history()) == "No rank has called a collective."
     run(broken_world, "dist.all_reduce(ones, MAX)\ndist.broadcast(ones, src=1)\ndist.barrier()")
     assert repr(broken_world.history()).splitlines() == [
-        "group       number  ranks  call        shape  type     op   src  line  code",
+        "group       number  ranks  call        shape  dtype    op   src  line  code",
         "default_pg       1  all    all_reduce  [4]    float32  MAX          2  dist.all_reduce(ones, MAX)",
         "default_pg       2  all    broadcast   [4]    float32         1     3  dist.broadcast(ones, src=1)",
         "default_pg       3  all    barrier                                  4  dist.barrier()",

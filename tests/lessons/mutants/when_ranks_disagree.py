@@ -44,6 +44,10 @@ MUTANTS = {
         "for number in (count, loss) if rank == 1",
         "for number in (loss, count) if rank == 1",
     ),
+    "the swapped calls run in the default group": (
+        "        dist.all_reduce(number, group=group)",
+        "        dist.all_reduce(number)",
+    ),
     "DETAIL stays on": ('"TORCH_DISTRIBUTED_DEBUG"] = "OFF"', '"TORCH_DISTRIBUTED_DEBUG"] = "DETAIL"'),
     "the comparison ignores the name": ("call = name, tensor.shape, tensor.dtype", "call = tensor.shape, tensor.dtype"),
     "the comparison comes after the sum": (
