@@ -196,12 +196,13 @@ class World:
         self.require_running()
         self._board = show(self._board, lambda: (self._ranks, self._cells))
 
-    def where(self, *, until: Mapping[int, str] | None = None):
+    def where(self, *, until: Mapping[int, str] | str | None = None):
         """Return what each rank is doing: idle or busy, for how long, in which call, on which line of which cell.
 
         This works while ranks are stuck, because it does not use their queue of cells. The result is a `Whereabouts`, a
         list with a `RankState` for each rank, which is shown as a table. `until={1: "recv", 0: "idle"}` gives, for some
-        ranks, the call or the state to wait for: ask again until the ranks are there, for at most 10 s.
+        ranks, the call or the state to wait for: ask again until the ranks are there, for at most 10 s. `until="dead"`
+        asks again until any rank is in this call or state.
         """
         from helpers.look.where import whereabouts, whereabouts_when
 

@@ -30,7 +30,7 @@ from answers import cell, code_cells
 
 FOLDER = Path(__file__).parent / "lessons" / "answers"
 # What a check says when the ranks are of no use to the next answer.
-BROKEN = "world.restart()"
+BROKEN = re.compile(r"world\.restart\(\)|fresh_ranks\(\)")
 
 _TITLE = re.compile(r"(?m)^# %% (.*)\n")
 _SETUP = re.compile(r"World\((\d+)(?:, hosts=(\d+))?\)( with cables)?")
@@ -81,7 +81,7 @@ class Answer(NamedTuple):
     @property
     def breaks_the_ranks(self) -> bool:
         """Whether the ranks are of no use to the next answer."""
-        return BROKEN in self.sentence
+        return BROKEN.search(self.sentence) is not None
 
     def agrees(self, said: str) -> bool:
         """Return whether the check has said the sentence; line breaks count as blanks."""

@@ -145,7 +145,9 @@ class Exam:
 class Exercise:
     """An exercise of a lesson. Call it with a world to have the learner's function judged."""
 
-    def __init__(self, function, *, also=(), together=None, ranks=slice(None), before=None, own_group=False):
+    def __init__(
+        self, function, *, also=(), together=None, ranks=slice(None), before=None, own_group=False, restart=""
+    ):
         functools.update_wrapper(self, function)
         self.function = function
         self.name = function.__name__
@@ -155,6 +157,7 @@ class Exercise:
         self.ranks = ranks
         self.before = before
         self.own_group = own_group
+        self.restart = restart
 
     def __call__(self, world):
         """Judge the learner's function on the ranks of a world, and return the verdict."""
@@ -186,7 +189,8 @@ def exercise(function=None, **options):
     Options: `also`, the names of what else the learner writes, which passes with it; `together`, a function that judges
     what the exercise returned on all ranks, as a list by rank, returns the sentence, or raises `Wrong`; `ranks`, a
     slice of all ranks if not all of them take part; `before`, a function that is called with the world first;
-    `own_group`, whether the learner's function gets or makes a new group, so that a broken one is no matter.
+    `own_group`, whether the learner's function gets or makes a new group, so that a broken one is no matter; `restart`,
+    how the lesson gets working ranks again, where it has a function for it.
     """
     if function is None:
         return functools.partial(Exercise, **options)

@@ -17,6 +17,8 @@ from helpers.checks.exam import Wrong, missing
 from helpers.table import shortened
 
 RESTART = "Call world.restart(), then run the lesson again, from its setup cell to this check."
+# The same in a lesson that has a function `fresh_ranks`, which restarts the ranks and sets them up.
+FRESH_RANKS = "Call fresh_ranks(), then run the cell with your answer and this check again."
 # The errors of a rank that waited until the timeout, or for a rank that did: gloo names a line of its own source first,
 # and says it in short for a connection that has been closed before; the last is the store's.
 CUT_OFF = re.compile(
@@ -72,7 +74,7 @@ def verdict(world, exercise: exam.Exercise) -> Verdict:
         returned = [outcome.returned for outcome in outcomes]
         sentence = exercise.together(returned) if exercise.together else returned[0]
     except Wrong as wrong:
-        return Verdict(False, str(wrong))
+        return Verdict(False, str(wrong).replace(RESTART, exercise.restart or RESTART))
     for name in (exercise.name, *exercise.also):
         accept(world, name)
     return Verdict(True, sentence)

@@ -1,4 +1,4 @@
-"""Exercises of 01_when_ranks_fail: a deadlock, absent ranks, calls in different orders, bad data, and a dead rank."""
+"""Exercises of 01_when_ranks_fail: a deadlock, absent ranks, bad data, and a dead rank."""
 
 import itertools
 import os
@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 
 from helpers.checks.exam import AnswerError, answer, exercise, near, show
-from helpers.checks.judging import CUT_OFF, kill_last
+from helpers.checks.judging import CUT_OFF, FRESH_RANKS, kill_last
 
 _SECONDS_TO_NAME = 3
 _SECONDS_OF_A_BUSY_MACHINE = 0.9  # a busy machine may wake a rank this late; the answer is not at fault
@@ -22,17 +22,17 @@ _LIST = re.compile(r"\d+(?:(?:\s|,|;|and|or|ranks?)+\d+)*", re.IGNORECASE)  # "1
 _attempts = itertools.count()  # each attempt of `my_survivors` has its own keys in the store
 
 
-@exercise(own_group=True)
+@exercise(own_group=True, restart=FRESH_RANKS)
 def my_total(exam):
     """Check `my_total(group)`: every rank returns the sum of 0 to 3n; rank r of n has every n-th number, from r on."""
     expected = float(sum(range(3 * exam.n + 1)))
-    result = exam.on_rank(_answer_in_new_group, "my_total")
+    result = exam.on_rank(answer_in_new_group, "my_total")
     exam.require(near(result, expected), f"Rank {exam.rank} returned {show(result)}, expected {expected}.")
-    _require_communication(exam, "sum")
+    require_communication(exam, "sum")
     return f"Every rank returned {expected}."
 
 
-@exercise(own_group=True)
+@exercise(own_group=True, restart=FRESH_RANKS)
 def roll_call(exam):
     """Check `roll_call(group)`: on rank 0 it raises an error that names every absent rank, within 3 s.
 
@@ -59,28 +59,7 @@ def roll_call(exam):
     return f"{who} absent, and rank 0 named {absent} within {_SECONDS_TO_NAME} s."
 
 
-@exercise(own_group=True)
-def my_metrics(exam):
-    """Check `my_metrics(metrics, group)`: every rank returns the sum or the largest value of each metric."""
-    own = {"correct": torch.tensor(exam.rank + 1.0), "max_tokens": torch.tensor(10.0 * (exam.rank + 1))}
-    expected = {"correct": exam.n * (exam.n + 1) / 2, "max_tokens": 10.0 * exam.n}
-    # Rank 1 has its metrics in the opposite order.
-    metrics = dict(reversed(own.items())) if exam.rank == 1 else own
-    result = exam.on_rank(_answer_in_new_group, "my_metrics", metrics)
-    is_dict = exam.require(
-        isinstance(result, dict) and result.keys() == expected.keys(),
-        f"Rank {exam.rank} returned {show(result)}, expected a dict with the keys {', '.join(expected)}.",
-    )
-    for name in expected if is_dict else ():
-        exam.require(
-            near(result[name], expected[name]),
-            f"On rank {exam.rank} `{name}` is wrong, expected {expected[name]}. Look at world.history().",
-        )
-    _require_communication(exam, "result")
-    return f"Every rank returned {', '.join(f'{name} {value}' for name, value in expected.items())}."
-
-
-@exercise(own_group=True)
+@exercise(own_group=True, restart=FRESH_RANKS)
 def my_score(exam):
     """Check `my_score(tokens, group)`: every rank returns the sum of the weights of all tokens that have a weight.
 
@@ -89,13 +68,13 @@ def my_score(exam):
     expected = float(sum(rank % 10 + 3 for rank in range(exam.n)))
     # Only rank 1 also has token 10, which has no weight.
     tokens = torch.tensor([exam.rank % 10, 10, 3] if exam.rank == 1 else [exam.rank % 10, 3])
-    result = exam.on_rank(_answer_in_new_group, "my_score", tokens)
+    result = exam.on_rank(answer_in_new_group, "my_score", tokens)
     exam.require(near(result, expected), f"Rank {exam.rank} returned {show(result)}, expected {expected}.")
-    _require_communication(exam, "score")
+    require_communication(exam, "score")
     return f"Every rank returned {expected}."
 
 
-@exercise(ranks=slice(-1), before=kill_last, own_group=True)
+@exercise(ranks=slice(-1), before=kill_last, own_group=True, restart=FRESH_RANKS)
 def my_survivors(exam):
     """Check `my_survivors(store)`: every live rank returns the list of all live ranks, within 3 s.
 
@@ -115,14 +94,15 @@ def my_survivors(exam):
     return f"Rank {exam.n - 1} is dead, and every other rank returned {expected}."
 
 
-def _require_communication(exam, what):
+def require_communication(exam, what):
+    """Require that the learner's function called a collective or sent a message for its result."""
     exam.require(
         exam.collectives or exam.messages,
         f"The {what} is right, but rank {exam.rank} did not get it from the other ranks.",
     )
 
 
-def _answer_in_new_group(name, *arguments):
+def answer_in_new_group(name, *arguments):
     """Call the learner's function with a new group of all ranks as its last argument."""
     group = dist.new_group(timeout=timedelta(seconds=_SECONDS_OF_A_GROUP))
     return answer(name, [*arguments, group])

@@ -134,7 +134,7 @@ def _row(calls, numbers):
     row = _Row(calls, [], [])
     for call in calls:
         shape = None if call.call in _UNEVEN else call.shape
-        compared = call.call, call.op, call.src, shape, call.type
+        compared = call.call, call.op, call.src, shape, call.dtype
         line = *compared, call.path, call.line_number
         text = (*compared, text) if (text := _expression(call.line)) else line
         row.by_line.append(numbers.setdefault(line, len(numbers)))
@@ -291,4 +291,4 @@ def _unlike(call, other):
         return "source"
     if call.shape != other.shape and call.call not in _UNEVEN:
         return "shape"
-    return "type" if call.type != other.type else None
+    return "dtype" if call.dtype != other.dtype else None

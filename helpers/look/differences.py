@@ -9,7 +9,7 @@ from helpers.ranks.recorder import Group
 from helpers.table import table
 
 # The columns of a table of calls, and the row of a missing call.
-COLUMNS = ["call", "shape", "type", "op", "src", "line", "code"]
+COLUMNS = ["call", "shape", "dtype", "op", "src", "line", "code"]
 _NOTHING = ["nothing", *[None] * 6]
 # The end of the sentence about one rank that differs, and about several ranks.
 _SENTENCES = {
@@ -17,10 +17,10 @@ _SENTENCES = {
     "extra": ("has called it, and the others have not", "have called it, and the others have not"),
     "swapped": ("makes two calls in another order", "make two calls in another order"),
     "call": ("calls another function", "call another function"),
-    "operator": ("brings another operator", "bring another operator"),
+    "operator": ("passes another operator", "pass another operator"),
     "source": ("names another source", "name another source"),
-    "shape": ("brings another shape", "bring another shape"),
-    "type": ("brings another type", "bring another type"),
+    "shape": ("passes another shape", "pass another shape"),
+    "dtype": ("passes another dtype", "pass another dtype"),
 }
 
 
@@ -38,7 +38,7 @@ class Call(NamedTuple):
     number: int
     call: str
     shape: tuple[tuple[int, ...], ...]
-    type: tuple[str, ...]
+    dtype: tuple[str, ...]
     op: str | None
     src: int | None
     path: str
@@ -51,7 +51,7 @@ class Difference(NamedTuple):
 
     `kind` says how they differ, compared with most ranks of the group: "missing" (a rank did not make the call),
     "extra" (only this rank made it), "swapped" (a rank makes it later, after another call), "call" (another function),
-    "operator", "source", "shape" or "type". `ranks` are the ranks that differ from the others. `calls` has the call of
+    "operator", "source", "shape" or "dtype". `ranks` are the ranks that differ from the others. `calls` has the call of
     each rank of the group, None where it is missing.
     """
 
@@ -80,7 +80,7 @@ class Difference(NamedTuple):
 
 def columns(call: Call) -> list:
     """Return the row of a table that describes a call, with the columns `COLUMNS`."""
-    shape, kind = ", ".join(str(list(sizes)) for sizes in call.shape), ", ".join(dict.fromkeys(call.type))
+    shape, kind = ", ".join(str(list(sizes)) for sizes in call.shape), ", ".join(dict.fromkeys(call.dtype))
     return [call.call, shape, kind, call.op, call.src, call.line_number, call.line]
 
 

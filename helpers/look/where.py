@@ -105,15 +105,24 @@ def whereabouts(ranks: Ranks, cells: Cells) -> Whereabouts:
     return from_stacks(ranks.stacks(set(range(ranks.size)) - ranks.deaths().keys()), owed, ranks, cells)
 
 
-def whereabouts_when(expected: Mapping[int, str], ranks: Ranks, cells: Cells) -> Whereabouts:
-    """Ask every rank where it is until each rank in `expected` is in that call or state, for at most 10 s."""
+def whereabouts_when(expected: Mapping[int, str] | str, ranks: Ranks, cells: Cells) -> Whereabouts:
+    """Ask every rank where it is until each rank in `expected` is in that call or state, for at most 10 s.
+
+    A text stands for any rank: ask until one of the ranks is in that call or state.
+    """
     deadline = time.monotonic() + _SECONDS_UNTIL_THERE
     while True:
         where = whereabouts(ranks, cells)
-        are_there = all(name in (where[rank].call, where[rank].state) for rank, name in expected.items())
-        if are_there or time.monotonic() > deadline:
+        if _are_there(where, expected) or time.monotonic() > deadline:
             return where
         time.sleep(_SECONDS_BETWEEN_LOOKS)
+
+
+def _are_there(where, expected):
+    """Return whether the ranks are where `whereabouts_when` expects them."""
+    if isinstance(expected, str):
+        return any(expected in (state.call, state.state) for state in where)
+    return all(name in (where[rank].call, where[rank].state) for rank, name in expected.items())
 
 
 def from_stacks(answers: Mapping[int, Stacks | Failed], owed: Mapping[int, float], ranks, cells: Cells) -> Whereabouts:

@@ -34,6 +34,7 @@ from helpers.plots.tensor_parallel import two_cut_layers
 from helpers.plots.three_dimensions import grids_of_ranks, stacked_seconds
 from helpers.plots.two_hosts import training_and_cable, ways_over_cables
 from helpers.plots.what_all_reduce_costs import all_reduce_times, bus_bandwidths, modelled_times, tree_and_ring
+from helpers.plots.when_ranks_disagree import passed_by_rank
 from helpers.plots.when_ranks_fail import who_waits
 
 __all__ = [
@@ -70,6 +71,7 @@ __all__ = [
     "notebook_and_ranks",
     "object_and_users",
     "paces",
+    "passed_by_rank",
     "perplexity_curve",
     "pipeline_steps",
     "remote_training",

@@ -15,7 +15,7 @@ from matplotlib.colors import to_rgb
 from matplotlib.patches import Circle, FancyArrowPatch, Rectangle
 
 from helpers import plots
-from helpers.plots.style import RED, new_axes, png
+from helpers.plots.style import RED, TINTS, new_axes, png
 
 
 @pytest.fixture(autouse=True)
@@ -250,10 +250,19 @@ def test_a_bar_for_each_rank():
 
 def test_an_arrow_leads_from_each_rank_that_waits():
     plots.who_waits({"one hang": {1: [0]}, "another": {0: [1, 2], 1: [0]}}, 3)
-    for axes, (title, arrows, waiting) in zip(
-        plt.gcf().axes, [("one hang", 1, {1}), ("another", 3, {0, 1})], strict=True
-    ):
+    expected = [("one hang", 1, {1}, {0}), ("another", 3, {0, 1}, {2})]
+    for axes, (title, arrows, waiting, awaited) in zip(plt.gcf().axes, expected, strict=True):
         assert axes.get_title() == title
         assert sum(isinstance(patch, FancyArrowPatch) for patch in axes.patches) == arrows
         circles = [patch for patch in axes.patches if isinstance(patch, Circle)]
         assert {rank for rank, circle in enumerate(circles) if circle.get_linestyle() == "--"} == waiting
+        blue = {rank for rank, circle in enumerate(circles) if circle.get_facecolor()[:3] == to_rgb(TINTS[0])}
+        assert blue == awaited
+
+
+def test_the_boxes_of_a_rank_stand_side_by_side_and_one_rank_is_hatched():
+    floats, doubles = [("1", 4)] * 2, [("1", 8)] * 2
+    plots.passed_by_rank({"same": [floats, floats], "another dtype": [floats, doubles]}, 1)
+    _, axes = plt.gcf().axes
+    boxes = [(box.get_x(), box.get_width(), box.get_hatch()) for box in axes.patches if isinstance(box, Rectangle)]
+    assert boxes == [(0, 4, None), (4, 4, None), (0, 8, "///"), (8, 8, "///")]

@@ -27,7 +27,7 @@ UNREPAIRED = {
     "hooked": r"(It has not ended within|It hangs, and the ranks part here|Rank \d ends with)",
     "one_server": r"On rank \d result\[0\] is \d+, and one process comes to 24\.",
     "order_of_examples": r"On rank 0 result\[0\] is 0\.79\d+, and one process comes to 0\.81\d+\.",
-    "recall": HANGS + "brings another shape",
+    "recall": HANGS + "passes another shape",
     "resumed": r"On rank 0 result\[0\] is 0\.78\d+, and one process comes to 1\.28\d+\.",
     "running_statistics": r"On rank 0 result\[0\] is 1\.00\d+, and one process comes to 1\.",
     "saved_model": r"On rank 0 result\[0\] is 3\.14\d+, and one process comes to 0\.007\d+\.",

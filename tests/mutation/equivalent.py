@@ -39,4 +39,12 @@ EQUIVALENT = {
         "57f438782c": "the worker is dead already only where the cell runs twice",
         "756b10e088": "a deadline: the text does not say how long `leave` waits",
     },
+    "when_ranks_disagree": {
+        "6f5380d38e": "no cell waits for the timeout of the default group",
+        "cc2f75359b": "the text says that ranks wait until the timeout, and does not say how long it is",
+    },
+    "when_ranks_fail": {
+        "642101f397": "only shows what the ranks printed; asserts read the same errors and times from the ranks",
+        "91ee9bc6ba": "the text does not say how long this group waits",
+    },
 }

@@ -135,7 +135,7 @@ def test_one_is_extra(world):
         ("operator", 1, "dist.reduce(ones, 0, dist.ReduceOp.MAX if rank == 1 else dist.ReduceOp.SUM, group=group)"),
         ("source", 1, "tries(dist.broadcast, ones, src=1 if rank == 1 else 0, group=group)"),
         ("shape", 2, "tries(dist.all_reduce, torch.ones(2 if rank == 2 else 4), group=group)"),
-        ("type", 3, "dist.all_reduce(torch.ones(1, dtype=torch.int32 if rank == 3 else torch.float32), group=group)"),
+        ("dtype", 3, "dist.all_reduce(torch.ones(1, dtype=torch.int32 if rank == 3 else torch.float32), group=group)"),
         ("call", 1, "tries(dist.barrier if rank == 1 else all_reduce, group)"),
     ],
 )
@@ -152,7 +152,7 @@ def test_a_call_is_another_one(world, kind, odd, call):
         "operator": ("MAX", "SUM"),
         "source": (1, 0),
         "shape": (((2,),), ((4,),)),
-        "type": (("int32",), ("float32",)),
+        "dtype": (("int32",), ("float32",)),
         "call": ("barrier", "all_reduce"),
     }
     assert (getattr(of_odd, field), getattr(of_others, field)) == seen[kind]
@@ -261,7 +261,7 @@ def test_the_table_shows_the_last_calls_or_the_latest_difference(broken_world):
     assert repr(broken_world.history()) == "No rank has called a collective."
     run(broken_world, "dist.all_reduce(ones, MAX)\ndist.broadcast(ones, src=1)\ndist.barrier()")
     assert repr(broken_world.history()).splitlines() == [
-        "group       number  ranks  call        shape  type     op   src  line  code",
+        "group       number  ranks  call        shape  dtype    op   src  line  code",
         "default_pg       1  all    all_reduce  [4]    float32  MAX          2  dist.all_reduce(ones, MAX)",
         "default_pg       2  all    broadcast   [4]    float32         1     3  dist.broadcast(ones, src=1)",
         "default_pg       3  all    barrier                                  4  dist.barrier()",
@@ -269,19 +269,19 @@ def test_the_table_shows_the_last_calls_or_the_latest_difference(broken_world):
     ]
     run(broken_world, "dist.all_reduce(ones, MAX if rank == 1 else MIN)")
     shown = repr(broken_world.history()).splitlines()
-    assert shown[0] == "Call 4 in group default_pg: rank 1 brings another operator."
-    assert shown[1].split() == ["rank", "call", "shape", "type", "op", "src", "line", "code"]
+    assert shown[0] == "Call 4 in group default_pg: rank 1 passes another operator."
+    assert shown[1].split() == ["rank", "call", "shape", "dtype", "op", "src", "line", "code"]
     assert [row.split()[:5] for row in shown[2:]] == [
         [str(rank), "all_reduce", "[4]", "float32", "MAX" if rank == 1 else "MIN"] for rank in range(4)
     ]
     run(broken_world, "dist.reduce(ones, 0, MAX if rank == 2 else MIN)\ndist.reduce(ones, 0, MAX if rank else MIN)")
     shown = repr(broken_world.history()).splitlines()
-    assert shown[0] == "Call 6 in group default_pg: rank 0 brings another operator."
+    assert shown[0] == "Call 6 in group default_pg: rank 0 passes another operator."
     assert shown[1:6] == repr(broken_world.history().differences[-1]).splitlines()[1:]
     assert shown[6:] == [
         "Earlier differences (2), the latest first:",
-        "Call 5 in group default_pg: rank 2 brings another operator.",
-        "Call 4 in group default_pg: rank 1 brings another operator.",
+        "Call 5 in group default_pg: rank 2 passes another operator.",
+        "Call 4 in group default_pg: rank 1 passes another operator.",
     ]
 
 

@@ -450,3 +450,9 @@ def test_of_an_answer_that_came_late_and_the_next_one_the_last_counts():
     assert stacks.parse(late + answer) == stacks.parse(answer)
     main_thread, others = stacks.parse(answer)
     assert main_thread == [stacks.Frame("b", 2, "g", {}), stacks.Frame("c d", 3, "<module>", {})] and others == []
+
+
+def test_looks_again_until_any_rank_is_dead(broken_world):
+    os.kill(broken_world.pids[2], signal.SIGKILL)
+    where = broken_world.where(until="dead")
+    assert [state.state for state in where] == ["idle", "idle", "dead", "idle"]

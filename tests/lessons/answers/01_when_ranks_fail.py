@@ -7,14 +7,14 @@ import torch.distributed as dist
 dist.init_process_group("gloo", timeout=timedelta(seconds=30))
 rank, world_size = dist.get_rank(), dist.get_world_size()
 
-# %% World(2), World(3), World(8): my_total, roll_call, my_metrics, my_score
+# %% World(2), World(3), World(8): my_total, roll_call, my_score
 
 # %% my_total: solution
 # Solved. Every rank returned 78.0.
 
 # %% my_total: skeleton
-# Not yet. Deadlock: the group's timeout ended the wait on these ranks: 0. Call world.restart(), then run the lesson
-# again, from its setup cell to this check.
+# Not yet. Deadlock: the group's timeout ended the wait on these ranks: 0. Call fresh_ranks(), then run the cell with
+# your answer and this check again.
 
 # %% my_total: without the last number
 # Not yet. Rank 0 returned 66.0, expected 78.0.
@@ -135,54 +135,12 @@ def roll_call(group):
 # Not yet. Rank 0 has no function `roll_call`: run the cell that defines it, then this check.
 globals().pop("roll_call", None)
 
-# %% my_metrics: solution
-# Solved. Every rank returned correct 10.0, max_tokens 40.0.
-
-# %% my_metrics: skeleton
-# Not yet. On rank 0 `correct` is wrong, expected 10.0. Look at world.history().
-
-# %% my_metrics: all summed
-# Not yet. On rank 0 `max_tokens` is wrong, expected 40.0. Look at world.history().
-# solution, with `dist.ReduceOp.MAX if name.startswith("max") else ` as ``
-
-# %% my_metrics: backwards
-# Not yet. On rank 0 `correct` is wrong, expected 10.0. Look at world.history().
-# skeleton, with `in metrics:` as `in reversed(metrics):`
-
-# %% my_metrics: without a call
-# Not yet. On rank 0 `correct` is wrong, expected 10.0. Look at world.history().
-# solution, with `dist.all_reduce(metrics[name], op, group=group)` as `pass`
-
-# %% my_metrics: returns nothing
-# Not yet. Rank 0 returned None, expected a dict with the keys correct, max_tokens.
-# solution, with `return metrics` as `return None`
-
-# %% my_metrics: constants
-# Not yet. The result is right, but rank 0 did not get it from the other ranks.
-def my_metrics(metrics, group):
-    return {"correct": 10.0, "max_tokens": 40.0}
-
-# %% my_metrics: in two loops
-# Solved. ...
-def my_metrics(metrics, group):
-    for name in metrics:
-        if not name.startswith("max"):
-            dist.all_reduce(metrics[name], group=group)
-    for name in metrics:
-        if name.startswith("max"):
-            dist.all_reduce(metrics[name], dist.ReduceOp.MAX, group=group)
-    return metrics
-
-# %% my_metrics: a new dict
-# Solved. ...
-# answer "in two loops", with `return metrics` as `return {name: metrics[name].item() for name in metrics}`
-
 # %% my_score: solution
 # Solved. Every rank returned 18.0.
 
 # %% my_score: skeleton
-# Not yet. Rank 1 raised IndexError: index out of range in self Call world.restart(), then run the lesson again, from
-# its setup cell to this check.
+# Not yet. Rank 1 raised IndexError: index out of range in self Call fresh_ranks(), then run the cell with your answer
+# and this check again.
 
 # %% my_score: the last token instead
 # Not yet. Rank 0 returned 27.0, expected 18.0.
@@ -198,8 +156,8 @@ def my_score(tokens, group):
     return 18.0
 
 # %% my_score: the rank is left out
-# Not yet. Deadlock: the group's timeout ended the wait on these ranks: 0, 2, 3. Call world.restart(), then run the
-# lesson again, from its setup cell to this check.
+# Not yet. Deadlock: the group's timeout ended the wait on these ranks: 0, 2, 3. Call fresh_ranks(), then run the cell
+# with your answer and this check again.
 def my_score(tokens, group):
     if tokens.max() > 9:
         return 0.0

@@ -49,45 +49,8 @@ MUTANTS = {
         "total = normalised(batch).sum()",
         "total = normalised(batch + 1).sum()",
     ),
-    "all pass the same shape": ("torch.ones(2 if rank == 1 else 4)", "torch.ones(4)"),
-    "a restart keeps the history": (
-        "latest = world.history().differences[-1]",
-        "fresh_ranks()\nlatest = world.history().differences[-1]",
+    "the ranks pass tensors of several shapes": (
+        "dist.all_reduce(torch.ones(3), group=group)",
+        "dist.all_reduce(torch.ones(3 + rank), group=group)",
     ),
-    "the history begins with the latest call": (
-        "latest = world.history().differences[-1]",
-        "latest = world.history().differences[0]",
-    ),
-    "no result is too small": ("torch.zeros(1 if rank == 1 else 2)", "torch.zeros(2)"),
-    "all pass the same dtype": (
-        "torch.float64 if rank == 1 else torch.float32)\n    dist.all_reduce",
-        "torch.float32)\n    dist.all_reduce",
-    ),
-    "all call in one order": (
-        "steps = (add_counts, add_losses) if rank == 1 else",
-        "steps = (add_counts, add_losses) if rank == 9 else",
-    ),
-    "the history tells calls of one line apart": (
-        "steps = (add_counts, add_losses) if rank == 1 else (add_losses, add_counts)",
-        "pair = (count, loss) if rank == 1 else (loss, count)\n"
-        "steps = [lambda tensor=tensor: dist.all_reduce(tensor) for tensor in pair]",
-    ),
-    "the message fills the box": ("dist.send(torch.ones(2), dst=1)", "dist.send(torch.ones(4), dst=1)"),
-    "the ranks do not compare": (
-        'os.environ["TORCH_DISTRIBUTED_DEBUG"] = "DETAIL"',
-        'os.environ["TORCH_DISTRIBUTED_DEBUG"] = "INFO"',
-    ),
-    "DETAIL has no mismatch to name": (
-        "torch.float64 if rank == 1 else torch.float32)\ntry",
-        "torch.float32)\ntry",
-    ),
-    "the swapped calls differ in shape": (
-        "for number in (count, loss) if rank == 1",
-        "for number in (count, torch.ones(2)) if rank == 1",
-    ),
-    "nothing is swapped under DETAIL": (
-        "for number in (count, loss) if rank == 1",
-        "for number in (loss, count) if rank == 1",
-    ),
-    "DETAIL stays on": ('"TORCH_DISTRIBUTED_DEBUG"] = "OFF"', '"TORCH_DISTRIBUTED_DEBUG"] = "DETAIL"'),
 }

@@ -1,0 +1,159 @@
+"""Exercises of 38_when_ranks_disagree: calls in different orders, calls that differ, and messages of any length."""
+
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+
+from helpers.checks.exam import AnswerError, answer, exercise, near, show
+from helpers.checks.judging import FRESH_RANKS
+from helpers.checks.when_ranks_fail import answer_in_new_group, require_communication
+
+_TIMEOUT = timedelta(seconds=3)
+_TIME_TO_MEET = timedelta(seconds=20)
+# The calls to `checked_all_reduce`: what rank 1 passes, and in what it differs from the other ranks. A mismatch has as
+# many bytes on each rank, so that an answer that does not notice it neither hangs nor aborts a rank.
+_USUAL = ("loss", (2,), torch.float32)
+_OF_RANK_1 = {
+    "": _USUAL,
+    "name": ("count", (2,), torch.float32),
+    "shape": ("loss", (1, 2), torch.float32),
+    "dtype": ("loss", (2,), torch.int32),
+}
+
+
+@exercise(own_group=True, restart=FRESH_RANKS)
+def checked_all_reduce(exam):
+    """Check `checked_all_reduce(name, tensor, group)`: it adds up, or every rank raises a ValueError if ranks differ.
+
+    Ranks differ if they pass another name, shape or dtype. Then no tensor changes.
+    """
+    rank, total = exam.rank, float(exam.n * (exam.n + 1) / 2)
+    for difference, (error, before, after) in exam.on_rank(_try_calls).items():
+        if not difference:
+            ranks = "All ranks passed the same name, shape and dtype"
+            exam.require(not error, f"{ranks}, and rank {rank} raised {error}, expected no error.")
+            wrong = f"the tensor of rank {rank} contains {after}, expected {[total] * 2}"
+            exam.require(after == [total] * 2, f"{ranks}, and {wrong}.")
+            continue
+        ranks = f"Rank 1 passed another {difference} than the other ranks"
+        exam.require(
+            error.startswith("ValueError"),
+            f"{ranks}, and rank {rank} {_raised(error)}, expected a ValueError on every rank.",
+        )
+        exam.require(after == before, f"{ranks}, and the tensor of rank {rank} changed: compare before you add.")
+    return "Every rank added up equal calls, and raised a ValueError if the name, the shape or the dtype differed."
+
+
+@exercise(own_group=True, restart=FRESH_RANKS)
+def my_metrics(exam):
+    """Check `my_metrics(metrics, group)`: every rank returns the sum or the largest value of each metric."""
+    own = {"correct": torch.tensor(exam.rank + 1.0), "max_tokens": torch.tensor(10.0 * (exam.rank + 1))}
+    expected = {"correct": exam.n * (exam.n + 1) / 2, "max_tokens": 10.0 * exam.n}
+    # Rank 1 has its metrics in the opposite order.
+    metrics = dict(reversed(own.items())) if exam.rank == 1 else own
+    result = exam.on_rank(answer_in_new_group, "my_metrics", metrics)
+    is_dict = exam.require(
+        isinstance(result, dict) and result.keys() == expected.keys(),
+        f"Rank {exam.rank} returned {show(result)}, expected a dict with the keys {', '.join(expected)}.",
+    )
+    for name in expected if is_dict else ():
+        exam.require(
+            near(result[name], expected[name]),
+            f"Rank {exam.rank} returned {name} {show(result[name])}, expected {expected[name]}. "
+            "Look at world.history().",
+        )
+    require_communication(exam, "result")
+    return f"Every rank returned {', '.join(f'{name} {value}' for name, value in expected.items())}."
+
+
+@exercise(own_group=True, restart=FRESH_RANKS)
+def deliver(exam):
+    """Check `deliver(message, group)`: rank 1 returns the message of rank 0, whatever its length."""
+    messages = [1.0, 2.0], [9.0, 9.0, 9.0]
+    own = [torch.tensor(message) if exam.rank == 0 else None for message in messages]
+    for message, result in zip(messages, exam.on_rank(_deliver, own), strict=True):
+        returned = result.tolist() if isinstance(result, torch.Tensor) else result
+        exam.require(
+            exam.rank != 1 or returned == message,
+            f"Rank 1 returned {returned}, expected {message}, the message of rank 0.",
+        )
+    return "Rank 1 returned messages of 2 and 3 elements."
+
+
+@exercise(own_group=True, restart=FRESH_RANKS)
+def detail_group(exam):
+    """Check `detail_group()`: it returns a group of all ranks that compares its collectives; later groups do not."""
+    rank = exam.rank
+    mismatch, equal, later = exam.on_rank(_use_detail_group)
+    exam.require(
+        "Detected mismatch" in mismatch,
+        f"Rank 1 passed another shape to a collective in the group, and rank {rank} "
+        f"{_raised(mismatch)}, expected an error that begins with `Detected mismatch`.",
+    )
+    exam.require(not equal, f"All calls in the group were equal, and rank {rank} {_raised(equal)}, expected no error.")
+    exam.require(
+        not later,
+        f"A group that rank {rank} made after `detail_group` also compares its collectives, expected that it does not: "
+        "set the debug level back.",
+    )
+    return "The group compares its collectives, and a group that was made later does not."
+
+
+def _try_calls():
+    """Call `checked_all_reduce` once for each case of `_OF_RANK_1`, each in a new group.
+
+    Return, for each case, the error of the call, "" for no error, and the elements of the tensor before and after.
+    """
+    rank, outcomes = dist.get_rank(), {}
+    meeting = dist.new_group(timeout=_TIME_TO_MEET)
+    groups = {difference: dist.new_group(timeout=_TIMEOUT) for difference in _OF_RANK_1}
+    for difference, of_rank_1 in _OF_RANK_1.items():
+        name, shape, dtype = of_rank_1 if rank == 1 else _USUAL
+        tensor = torch.full(shape, rank + 1, dtype=dtype)
+        before = tensor.flatten().tolist()
+        error = ""
+        try:
+            answer("checked_all_reduce", [name, tensor, groups[difference]])
+        except AnswerError as raised:
+            error = str(raised).partition("\n")[0]
+        outcomes[difference] = error, before, tensor.flatten().tolist()
+        dist.barrier(meeting)  # a rank that raised an error at once waits for the ranks that hang until the timeout
+    if outcomes[""][0] and not outcomes[""][0].startswith("ValueError"):
+        raise AnswerError(outcomes[""][0])  # a mistake in the answer, not an error about the calls
+    return outcomes
+
+
+def _deliver(messages):
+    """Call `deliver` once for each message, each in a new group; return the results."""
+    groups = [dist.new_group(timeout=_TIMEOUT) for _ in messages]
+    return [answer("deliver", call) for call in zip(messages, groups, strict=True)]
+
+
+def _use_detail_group():
+    """Make a group by `detail_group`, then a usual group.
+
+    Return the errors of a mismatch and of equal calls in the first group, and of a mismatch in the second, "" for none.
+    """
+    level = dist.get_debug_level()
+    try:
+        group = answer("detail_group", [])
+        if not isinstance(group, dist.ProcessGroup):
+            raise AnswerError(f"TypeError: `detail_group` returned {show(group)}, expected a process group")
+        later = dist.new_group(timeout=_TIMEOUT)
+    finally:
+        dist.set_debug_level(level)
+    mismatched = torch.ones((1, 2) if dist.get_rank() == 1 else 2)  # as many bytes on each rank, so that none hangs
+    return _error_of_sum(mismatched, group), _error_of_sum(torch.ones(2), group), _error_of_sum(mismatched, later)
+
+
+def _error_of_sum(tensor, group):
+    try:
+        dist.all_reduce(tensor, group=group)
+    except RuntimeError as error:
+        return f"{type(error).__name__}: {str(error).partition('.')[0]}"
+    return ""
+
+
+def _raised(error):
+    return f"raised {error}" if error else "raised no error"

@@ -1,0 +1,61 @@
+"""The lesson when_ranks_disagree, broken on purpose."""
+
+MUTANTS = {
+    "the first panel shows another shape": ("floats, floats[:2])", "floats, floats[:3])"),
+    "the second panel shows smaller elements": ('[("1", 8)] * 4', '[("1", 2)] * 4'),
+    "the third panel shows one order": (
+        '[("count", 1), ("loss", 1)])',
+        '[("loss", 1), ("count", 1)])',
+    ),
+    "the figure shows another rank": ("if r == 1 else usual", "if r == 0 else usual"),
+    "all pass the same shape": ("torch.ones(2 if rank == 1 else 4)", "torch.ones(4)"),
+    "a restart keeps the history": (
+        "latest = world.history().differences[-1]",
+        "fresh_ranks()\nlatest = world.history().differences[-1]",
+    ),
+    "no result is too small": ("torch.zeros(1 if rank == 1 else 2)", "torch.zeros(2)"),
+    "all pass the same dtype": (
+        "torch.float64 if rank == 1 else torch.float32)\n    dist.all_reduce",
+        "torch.float32)\n    dist.all_reduce",
+    ),
+    "all call in one order": (
+        "steps = (add_counts, add_losses) if rank == 1 else",
+        "steps = (add_counts, add_losses) if rank == 9 else",
+    ),
+    "the history tells calls of one line apart": (
+        "steps = (add_counts, add_losses) if rank == 1 else (add_losses, add_counts)",
+        "pair = (count, loss) if rank == 1 else (loss, count)\n"
+        "steps = [lambda tensor=tensor: dist.all_reduce(tensor) for tensor in pair]",
+    ),
+    "the message fills the box": ("dist.send(torch.ones(2), dst=1)", "dist.send(torch.ones(4), dst=1)"),
+    "the ranks do not compare": (
+        'os.environ["TORCH_DISTRIBUTED_DEBUG"] = "DETAIL"',
+        'os.environ["TORCH_DISTRIBUTED_DEBUG"] = "INFO"',
+    ),
+    "DETAIL has no mismatch to name": (
+        "torch.float64 if rank == 1 else torch.float32)\ndtypes",
+        "torch.float32)\ndtypes",
+    ),
+    "the swapped calls differ in shape": (
+        "for number in (count, loss) if rank == 1",
+        "for number in (count, torch.ones(2)) if rank == 1",
+    ),
+    "nothing is swapped under DETAIL": (
+        "for number in (count, loss) if rank == 1",
+        "for number in (loss, count) if rank == 1",
+    ),
+    "the swapped calls run in the default group": (
+        "        dist.all_reduce(number, group=group)",
+        "        dist.all_reduce(number)",
+    ),
+    "DETAIL stays on": ('"TORCH_DISTRIBUTED_DEBUG"] = "OFF"', '"TORCH_DISTRIBUTED_DEBUG"] = "DETAIL"'),
+    "the comparison ignores the name": ("call = name, tensor.shape, tensor.dtype", "call = tensor.shape, tensor.dtype"),
+    "the comparison comes after the sum": (
+        "    call = name, tensor.shape, tensor.dtype\n",
+        "    call = name, tensor.shape, tensor.dtype\n    dist.all_reduce(tensor, group=group)\n",
+    ),
+    "nothing is swapped when the calls are compared": (
+        "for name in reversed(numbers) if rank == 1 else numbers",
+        "for name in numbers",
+    ),
+}
