@@ -32,6 +32,7 @@ EQUIVALENT = {
     },
     "rpc_and_rref": {
         "cb0cec0630": "a deadline, should the callee never connect",
+        "00e7fee013": "the other ranks time calls as well, and only the calls of rank 0 are drawn",
     },
     "rpc_threads_and_failures": {
         "620e4ba420": "a deadline for a reader who never calls `release`",
