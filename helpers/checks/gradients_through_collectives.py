@@ -117,7 +117,9 @@ def _require_function(exam, name, x, output, what, gradient_of):
         ("the same loss on all ranks", torch.ones(n)),
         ("a loss of each rank's own", torch.arange(1.0, n + 1)),
     ):
-        found, gradient, changed, *counts = exam.on_rank(_output_and_gradient, name, x.clone(), scales[rank].item())
+        found, gradient, changed, *counts = exam.on_rank(
+            _output_and_gradient, name, x.clone(), scales[rank].item(), list(output.shape)
+        )
         calls = dict(zip(("forward", "backward"), counts, strict=True))
         if not exam.require(
             _has_shape(found, output),
@@ -142,7 +144,7 @@ def _require_function(exam, name, x, output, what, gradient_of):
         exam.require(
             not changed,
             f"The results are right, but on rank {rank} {changed} changed its argument, which the rest of a model may "
-            "still need. Over gloo a `reduce_scatter` writes into the tensor that it sends: give it a copy.",
+            "still need. Give the collective a tensor of its own; `chunk` and slices return views.",
         )
     return calls
 
@@ -159,8 +161,10 @@ def _scattered_gradient(exam, scales):
     return (2 * scales.double()[:, None, None] * sums).flatten(0, 1)
 
 
-def _output_and_gradient(name, x, scale):
-    """Return the output of an answer and the gradient of x for the scaled sum of its squares, None without gradient.
+def _output_and_gradient(name, x, scale, shape):
+    """Return the output of an answer, and the gradient of x for the scaled sum of its squares.
+
+    The gradient is None if there is none, or if the output does not have the expected shape.
 
     Then follow the method that changed its argument, if one did, and the collectives of both directions.
     """
@@ -171,7 +175,7 @@ def _output_and_gradient(name, x, scale):
     changed = "" if torch.equal(argument, before) else "`forward`"
     gradient = None
     with collectives() as backward:
-        if isinstance(output, torch.Tensor) and output.requires_grad:
+        if isinstance(output, torch.Tensor) and list(output.shape) == shape and output.requires_grad:
             of_output = 2 * scale * output.detach()
             before = of_output.clone()
             with errors_of_answer():

@@ -19,12 +19,12 @@ import torch.distributed._functional_collectives as functional
 
 # %% MyAllGather: in place
 # Not yet. The results are right, but on rank 0 `backward` changed its argument, which the rest of a model may still
-# need. Over gloo a `reduce_scatter` writes into the tensor that it sends: give it a copy.
+# need. Give the collective a tensor of its own; `chunk` and slices return views.
 # answer "by an all_reduce", with `gradient_of_all.clone()` as `gradient_of_all`
 
-# %% MyAllGather: without a copy
+# %% MyAllGather: into a view
 # Not yet. The results are right, but on rank 0 `backward` changed its argument, ...
-# solution, with `gradient_of_all.clone()` as `gradient_of_all`
+# solution, with `torch.empty_like(gradient_of_all.chunk(n)[rank])` as `gradient_of_all.chunk(n)[rank]`
 
 # %% MyAllGather: with lists
 # Solved. ...
@@ -58,8 +58,8 @@ import torch.distributed._functional_collectives as functional
 
 # %% MyAllGather: only rank 0 adds up
 # Not yet. ... Call world.restart(), then run the lesson again, from its setup cell to this check.
-# solution, with `dist.reduce_scatter_single(gradient, gradient_of_all.clone())`
-# as `rank or dist.reduce_scatter_single(gradient, gradient_of_all.clone())`
+# solution, with `dist.reduce_scatter_single(gradient, gradient_of_all.contiguous())`
+# as `rank or dist.reduce_scatter_single(gradient, gradient_of_all.contiguous())`
 
 # %% ReduceScatter: solution
 # Solved. Every rank has the sum of its chunk, and the gradient of all its chunks, after one collective each way.
@@ -91,15 +91,15 @@ class ReduceScatter(torch.autograd.Function):
 # solution, with `return all_gather(gradient)`
 # as `blocks = [torch.zeros_like(gradient) for _ in range(n)]; blocks[rank] = gradient; return torch.cat(blocks)`
 
-# %% ReduceScatter: without a copy
-# Not yet. The results are right, but on rank 0 `forward` changed its argument, ...
-# solution, with `x.clone()` as `x`
-
 # %% ReduceScatter: by an all_reduce
 # Not yet. Values and gradients are right. In forward rank 0 called 1 all_reduce, expected one collective that sends no
 # more than necessary.
 # solution, with `mine = torch.empty_like(x.chunk(n)[rank])` as `total = x.clone(); dist.all_reduce(total)`
-# and `dist.reduce_scatter_single(mine, x.clone())` as `mine = total.chunk(n)[rank].clone()`
+# and `dist.reduce_scatter_single(mine, x.contiguous())` as `mine = total.chunk(n)[rank].clone()`
+
+# %% ReduceScatter: in place
+# Not yet. The results are right, but on rank 0 `forward` changed its argument, ...
+# answer "by an all_reduce", with `total = x.clone()` as `total = x`
 
 # %% shard_gradient: solution
 # Solved. Every rank returned the gradient of its shard, for one loss.

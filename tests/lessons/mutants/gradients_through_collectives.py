@@ -11,13 +11,13 @@ MUTANTS = {
         "    return torch.cat(n * [rows])",
     ),
     "a rank's own gradient is enough": (
-        "        dist.reduce_scatter_single(of_own_rows, gradient_of_all.clone())\n",
+        "        dist.reduce_scatter_single(of_own_rows, gradient_of_all.contiguous())\n",
         "",
     ),
-    "the backward pass takes the mean": ("        return of_own_rows\n", "        return of_own_rows / n\n"),
-    "a reduce_scatter leaves alone what it sends": (
-        "gradient_of_all.clone())\n        return of_own_rows",
-        "gradient_of_all)\n        return of_own_rows",
+    "the backward pass takes the mean": ("        return of_own_rows", "        return of_own_rows / n"),
+    "a chunk is no view": (
+        "of_own_rows = torch.empty_like(gradient_of_all.chunk(n)[rank])",
+        "of_own_rows = gradient_of_all.chunk(n)[rank]",
     ),
     "the adjoint of a broadcast is a broadcast": (
         "    dist.reduce(result, dst=0)\n    return result if rank == 0 else torch.zeros_like(x)",
