@@ -216,7 +216,10 @@ def ask_here(function: Callable, arguments: Sequence) -> Asked:
 
 
 def answer(name: str, arguments: Sequence, watch: torch.Tensor | None = None, then: str = "") -> object:
-    """Call the learner's function of that name in this process. Raises `AnswerError` when it raises or is missing."""
+    """Call the learner's function of that name in this process; an autograd.Function is called by its `apply`.
+
+    Raises `AnswerError` when it raises or is missing.
+    """
     import __main__
 
     with recorded(watch) as messages, collectives() as calls:
@@ -224,7 +227,9 @@ def answer(name: str, arguments: Sequence, watch: torch.Tensor | None = None, th
         if name not in vars(__main__):
             raise AnswerError(missing(name))
         with errors_of_answer():
-            result = vars(__main__)[name](*arguments)
+            found = vars(__main__)[name]
+            is_autograd_function = isinstance(found, type) and issubclass(found, torch.autograd.Function)
+            result = (found.apply if is_autograd_function else found)(*arguments)
             if then in vars(__main__):
                 vars(__main__)[then]()
             return result

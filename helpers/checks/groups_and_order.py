@@ -10,7 +10,7 @@ from torch.distributed import distributed_c10d
 from torch.distributed.device_mesh import init_device_mesh
 
 from helpers import tap
-from helpers.checks.exam import Wrong, answer, called, errors_of_answer, exercise, number, show
+from helpers.checks.exam import Wrong, answer, called, exercise, number, show
 from helpers.checks.patching import replaced
 
 _SECONDS_TO_WAIT = 30  # at most, in a group of the answer
@@ -23,7 +23,7 @@ def _judge_order(returned):
         if sorted(made, key=str) != sorted(first, key=str):
             raise Wrong(
                 f"Rank 0 made the groups {first}, and rank {rank} made {made}. "
-                "All ranks make all groups, also those that they are not in."
+                "All ranks must make all groups, including the groups that they are not in."
             )
         if made != first:
             raise Wrong(f"Rank 0 made the groups in the order {first}, and rank {rank} in {made}.")
@@ -32,10 +32,10 @@ def _judge_order(returned):
 
 @exercise(together=_judge_order)
 def my_host_group(exam):
-    """Check `my_host_group(hosts)`, which makes a group for each host, and returns that of this rank's host.
+    """Check `my_host_group(hosts)`, which makes a group for each host and returns the group of this rank's host.
 
-    It is called in a rehearsal, in which `new_group` only writes down what it is asked for: groups that do not fit
-    together would otherwise keep the ranks waiting.
+    The call is a rehearsal, in which `new_group` only notes its arguments: groups that do not fit together would
+    otherwise keep the ranks waiting.
     """
     rank, n = exam.rank, exam.n
     hosts = ["ab"[other % 2] for other in range(n)]
@@ -130,46 +130,6 @@ def hierarchical_sum(exam):
     return "Every rank holds the sum, and brought only one chunk to an all_reduce across hosts."
 
 
-def _judge_gradients(returned):
-    """Judge the gradients of all ranks, each of them for a loss that all ranks share, and for one of its own."""
-    n = len(returned)
-    shared, of_its_own = (torch.stack(gradients).mean(dim=0) for gradients in zip(*returned, strict=True))
-    weights = _weights()
-    (expected,) = torch.autograd.grad((_mean_of_all(n, weights) ** 3).sum(), weights)
-    if not _close(shared, expected):
-        raise Wrong(f"The means are right. {_share(shared, expected, n)}")
-    if not _close(of_its_own, (n + 1) / 2 * expected):
-        raise Wrong(
-            "The means are right, and so is the gradient when all ranks have the same loss. When each has one of "
-            "its own it is not: the gradients that the other ranks find for the mean do not come back."
-        )
-    return "Every rank holds the mean over all ranks, and the gradients are those of one process."
-
-
-@exercise(together=_judge_gradients)
-def global_mean(exam):
-    """Check `global_mean(values)`: a mean over all ranks whose gradients, averaged, are those of one process.
-
-    Gradients are compared for a loss that is the same on all ranks, and for one that each rank has for itself.
-    """
-    rank, n = exam.rank, exam.n
-    expected = _mean_of_all(n, _weights()).detach()
-    gradients = []
-    for scale in (1.0, rank + 1.0):
-        mean, gradient = exam.on_rank(_mean_and_gradient, _samples(n)[rank], scale)
-        found = _rounded(mean) if _has_shape(mean, expected) else show(mean)
-        exam.require(
-            _has_shape(mean, expected) and _close(mean, expected),
-            f"Rank {rank} returned {found}, expected the mean over all ranks, {_rounded(expected)}.",
-        )
-        exam.require(
-            gradient is not None,
-            f"The means are right, but on rank {rank} no gradient finds its way back through them.",
-        )
-        gradients.append(gradient)
-    return gradients
-
-
 class _Rehearsed:
     """Stands for a group that has been asked for and not been made."""
 
@@ -222,52 +182,3 @@ def _hierarchical_sum(chunks, hosts):
     with tap.subscribed(tap.Collective, begin=note):
         result = answer("hierarchical_sum", [chunks, mesh])
     return result, across
-
-
-def _mean_and_gradient(samples, scale):
-    """Return the mean of `global_mean`, and the gradient of the weights for a loss; None if there is none."""
-    weights = _weights()
-    mean = answer("global_mean", [samples @ weights])
-    if not isinstance(mean, torch.Tensor):
-        return mean, None
-    gradient = None
-    if mean.shape == weights.shape[1:] and mean.requires_grad:
-        with errors_of_answer():
-            (gradient,) = torch.autograd.grad(scale * (mean**3).sum(), weights)
-    return mean.detach(), gradient
-
-
-def _samples(n):
-    """Return the samples of n ranks, 4 of 3 features for each rank."""
-    return torch.arange(12 * n, dtype=torch.float64).sin().reshape(n, 4, 3)
-
-
-def _weights():
-    """Return the weights by which samples become values."""
-    return torch.tensor([[1.0, 0], [0, 1], [1, 1]], dtype=torch.float64, requires_grad=True)
-
-
-def _mean_of_all(n, weights):
-    """Return the mean of the values of n ranks, as one process computes it."""
-    return (_samples(n).flatten(0, 1) @ weights).mean(dim=0)
-
-
-def _has_shape(result, expected):
-    return isinstance(result, torch.Tensor) and result.shape == expected.shape and result.is_floating_point()
-
-
-def _close(found, expected):
-    return bool(((found - expected).abs() < 1e-9).all())
-
-
-def _rounded(tensor):
-    return [round(element, 4) for element in tensor.tolist()]
-
-
-def _share(found, expected, n):
-    """Return a sentence on the share of the expected gradient that was found, if it is the same for every element."""
-    share = ((found * expected).sum() / (expected * expected).sum()).item()
-    if not _close(found, share * expected):
-        return "The gradient of the weights, averaged over the ranks, is not that of one process."
-    why = " What the other ranks find for the mean does not come back." if abs(share * n - 1) < 1e-9 else ""
-    return f"The gradient of the weights, averaged over the ranks, is {share:.3g} times that of one process.{why}"

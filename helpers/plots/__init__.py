@@ -13,6 +13,8 @@ from helpers.plots.distributed_rnn import cut_model, perplexity_curve
 from helpers.plots.faster_distributed_rnn import rpc_steps, shares_by_rank, step_times
 from helpers.plots.fewer_bytes import compression
 from helpers.plots.fully_shard import elements_by_rank
+from helpers.plots.gradients_through_collectives import where_autograd_ends
+from helpers.plots.groups_and_order import mesh_of_ranks
 from helpers.plots.hybrid_costs import table_sizes
 from helpers.plots.hybrid_ddp_rpc import backward_pass, distances, roles, trainers_learn
 from helpers.plots.in_your_own_job import flight_records
@@ -65,6 +67,7 @@ __all__ = [
     "lines_of_ranks",
     "live",
     "loss_curves",
+    "mesh_of_ranks",
     "message_cost",
     "message_diagram",
     "modelled_times",
@@ -101,5 +104,6 @@ __all__ = [
     "two_cut_layers",
     "two_messages",
     "ways_over_cables",
+    "where_autograd_ends",
     "who_waits",
 ]

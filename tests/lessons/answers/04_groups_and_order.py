@@ -122,15 +122,16 @@ def stop_together(wish):
 # %% hierarchical_sum: solution
 # Solved. Every rank holds the sum, and brought only one chunk to an all_reduce across hosts.
 
-# %% hierarchical_sum: of one tensor
+# %% hierarchical_sum: with lists of tensors
 # Solved. ...
 def hierarchical_sum(chunks, mesh):
     local = mesh.get_group("local")
-    mine = chunks[:1].clone()
-    dist.reduce_scatter_tensor(mine, chunks, group=local)
+    parts = list(chunks.chunk(dist.get_world_size(local)))
+    mine = torch.zeros_like(parts[0])
+    dist.reduce_scatter(mine, parts, group=local)
     dist.all_reduce(mine, group=mesh["host"].get_group())
-    dist.all_gather_into_tensor(chunks, mine, group=local)
-    return chunks
+    dist.all_gather(parts, mine, group=local)
+    return torch.cat(parts)
 
 # %% hierarchical_sum: by an all reduce within
 # Solved. ...
@@ -165,7 +166,7 @@ def hierarchical_sum(chunks, mesh):
 # %% my_host_group: solution
 # Solved. Each rank has the group of its host, and all ranks make all groups in one order.
 
-# %% my_host_group: the lessons own host group
+# %% my_host_group: with a description
 # Solved. Each rank has the group of its host, and all ranks make all groups in one order.
 # solution, with `timedelta(seconds=10)` as `timedelta(seconds=10), group_desc=f"host {host}"`
 
@@ -199,8 +200,8 @@ def my_host_group(hosts):
 # Not yet. Rank 0 returned no group, expected the group of ranks [0, 2].
 
 # %% my_host_group: that only their members make
-# Not yet. Rank 0 made the groups [[0, 2]], and rank 1 made [[1, 3]]. All ranks make all groups, also those that they
-# are not in.
+# Not yet. Rank 0 made the groups [[0, 2]], and rank 1 made [[1, 3]]. All ranks must make all groups, including the
+# groups that they are not in.
 # skeleton, with `return None` as `group = dist.new_group(members, timeout=timedelta(seconds=10)); return group`
 
 # %% my_host_group: in an order of each ranks own
@@ -215,66 +216,7 @@ def my_host_group(hosts):
 # Not yet. Rank 0 returned no group, expected the group of ranks [0, 2].
 # solution, with `if rank in members:` as `if True:`
 
-# %% global_mean: solution
-# Solved. Every rank holds the mean over all ranks, and the gradients are those of one process.
-
-# %% global_mean
-# Solved. ...
-# solution,
-# with `return AllReduce.forward(context, gradient)` as `total = gradient.clone(); dist.all_reduce(total); return total`
-
-# %% global_mean: by the functions of torch.distributed.nn
-# Solved. ...
-import warnings
-import torch.distributed.nn.functional
-
-def global_mean(values):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return dist.nn.functional.all_reduce(values.mean(dim=0)) / n
-
-# %% global_mean
-# Solved. ...
-# answer "by the functions of torch.distributed.nn",
-# with `dist.nn.functional.all_reduce(values.mean(dim=0)) / n`
-# as `torch.cat(dist.nn.functional.all_gather(values)).mean(dim=0)`
-
-# %% global_mean: skeleton
-# Not yet. Rank 0 returned [ ... expected the mean over all ranks, [...
-
-# %% global_mean
-# Not yet. The means are right ... The gradient of the weights, averaged over the ranks, is 0.25 times that of one
-# process. What the other ranks find for the mean does not come back.
-# skeleton, with `return values.mean(dim=0)` as `mean = values.mean(dim=0); dist.all_reduce(mean); return mean / n`
-
-# %% global_mean
-# Not yet. The means are right ... The gradient of the weights, averaged over the ranks, is 0.25 times that of one
-# process. What the other ranks find for the mean does not come back.
-# solution, with `return AllReduce.forward(context, gradient)` as `return gradient`
-
-# %% global_mean
-# Not yet. The means are right ... The gradient of the weights, averaged over the ranks, is 4 times that of one process.
-# solution,
-# with `return AllReduce.forward(context, gradient)`
-# as `total = gradient.clone(); dist.all_reduce(total); return total * n`
-
-# %% global_mean
-# Not yet. The means are right ... and so is the gradient when all ranks have the same loss. When each has one of its
-# own it is not: the gradients that the other ranks find for the mean do not come back.
-# solution, with `return AllReduce.forward(context, gradient)` as `return gradient * n`
-
-# %% global_mean
-# Not yet. The means are right ... on rank 0 no gradient finds its way back through them.
-# skeleton,
-# with `return values.mean(dim=0)` as `mean = values.detach().mean(dim=0); dist.all_reduce(mean); return mean / n`
-
-# %% global_mean: a sum for a global mean
-# Not yet. Rank 0 returned [ ... expected the mean over all ranks, [...
-# solution,
-# with `return AllReduce.forward(context, gradient)` as `total = gradient.clone(); dist.all_reduce(total); return total`
-# and `return AllReduce.apply(values.mean(dim=0)) / n` as `return AllReduce.apply(values.mean(dim=0)) / 1`
-
-# %% World(2), World(5): grid_sums, stop_together, global_mean
+# %% World(2), World(5): grid_sums, stop_together
 # %% World(5): hierarchical_sum
 
 # %% World(2)

@@ -1,0 +1,60 @@
+"""The lesson gradients_through_collectives, broken on purpose."""
+
+MUTANTS = {
+    "rows that arrive bring their gradient": ("    averaged(all_gather)\n", "    averaged(lambda rows: rows)\n"),
+    "autograd records a collective": (
+        "    return rows_of_all\n\ndef averaged",
+        "    return rows_of_all + 0 * rows.sum()\n\ndef averaged",
+    ),
+    "own rows put back get another share": (
+        "    rows_of_all[own] = rows\n    return rows_of_all",
+        "    return torch.cat(n * [rows])",
+    ),
+    "a rank's own gradient is enough": (
+        "        dist.reduce_scatter_single(of_own_rows, gradient_of_all.contiguous())\n",
+        "",
+    ),
+    "the backward pass takes the mean": ("        return of_own_rows", "        return of_own_rows / n"),
+    "a chunk is no view": (
+        "of_own_rows = torch.empty_like(gradient_of_all.chunk(n)[rank])",
+        "of_own_rows = gradient_of_all.chunk(n)[rank]",
+    ),
+    "the adjoint of a broadcast is a broadcast": (
+        "    dist.reduce(result, dst=0)\n    return result if rank == 0 else torch.zeros_like(x)",
+        "    dist.broadcast(result, src=0)\n    return result if True else torch.zeros_like(x)",
+    ),
+    "after a reduce every rank has a result": (
+        "return result if rank == 0 else torch.zeros_like(x)",
+        "return result if True else torch.zeros_like(x)",
+    ),
+    "the adjoint sums over one rank": (
+        "return all_reduce((left * right).sum())",
+        "return (left * right).sum()",
+    ),
+    "the weights change on one rank only": (
+        "change.view(-1)[place] = step",
+        "change.view(-1)[place] = step * (rank == 0)",
+    ),
+    "finite differences cannot tell the two apart": (
+        "(averaged(own_rows_put_back) - slopes)",
+        "(averaged(AllGather.apply) - slopes)",
+    ),
+    "the deprecated function gets a share": ("torch.cat(deprecated.all_gather(rows))", "own_rows_put_back(rows)"),
+    "the functional collective gets a share": (
+        "gather_single(rows, gather_dim=0, group=world_group)",
+        "own_rows_put_back(rows)",
+    ),
+    "an all_reduce in place has a backward pass": (
+        "    dist.all_reduce(y)  # a warning, and no error",
+        '    y = functional.all_reduce(y, "sum", world_group)',
+    ),
+    "the factor of a shard is 1": ("loss = y**2  # the same on all ranks", "loss = y**2 / n"),
+    "a local loss changes nothing": (
+        "found = averaged(own_rows_put_back, queries=own)",
+        "found = averaged(own_rows_put_back)",
+    ),
+    "the local losses are no part of the loss": (
+        "with_all_gather = averaged(AllGather.apply, queries=own)",
+        "with_all_gather = n * averaged(AllGather.apply, queries=own)",
+    ),
+}
