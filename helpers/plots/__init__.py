@@ -3,7 +3,7 @@
 Here belongs what draws: it takes lists, dicts and arrays, and asks no rank. `style` holds the colours and the axes.
 """
 
-from helpers.plots.a_backend_of_your_own import transports
+from helpers.plots.a_backend_of_your_own import behind_a_name
 from helpers.plots.cartpole_solved import angles, paces, training_curve
 from helpers.plots.collectives import before_and_after, chunk_grid, stays
 from helpers.plots.controls import live
@@ -91,7 +91,7 @@ __all__ = [
     "trainers_learn",
     "training_and_cable",
     "training_curve",
-    "transports",
+    "behind_a_name",
     "tree_and_ring",
     "two_cut_layers",
     "two_messages",
