@@ -1,7 +1,11 @@
 """Exercises of 07_a_backend_of_your_own: on sockets that count bytes, and notice reads from a closed connection."""
 
 import os
+import select
 import socket
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import timedelta
 from itertools import count
@@ -14,15 +18,49 @@ from torch.distributed.distributed_c10d import AllgatherOptions, ReduceScatterOp
 from helpers.checks.exam import AnswerError, Wrong, answer, errors_of_answer, exercise, missing, show
 from helpers.checks.judging import RESTART
 
-_SECONDS = 5  # of the sockets; nobody else is on the ranks while a check runs
-_LARGE = 2**25  # bytes, more than the buffers of a connection take
-_NUMBERS = 4  # in a part of a reduce-scatter
+_SECONDS = 5  # of the sockets; nothing else runs on the ranks while a check runs
+_LARGE = 2**25  # bytes, more than the buffers of a connection hold
+_NUMBERS = 4  # elements of each tensor in a reduce-scatter
+_SHAPES = ((1,), torch.int64), ((2, 3), torch.float32)  # of the tensors of an all-gather
+_BLOCKED = 2  # seconds until a collective in a thread goes on by itself
 _STEPS = 3  # of the sharded optimizer
 _ENDED = "the connection has ended"
 
 
+class Gathered(NamedTuple):
+    """The result of an all-gather: whether it returned a work and kept its input, its outputs, and its exchanges.
+
+    `exchanges` has the bytes sent and the bytes received in each exchange.
+    """
+
+    returned: str
+    is_work: bool
+    unchanged: bool
+    outputs: list[list[float]]
+    exchanges: list[tuple[int, int]]
+
+
+class Later(NamedTuple):
+    """What `my_later` did with a collective that blocks, with a collective after it, and with a collective that fails.
+
+    `early` tells whether the call returned before the collective ended, and `completed_early` whether the work was
+    complete by then. `completed` tells whether the work completed afterwards, `result` what its future held, and
+    `in_thread` whether the collective ran in the given thread. `waited` tells whether `wait()` waited, and `error` is
+    the error of the failing collective as `wait()` raised it; None if its work never completed.
+    """
+
+    returned: str
+    early: bool = False
+    completed_early: bool = False
+    completed: bool = False
+    result: object = None
+    in_thread: bool = False
+    waited: bool = False
+    error: str | None = ""
+
+
 class Sharded(NamedTuple):
-    """What came of a reduce-scatter, and of a sharded optimizer.
+    """The results of a reduce-scatter and of a sharded optimizer.
 
     `output` is the result of the reduce-scatter, `sent` the bytes that it sent, `changed` whether it has changed its
     inputs, and `trained` the parameters in the end.
@@ -44,9 +82,9 @@ def _judge_exchange(returned):
     ]
     if failures:
         *_, rank, stage, error = min(failures)
-        stuck = " It was stuck: who sends has to receive meanwhile." if error.startswith("TimeoutError") else ""
+        stuck = " A rank must receive while it sends." if error.startswith("TimeoutError") else ""
         raise Wrong(f"{stage}: on rank {rank} {error}.{stuck}")
-    return "4 bytes and 32 MiB went round the ring, and nothing at all, and the end of a connection was noticed."
+    return "0 bytes, 4 bytes and 32 MiB went round the ring, and the end of a connection raised a ConnectionError."
 
 
 @exercise(together=_judge_exchange)
@@ -59,17 +97,93 @@ def my_exchange(exam):
 
 
 @exercise
+def my_allgather(exam):
+    """Check `my_allgather(group, outputs, inputs, opts)`: the tensors of all ranks go round the ring, n - 1 exchanges.
+
+    The tensors differ in shape and dtype.
+    """
+    rank, n = exam.rank, exam.n
+    for (shape, dtype), gathered in zip(_SHAPES, exam.on_rank(_gather, rank, n), strict=True):
+        exam.require(gathered.unchanged, f"Rank {rank} changed `inputs[0]`, expected it unchanged.")
+        for peer, output in enumerate(gathered.outputs):
+            expected = _own_tensor(peer, shape, dtype).flatten().tolist()
+            exam.require(
+                output == expected, f"On rank {rank} `outputs[0][{peer}]` holds {output}, expected {expected}."
+            )
+        nbytes = _own_tensor(rank, shape, dtype).nbytes
+        sent, received = (sum(moved) for moved in zip(*gathered.exchanges, (0, 0), strict=True))
+        exam.require(
+            sent == received == (n - 1) * nbytes,
+            f"The outputs are right. Rank {rank} sent {sent} bytes and received {received}, expected "
+            f"{(n - 1) * nbytes} each: {n - 1} tensors of {nbytes} bytes.",
+        )
+        exam.require(
+            gathered.is_work,
+            f"The outputs are right. Rank {rank} returned {gathered.returned}, expected a work, as `done` returns.",
+        )
+    return f"Every rank holds the tensors of all ranks, and sent {n - 1} of them."
+
+
+@exercise
+def my_later(exam):
+    """Check `my_later(thread, collective, *arguments)`: the work returns at once, and ends as the collective does."""
+    rank = exam.rank
+    later = exam.on_rank(_run_later, rank)
+    who = f"On rank {rank}"
+    exam.require(
+        later.early, f"{who} `my_later` returned after the collective had ended, expected it to return at once."
+    )
+    exam.require(
+        not later.completed_early,
+        f"{who} the work was complete while the collective still ran, expected a future without a result.",
+    )
+    exam.require(
+        later.returned == "",
+        f"{who} `my_later` returned {later.returned}, expected a work, as `Completion(future)` returns.",
+    )
+    exam.require(
+        later.completed,
+        f"{who} the work was not complete {_SECONDS} s after the collective had ended, expected `future.set_result` "
+        "in the thread.",
+    )
+    exam.require(
+        later.result == [float(rank)],
+        f"{who} the future holds {later.result}, expected {[float(rank)]}: the result of the collective's own work.",
+    )
+    exam.require(
+        later.in_thread,
+        f"{who} the collective ran in another thread, expected the worker of `thread`: with several threads the "
+        "collectives of two ranks may run in different orders.",
+    )
+    exam.require(later.waited, f"{who} `wait()` returned before the collective had ended, expected it to wait.")
+    exam.require(
+        later.error is not None,
+        f"{who} a collective raised ConnectionError, and its work was not complete {_SECONDS} s later, expected "
+        "`future.set_exception`: a rank that waits for this work waits forever.",
+    )
+    exam.require(
+        later.error != "",
+        f"{who} a collective raised ConnectionError, and `wait()` raised nothing, expected the collective's error.",
+    )
+    exam.require(
+        "the neighbour has left" in (later.error or ""),
+        f"{who} a collective raised ConnectionError, and `wait()` raised {later.error}, expected its own error.",
+    )
+    return "Every work returned at once, and ended with the result or with the error of its collective."
+
+
+@exercise
 def Sharding(exam):
     """Check the class `Sharding`: its `reduce_scatter` is right and sends n - 1 parts, and a sharded optimizer runs."""
     rank, n = exam.rank, exam.n
     output, sent, changed, trained = exam.on_rank(_shard, rank, n)
-    exam.require(not changed, f"Rank {rank} has changed `inputs`, which have to stay as they were.")
+    exam.require(not changed, f"Rank {rank} changed `inputs`, expected them unchanged.")
     expected = [(rank * _NUMBERS + place) * n * (n + 1) / 2 for place in range(_NUMBERS)]
     exam.require(output == expected, f"Rank {rank} holds {output}, expected {expected}.")
     size = 4 * _NUMBERS * (n - 1)
     exam.require(sent == size, _other_bytes(rank, sent, size, "a reduce-scatter"))
     expected = _trained(n)
-    exam.require(trained == expected, f"Rank {rank} has trained to {trained}, expected {expected}.")
+    exam.require(trained == expected, f"Rank {rank} trained to {trained}, expected {expected}.")
     return f"Every rank sent {size} bytes, and sharded momentum trains as one process does."
 
 
@@ -79,7 +193,9 @@ def _judge_compressing(returned):
     for rank, (numbers, _) in enumerate(returned):
         differ = [place for place, (mine, other) in enumerate(zip(numbers, first, strict=True)) if mine != other]
         if differ:
-            raise Wrong(f"Ranks 0 and {rank} hold different bits in place {differ[0]}: replicas would drift apart.")
+            raise Wrong(
+                f"Ranks 0 and {rank} hold different bits in element {differ[0]}, expected the same bits on all ranks."
+            )
     size = 2 * 2 * (n - 1) * _NUMBERS
     for rank, (_, sent) in enumerate(returned):
         if sent != size:
@@ -101,14 +217,33 @@ def Compressing(exam):
         for place, (found, expected, magnitude) in enumerate(zip(numbers, sums, magnitudes, strict=True)):
             exam.require(
                 abs(found - expected) <= n * magnitude / 256,
-                f"Rank {rank} holds {found:.4g} in place {place}, expected the sum {expected:.4g}.",
+                f"Rank {rank} holds {found:.4g} in element {place}, expected the sum {expected:.4g}.",
             )
     return numbers, sent
 
 
+@exercise
+def SharedMemory(exam):
+    """Check the class `SharedMemory`: its `allreduce` is right, in several pieces and in one, and sends few bytes."""
+    rank, n = exam.rank, exam.n
+    for length, pieces, right, sent in exam.on_rank(_share, rank, n):
+        who = f"A tensor of {length} elements, {pieces} piece{'s' if pieces > 1 else ''}: rank {rank}"
+        exam.require(right, f"{who} does not hold the sum, expected the sum over all ranks in every element.")
+        fewest = 2 * pieces * (n - 1)
+        exam.require(
+            sent >= fewest,
+            f"{who} sent {sent} bytes, expected at least {fewest}, for two meetings per piece. The sum was right, but "
+            "only by luck: a rank may read what another rank has not written yet.",
+        )
+        exam.require(
+            sent <= 2 * fewest,
+            f"{who} sent {sent} bytes, expected {fewest}, for two meetings per piece. The tensor stays in memory.",
+        )
+    return f"Every rank holds the sums, and sent {2 * (n - 1)} bytes per piece."
+
+
 def _other_bytes(rank, sent, size, who):
-    excess = f"{sent - size} too many" if sent > size else f"{size - sent} too few"
-    return f"The numbers are right. Rank {rank} sent {sent} bytes, and {who} sends {size}: {excess}."
+    return f"The elements are right. Rank {rank} sent {sent} bytes, expected {size}, as {who} sends."
 
 
 def _trained(size):
@@ -128,11 +263,16 @@ def _brought(rank, n):
     return numbers
 
 
-# What follows runs beside the learner's code.
+def _own_tensor(rank, shape, dtype):
+    """Return the tensor that a rank brings to an all-gather."""
+    return torch.full(shape, 10 * rank + 3, dtype=dtype)
+
+
+# What follows runs in the process of the learner's code.
 
 
 class _Watched(socket.socket):
-    """A socket that counts what it sends, and raises an error when somebody reads on and on after the end."""
+    """A socket that counts the bytes that it sends, and raises an error after many reads from a closed connection."""
 
     sent, ends = 0, 0
 
@@ -193,7 +333,7 @@ def _exchange(rank, size):
     stages = {
         "4 bytes": (4, 4),
         "rank r sends r + 1 bytes": (rank + 1, (rank - 1) % size + 1),
-        "rank 0 sends to rank 1, and nobody else": one_to_another.get(rank, (0, 0)),
+        "only rank 0 sends": one_to_another.get(rank, (0, 0)),
         "32 MiB": (_LARGE, _LARGE),
         "the left neighbour has closed the connection": (0, 4),
     }
@@ -260,7 +400,7 @@ def _new_group(kind, rank, size):
                 group.shutdown()
     except AnswerError as error:
         if str(error).startswith("TimeoutError"):
-            raise AnswerError(f"{error}. The others have not come, or have not sent. {RESTART}") from error
+            raise AnswerError(f"{error}. Another rank did not send, or did not make its group. {RESTART}") from error
         raise
 
 
@@ -292,3 +432,144 @@ def _compress(rank, size):
         group.allreduce([tensor], dist.AllreduceOptions()).wait()
         sent = group.right.sent
     return tensor, sent
+
+
+class _Neighbours:
+    """What `my_allgather` gets as its group: a rank, a size, and exchanges with the neighbours, which are noted."""
+
+    def __init__(self, rank, size, right, left):
+        self._rank, self._size, self._right, self._left = rank, size, right, left
+        self.exchanges = []
+
+    def rank(self):
+        return self._rank
+
+    def size(self):
+        return self._size
+
+    def exchange(self, outgoing, incoming):
+        self.exchanges.append((outgoing.nbytes, incoming.nbytes))
+        out, into = (memoryview(tensor.view(-1).view(torch.uint8).numpy()) for tensor in (outgoing, incoming))
+        while out or into:
+            readable, writable, _ = select.select([self._left] * bool(into), [self._right] * bool(out), [], _SECONDS)
+            if not readable and not writable:
+                raise TimeoutError("no neighbour was ready: the ranks' exchanges do not fit together")
+            if readable:
+                received = self._left.recv_into(into)
+                if not received:
+                    raise ConnectionError("the left neighbour made fewer exchanges")
+                into = into[received:]
+            if writable:
+                out = out[self._right.send(out) :]
+
+
+def _gather(rank, size):
+    """Return what `my_allgather` did with tensors of each shape."""
+    results = []
+    right, left = _connected(rank, size)
+    with right, left:
+        for shape, dtype in _SHAPES:
+            mine = _own_tensor(rank, shape, dtype)
+            outputs = [torch.full_like(mine, -1) for _ in range(size)]
+            group = _Neighbours(rank, size, right, left)
+            work = answer("my_allgather", [group, [outputs], [mine], AllgatherOptions()])
+            results.append(
+                Gathered(
+                    type(work).__name__ if work is not None else "None",
+                    isinstance(work, dist.Work),
+                    torch.equal(mine, _own_tensor(rank, shape, dtype)),
+                    [output.flatten().tolist() for output in outputs],
+                    group.exchanges,
+                )
+            )
+    return results
+
+
+class _Ended(dist.Work):
+    """The work of a collective that has ended with a result."""
+
+    def __init__(self, result):
+        super().__init__()
+        self._future = torch.futures.Future()
+        self._future.set_result(result)
+
+    def wait(self, timeout=None):
+        return True
+
+    def get_future(self):
+        return self._future
+
+
+def _run_later(rank):
+    """Return what `my_later` did with three collectives: the first blocks, the second takes long, the third fails."""
+    thread = ThreadPoolExecutor(max_workers=1)
+    worker = thread.submit(threading.get_ident).result()
+    may_end, ended = threading.Event(), []
+
+    def blocks(tensors, opts):
+        may_end.wait(_BLOCKED)
+        ended.append(threading.get_ident())
+        return _Ended([opts])
+
+    def takes_long(seconds):
+        time.sleep(seconds)
+        ended.append(threading.get_ident())
+        return _Ended([])
+
+    def fails():
+        raise ConnectionError("the neighbour has left")
+
+    try:
+        work = answer("my_later", [thread, blocks, ["tensor"], float(rank)])
+        early = not ended
+        if not isinstance(work, dist.Work):
+            return Later(f"a {type(work).__name__}" if work is not None else "None", early)
+        completed_early = early and work.get_future().done()
+        may_end.set()
+        later = Later("", early, completed_early, _completes(work))
+        if not later.completed or not early or completed_early:
+            return later
+        with errors_of_answer():
+            result = work.get_future().value()
+        later = later._replace(result=result, in_thread=ended == [worker])
+        work = answer("my_later", [thread, takes_long, 0.3])
+        with errors_of_answer():
+            work.wait()
+        later = later._replace(waited=len(ended) == 2)
+        work = answer("my_later", [thread, fails])
+        return later._replace(error=_error_of(work) if _completes(work) else None)
+    finally:
+        may_end.set()
+        thread.shutdown(wait=False)
+
+
+def _completes(work):
+    """Return whether a work completes in time."""
+    end = time.monotonic() + _SECONDS
+    while not work.get_future().done():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.005)
+    return True
+
+
+def _error_of(work):
+    try:
+        work.wait()
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return ""
+
+
+def _share(rank, size):
+    """Return the length of each tensor, its number of pieces, whether the sum was right, and the bytes sent."""
+    results = []
+    with _new_group("SharedMemory", rank, size) as group:
+        row = group.rows.shape[1] // 4  # elements
+        for length in (2 * row + row // 2 + 1, size + 1, 1):
+            places = 1 + torch.arange(length) % 1000
+            tensor, before = places * (rank + 1.0), group.right.sent
+            group.allreduce([tensor], dist.AllreduceOptions()).wait()
+            right = torch.equal(tensor, places * (size * (size + 1) / 2))
+            results.append((length, -(-length // row), right, group.right.sent - before))
+    return results

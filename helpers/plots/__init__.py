@@ -3,7 +3,7 @@
 The functions here take lists, dicts and arrays, and ask no rank. `style` has the colours and the axes.
 """
 
-from helpers.plots.a_backend_of_your_own import transports
+from helpers.plots.a_backend_of_your_own import behind_a_name
 from helpers.plots.cartpole_solved import angles, paces, training_curve
 from helpers.plots.collectives import before_and_after, chunk_grid, stays
 from helpers.plots.controls import live
@@ -99,7 +99,7 @@ __all__ = [
     "trainers_learn",
     "training_and_cable",
     "training_curve",
-    "transports",
+    "behind_a_name",
     "tree_and_ring",
     "two_cut_layers",
     "two_messages",

@@ -1,42 +1,33 @@
-"""The figure of 07_a_backend_of_your_own: the bandwidth of the transports between the ranks of one machine."""
+"""The opening figure of 07_a_backend_of_your_own: what a collective passes through."""
 
-from collections.abc import Mapping, Sequence
+from matplotlib.patches import FancyBboxPatch
 
-import numpy as np
-from matplotlib.ticker import NullLocator
+from helpers.plots.style import BLUE, RED, TINTS, new_axes
 
-from helpers.plots.style import BLUE, LIMIT, RED, data_size, new_axes
-
-_LOOKS = (
-    {"color": RED, "marker": "s", "linestyle": "--"},
-    {"color": BLUE, "marker": "o", "linestyle": "-"},
-    {"color": "#CC79A7", "marker": "^", "linestyle": "-."},
-)
+_GREY = "#404040"
+_SHARED = ("your training loop", "DistributedDataParallel", "torch.distributed: dist.all_reduce(tensor)")
+_GLOO = ("gloo, a backend in C++", "its TCP connections")
+_OWN = ("class Ring, in this notebook", "your sockets")
 
 
-def transports(sizes: Sequence[float], bandwidths: Mapping[str, Sequence[float]]) -> None:
-    """Draw the bus bandwidth of each kind of all-reduce against the size of the tensor; the last entry is the limit.
+def behind_a_name() -> None:
+    """Draw the layers between a training loop and the network, with gloo and with a backend of the learner's own."""
+    axes = new_axes("Behind a name: torch calls the backend, and the backend talks to the other ranks", height=3.4)
+    axes.set_axis_off()
+    axes.set(xlim=(0, 10), ylim=(0, 5.4))
+    for layer, text in enumerate(_SHARED):
+        _box(axes, text, (1.2, 4.5 - layer), 7.6, TINTS[4])
+    for left, name, layers, colour, tint in ((1.2, "gloo", _GLOO, BLUE, TINTS[0]), (5.4, "ring", _OWN, RED, TINTS[5])):
+        middle = left + 1.7
+        look = {"arrowstyle": "->", "color": colour, "linewidth": 1.8}
+        axes.annotate("", (middle, 1.85), (middle, 2.5), arrowprops=look)
+        axes.text(middle + 0.15, 2.15, f'"{name}"', color=colour, va="center", fontweight="bold", family="monospace")
+        for layer, text in enumerate(layers):
+            _box(axes, text, (left, 1.15 - layer), 3.4, tint)
 
-    `sizes` are in bytes; `bandwidths[name]` has the bandwidth for each size in bytes per second. Each name is at the
-    end of its line, moved a little where two names would overlap.
-    """
-    axes = new_axes("One machine: what sockets carry, and what memory carries", width=7.2)
-    looks = [*_LOOKS[: len(bandwidths) - 1], {**LIMIT, "marker": "", "linestyle": ":"}]
-    ends = []
-    for look, (name, line) in zip(looks, bandwidths.items(), strict=True):
-        axes.loglog(sizes, np.array(line) / 1e9, **look)
-        ends.append((line[-1] / 1e9, name, look["color"]))
-    bottom, top = axes.get_ylim()
-    apart = (top / bottom) ** 0.06  # the height of a line of text, as a factor
-    height = 0.0
-    for end, name, color in sorted(ends):
-        height = max(end, height * apart)
-        place = (sizes[-1], height)
-        axes.annotate(name, place, (8, 0), textcoords="offset points", va="center", color=color, fontweight="bold")
-    axes.set_xlabel("size of the tensor (bytes)")
-    axes.set_ylabel("bus bandwidth (GB/s)")
-    axes.set_xlim(right=sizes[-1] * 1.1)
-    axes.set_xticks(sizes, [data_size(size) for size in sizes])
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.set_minor_locator(NullLocator())
-    axes.yaxis.set_major_formatter("{x:g}")
+
+def _box(axes, text, corner, width, colour):
+    height = 0.62
+    style = "round,pad=0.05"
+    axes.add_patch(FancyBboxPatch(corner, width, height, boxstyle=style, facecolor=colour, edgecolor=_GREY))
+    axes.text(corner[0] + width / 2, corner[1] + height / 2, text, ha="center", va="center", fontsize=9)

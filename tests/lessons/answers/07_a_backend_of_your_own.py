@@ -4,17 +4,20 @@ import threading
 from itertools import zip_longest
 # cell `def connect(` of solutions
 # cell `def as_bytes(` of solutions
-# cell `class Done(` of solutions
-# cell `class Links(` of solutions
-# cell `class Summing(` of solutions
+# cell `def exchange(right` of solutions
+# cell `class Completion(` of solutions
+# cell `def allreduce(group` of solutions
+# cell `def allgather(group` of solutions
+# cell `def noted(` of solutions
 # cell `class Ring(` of solutions
 # cell `register("ring"` of solutions
+# cell `class Mapped(` of solutions
 
 # %% my_exchange: solution
-# Solved. 4 bytes and 32 MiB went round the ring, and nothing at all, and the end of a connection was noticed.
+# Solved. 0 bytes, 4 bytes and 32 MiB went round the ring, and the end of a connection raised a ConnectionError.
 
 # %% my_exchange
-# Solved. 4 bytes and 32 MiB went round the ring, and nothing at all, and the end of a connection was noticed.
+# Solved. 0 bytes, 4 bytes and 32 MiB went round the ring, and the end of a connection raised a ConnectionError.
 def my_exchange(right, left, outgoing, incoming):
     while outgoing or incoming:
         piece, outgoing = outgoing[:65536], outgoing[65536:]
@@ -27,7 +30,7 @@ def my_exchange(right, left, outgoing, incoming):
             part = part[received:]
 
 # %% my_exchange
-# Solved. 4 bytes and 32 MiB went round the ring, and nothing at all, and the end of a connection was noticed.
+# Solved. 0 bytes, 4 bytes and 32 MiB went round the ring, and the end of a connection raised a ConnectionError.
 def my_exchange(right, left, outgoing, incoming):
     thread = threading.Thread(target=right.sendall, args=[outgoing])
     thread.start()
@@ -43,7 +46,7 @@ def my_exchange(right, left, outgoing, incoming):
         thread.join()
 
 # %% my_exchange
-# Solved. 4 bytes and 32 MiB went round the ring, and nothing at all, and the end of a connection was noticed.
+# Solved. 0 bytes, 4 bytes and 32 MiB went round the ring, and the end of a connection raised a ConnectionError.
 def my_exchange(right, left, outgoing, incoming):
     right.setblocking(False)
     left.setblocking(False)
@@ -66,17 +69,17 @@ def my_exchange(right, left, outgoing, incoming):
             time.sleep(0)
 
 # %% my_exchange: skeleton
-# Not yet. 32 MiB: on rank ... It was stuck: who sends has to receive meanwhile.
+# Not yet. 32 MiB: on rank ... A rank must receive while it sends.
 
 # %% my_exchange: receives first
-# Not yet. 4 bytes: on rank ... It was stuck: who sends has to receive meanwhile.
+# Not yet. 4 bytes: on rank ... A rank must receive while it sends.
 def my_exchange(right, left, outgoing, incoming):
     while incoming:
         incoming = incoming[left.recv_into(incoming) :]
     right.sendall(outgoing)
 
 # %% my_exchange: sends once
-# Not yet. 32 MiB: on rank ... It was stuck: who sends has to receive meanwhile.
+# Not yet. 32 MiB: on rank ... A rank must receive while it sends.
 def my_exchange(right, left, outgoing, incoming):
     right.send(outgoing)
     while incoming:
@@ -118,6 +121,149 @@ def my_exchange(right, left, outgoing, incoming):
 def my_exchange(*arguments):
     missing
 
+# %% my_allgather: solution
+# Solved. Every rank holds the tensors of all ranks, and sent 3 of them.
+
+# %% my_allgather: by broadcasts along the ring
+# Solved. Every rank holds the tensors of all ranks, and sent 3 of them.
+def my_allgather(group, outputs, inputs, opts):
+    nothing = inputs[0].new_empty(0)
+    for root, output in enumerate(outputs[0]):
+        distance = (group.rank() - root) % group.size()
+        if distance == 0:
+            output.copy_(inputs[0])
+        else:
+            group.exchange(nothing, output)
+        if distance != group.size() - 1:
+            group.exchange(output, nothing)
+    return done(outputs)
+
+# %% my_allgather: passes on
+# Solved. Every rank holds the tensors of all ranks, and sent 3 of them.
+def my_allgather(group, outputs, inputs, opts):
+    passing, source = inputs[0], group.rank()
+    outputs[0][source].copy_(passing)
+    while (source - 1) % group.size() != group.rank():
+        source = (source - 1) % group.size()
+        group.exchange(passing, outputs[0][source])
+        passing = outputs[0][source]
+    return done(outputs)
+
+# %% my_allgather: skeleton
+# Not yet. ...`outputs[0][...]` holds [-1], expected [...].
+
+# %% my_allgather: own tensor only
+# Not yet. On rank ... `outputs[0][...]` holds [...
+def my_allgather(group, outputs, inputs, opts):
+    for step in range(group.size()):
+        group.exchange(inputs[0], outputs[0][(group.rank() - step - 1) % group.size()])
+    return done(outputs)
+
+# %% my_allgather: in the order of arrival
+# Not yet. On rank 1 `outputs[0][0]` holds [13], expected [3].
+def my_allgather(group, outputs, inputs, opts):
+    outputs[0][0].copy_(inputs[0])
+    for step in range(group.size() - 1):
+        group.exchange(outputs[0][step], outputs[0][step + 1])
+    return done(outputs)
+
+# %% my_allgather: a step more
+# Not yet. The outputs are right. Rank 0 sent 32 bytes and received 32, expected 24 each: 3 tensors of 8 bytes.
+# solution, with `range(n - 1)` as `range(n)`
+
+# %% my_allgather: a step less
+# Not yet. On rank ... `outputs[0][...]` holds [-1], expected [...].
+# solution, with `range(n - 1)` as `range(n - 2)`
+
+# %% my_allgather: without its own
+# Not yet. On rank 0 `outputs[0][0]` holds [-1], expected [3].
+# solution, without `tensors[rank].copy_(inputs[0])`
+
+# %% my_allgather: without return
+# Not yet. The outputs are right. Rank 0 returned None, expected a work, as `done` returns.
+# solution, without `    return done(outputs)`
+
+# %% my_allgather: changes its input
+# Not yet. Rank 0 changed `inputs[0]`, expected it unchanged.
+# solution, with `    return done(outputs)` as `    inputs[0].zero_(); return done(outputs)`
+
+# %% my_allgather: only one rank sends
+# Not yet. Rank ... raised ...: ...neighbour ...
+# solution, with `range(n - 1)` as `range(n - 1 if rank else 0)`
+
+# %% my_later: solution
+# Solved. Every work returned at once, and ended with the result or with the error of its collective.
+
+# %% my_later: by callbacks
+# Solved. Every work returned at once, and ended with the result or with the error of its collective.
+def my_later(thread, collective, *arguments):
+    future = torch.futures.Future()
+    def finish(ran):
+        if ran.exception():
+            future.set_exception(ran.exception())
+        else:
+            future.set_result(ran.result())
+    ran = thread.submit(lambda: collective(*arguments).get_future().wait())
+    ran.add_done_callback(finish)
+    return Completion(future)
+
+# %% my_later: skeleton
+# Not yet. On rank 0 `my_later` returned after the collective had ended, expected it to return at once.
+
+# %% my_later: waits
+# Not yet. On rank 0 `my_later` returned after the collective had ended, expected it to return at once.
+# solution, with `thread.submit(run)` as `thread.submit(run).result()`
+
+# %% my_later: error lost
+# Not yet. On rank 0 a collective raised ConnectionError, and its work was not complete 5 s later, expected
+# `future.set_exception`: a rank that waits for this work waits forever.
+# solution, with `future.set_exception(error)` as `pass`
+
+# %% my_later: error swallowed
+# Not yet. On rank 0 a collective raised ConnectionError, and `wait()` raised nothing, expected the collective's error.
+# solution, with `future.set_exception(error)` as `future.set_result(None)`
+
+# %% my_later: another error
+# Not yet. On rank 0 a collective raised ConnectionError, and `wait()` raised ... expected its own error.
+# solution, with `future.set_exception(error)` as `future.set_exception(ValueError("failed"))`
+
+# %% my_later: a thread each
+# Not yet. On rank 0 the collective ran in another thread, expected the worker of `thread`...
+# solution, with `thread.submit(run)` as `threading.Thread(target=run).start()`
+
+# %% my_later: complete at once
+# Not yet. On rank 0 the work was complete while the collective still ran, expected a future without a result.
+def my_later(thread, collective, *arguments):
+    thread.submit(collective, *arguments)
+    return done(arguments[0])
+
+# %% my_later: never complete
+# Not yet. On rank 0 the work was not complete 5 s after the collective had ended, expected `future.set_result`...
+def my_later(thread, collective, *arguments):
+    thread.submit(collective, *arguments)
+    return Completion(torch.futures.Future())
+
+# %% my_later: the work as the result
+# Not yet. On rank 0 the future holds ... expected [0.0]: the result of the collective's own work.
+# solution, with `collective(*arguments).get_future().value()` as `collective(*arguments)`
+
+# %% my_later: returns the future of the thread
+# Not yet. On rank 0 `my_later` returned a Future, expected a work, as `Completion(future)` returns.
+def my_later(thread, collective, *arguments):
+    return thread.submit(collective, *arguments)
+
+# %% my_later: without return
+# Not yet. On rank 0 `my_later` returned None, expected a work, as `Completion(future)` returns.
+# solution, without `    return Completion(future)`
+
+# %% my_later: does not wait
+# Not yet. On rank 0 `wait()` returned before the collective had ended, expected it to wait.
+class Hasty(Completion):
+    def wait(self, timeout=None):
+        return True
+
+# solution, with `return Completion(future)` as `return Hasty(future)`
+
 # %% Sharding: solution
 # Solved. Every rank sent 48 bytes, and sharded momentum trains as one process does.
 
@@ -132,7 +278,7 @@ class Sharding(Ring):
             self.exchange(parts[(rank - step - 1) % n], received)
             parts[(rank - step - 2) % n] += received
         outputs[0].copy_(parts[rank])
-        return Done(outputs)
+        return done(outputs)
 
 # %% Sharding
 # Solved. Every rank sent 48 bytes, and sharded momentum trains as one process does.
@@ -146,22 +292,22 @@ class Sharding(Ring):
             self.exchange(outgoing, incoming)
             stacked[(rank + distance - 1) % n].add_(incoming)
         torch.mul(stacked[rank], 1, out=outputs[0])
-        return Done(outputs)
+        return done(outputs)
 
 # %% Sharding: skeleton
 # Not yet. Rank 0 holds [0.0, 1.0, 2.0, 3.0], expected [0.0, 10.0, 20.0, 30.0].
 
 # %% Sharding: whole
-# Not yet. The numbers are right. Rank 0 sent 96 bytes, and a reduce-scatter sends 48: 48 too many.
+# Not yet. The elements are right. Rank 0 sent 96 bytes, expected 48, as a reduce-scatter sends.
 class Sharding(Ring):
     def reduce_scatter(self, outputs, inputs, opts):
         whole = torch.cat(inputs[0])
         self.allreduce([whole], None)
         outputs[0].copy_(whole.tensor_split(self.size())[self.rank()])
-        return Done(outputs)
+        return done(outputs)
 
 # %% Sharding: changed
-# Not yet. Rank 0 has changed `inputs` ...
+# Not yet. Rank 0 changed `inputs`, expected them unchanged.
 # answer "by hops", with `parts = [part.clone() for part in inputs[0]]` as `parts = inputs[0]`
 
 # %% Sharding: mean
@@ -203,7 +349,7 @@ class Compressing(Ring):
             mine = chunks[(rank - step) % n]
             self.exchange(chunks[(rank - step + 1) % n].bfloat16(), incoming[: len(mine)])
             mine.copy_(incoming[: len(mine)])
-        return Done(tensors)
+        return done(tensors)
 
 # %% Compressing
 # Solved. All ranks hold the same sum, and each sent 48 bytes, half of the ring's.
@@ -219,10 +365,10 @@ class Compressing(Ring):
         return work
 
 # %% Compressing: skeleton
-# Not yet. The numbers are right. Rank 0 sent 96 bytes, and the ring in bfloat16 sends ...
+# Not yet. The elements are right. Rank 0 sent 96 bytes, expected 48, as the ring in bfloat16 sends.
 
 # %% Compressing: unrounded
-# Not yet. Ranks 0 and 1 hold different bits in place ...
+# Not yet. Ranks 0 and 1 hold different bits in element ...
 # answer "adds in float32", without `chunks[(rank + 1) % n].copy_(chunks[(rank + 1) % n].bfloat16())`
 
 # %% Compressing: mean
@@ -247,3 +393,55 @@ class Compressing(Ring):
     def allreduce(self, tensors, opts):
         tensors[0].data = tensors[0].bfloat16()
         return super().allreduce(tensors, opts)
+
+# %% SharedMemory: solution
+# Solved. Every rank holds the sums, and sent 6 bytes per piece.
+
+# %% SharedMemory: three meetings
+# Solved. Every rank holds the sums, and sent 6 bytes per piece.
+# solution, with `piece.copy_(used[n])` as `piece.copy_(used[n]); self.meet()`
+
+# %% SharedMemory: every rank adds up everything
+# Solved. Every rank holds the sums, and sent 6 bytes per piece.
+class SharedMemory(Mapped):
+    def allreduce(self, tensors, opts):
+        rows = self.rows.view(tensors[0].dtype)
+        for piece in tensors[0].view(-1).split(rows.shape[1]):
+            rows[self.rank(), : len(piece)] = piece
+            self.meet()
+            piece.copy_(rows[:-1, : len(piece)].sum(0))
+            self.meet()
+        return done(tensors)
+
+# %% SharedMemory: skeleton
+# Not yet. A tensor of 655361 elements, 3 pieces: rank 0 does not hold the sum, expected the sum over all ranks in
+# every element.
+
+# %% SharedMemory: one meeting
+# Not yet. A tensor of ... elements, ...
+# solution, without `self.meet()  # all rows are written`
+
+# %% SharedMemory: through the sockets
+# Not yet. A tensor of 655361 elements, 3 pieces: rank 0 sent ... bytes, expected 18, for two meetings per piece. The
+# tensor stays in memory.
+class SharedMemory(Mapped):
+    def allreduce(self, tensors, opts):
+        return super().allreduce(tensors, opts)
+
+# %% SharedMemory: one piece only
+# Not yet. Rank 0 raised RuntimeError: ...
+class SharedMemory(Mapped):
+    def allreduce(self, tensors, opts):
+        rank, n, piece = self.rank(), self.size(), tensors[0]
+        used = self.rows.view(piece.dtype)[:, : len(piece)]
+        used[rank].copy_(piece)
+        self.meet()
+        piece.copy_(used[:n].sum(0))
+        self.meet()
+        return done(tensors)
+
+# %% SharedMemory: adds its own chunk only
+# Not yet. A tensor of 655361 elements, 3 pieces: rank 0 does not hold the sum...
+# solution, with `piece.copy_(used[n])` as `used[n].tensor_split(n)[rank].add_(0); piece.copy_(used[rank])`
+
+# %% World(2), World(5): my_exchange, my_allgather, my_later, Sharding, Compressing, SharedMemory

@@ -1,50 +1,59 @@
 """The lesson a_backend_of_your_own, broken on purpose."""
 
 MUTANTS = {
-    "all send first, and a buffer takes it all": ('"64 MiB": 2**26}.items()', '"64 MiB": 2**10}.items()'),
-    "the ring averages": ("            mine += received\n", "            mine.add_(received).div_(2)\n"),
-    "the ring drops a chunk": (
-        "        for step in range(n - 1):  # all-gather\n",
-        "        for step in range(n - 2):  # all-gather\n",
+    "a rank listens on every address": (
+        '    server = socket.create_server((os.environ["MASTER_ADDR"], 0))\n',
+        '    server = socket.create_server(("", 0))\n',
     ),
-    "the ring sends whole tensors": (
-        "            self.exchange(chunks[(rank - step) % n], received)\n",
-        "            self.exchange(tensors[0], torch.empty_like(tensors[0]))\n",
+    "receiving has no timeout": ("    left.settimeout(seconds)\n", ""),
+    "the buffers hold everything that is sent": ('"64 MiB": 2**26}.items()', '"64 MiB": 2**10}.items()'),
+    "the ring averages": ("        mine += received\n", "        mine.add_(received).div_(2)\n"),
+    "the ring drops a chunk": (
+        "    for step in range(n - 1):  # all-gather\n",
+        "    for step in range(n - 2):  # all-gather\n",
     ),
     "the broadcast leaves out the last rank": (
-        "        if (self.rank() + 1) % self.size() != opts.rootRank:\n",
-        "        if (self.rank() + 1) % self.size() < opts.rootRank - 1:\n",
+        "    if (group.rank() + 1) % group.size() != opts.rootRank:\n",
+        "    if (group.rank() + 1) % group.size() < opts.rootRank - 1:\n",
     ),
-    "the allgather is in the order of arrival": (
-        "        parts[rank].copy_(inputs[0].view(-1))\n",
-        "        parts = parts[1:] + parts[:1]\n        parts[rank].copy_(inputs[0].view(-1))\n",
+    "the all-gather is in the order of arrival": (
+        "    tensors[rank].copy_(inputs[0])\n",
+        "    tensors = tensors[1:] + tensors[:1]\n    tensors[rank].copy_(inputs[0])\n",
     ),
-    "DDP sends a bucket for each layer": (
+    "the all-gather of DDP carries sizes": (
+        "[len(parameters)] * n,  # from each rank\n",
+        "[p.numel() for p in parameters],\n",
+    ),
+    "the first broadcast of DDP carries sizes only": (
+        "for number in (*p.size(), *p.stride())]",
+        "for number in p.size()]",
+    ),
+    "DDP has a bucket for each layer": (
         "    model = DDP(new_model(), process_group=group)\n",
         "    model = DDP(new_model(), process_group=group, bucket_cap_mb=0.001)\n",
     ),
     "DDP does without a broadcast": ("    broadcast = dist.ProcessGroup.broadcast\n", "    pass\n"),
-    "gloo adds up in the order of the ring": (
-        "dist.all_reduce(by_gloo, group=gloo)\n",
-        "dist.all_reduce(by_gloo, group=ring)\n",
+    "gloo adds in the order of the ring": (
+        "by_ring, by_gloo = train(ring, 20), train(gloo, 20)\n",
+        "by_ring, by_gloo = train(ring, 20), train(ring, 20)\n",
     ),
-    "backward goes on without a thread": ("without_thread = backwards(ring)", "without_thread = [pauses] * 3"),
-    "nothing overlaps with a thread either": (
-        "        self.thread.submit(fulfil, future, collective, arguments)\n",
-        "        self.thread.submit(fulfil, future, collective, arguments).result()\n",
+    "the step without the thread has the thread": (
+        "on_ring, on_threaded = backwards(ring), backwards(threaded)\n",
+        "on_ring, on_threaded = backwards(threaded), backwards(threaded)\n",
     ),
-    "the news of a rank that left does not go round": (
+    "nothing overlaps with the thread either": ("    thread.submit(run)\n", "    thread.submit(run).result()\n"),
+    "the links are not paced": ("8 * bytes_sent / 0.05)", "8 * bytes_sent / 0.0005)"),
+    "an error in the thread is lost": (
+        "            future.set_exception(error)\n",
+        "            future.set_result(arguments[0])\n",
+    ),
+    "the error of a rank that left does not spread": (
         "        except OSError:\n            self.shutdown()\n            raise\n",
         "        except OSError:\n            raise\n",
     ),
     "the memory is a file of each rank": (
         'self.path = store.get("path").decode()\n',
         'self.path = store.get("path").decode() if rank == 0 else tempfile.mkstemp()[1]\n',
-    ),
-    "nobody waits until all rows are written": ("            self.meet()  # all rows are written\n", ""),
-    "the tensor goes through the sockets, too": (
-        "            self.meet()  # all chunks are added up\n",
-        "            self.meet()  # all chunks are added up\n            self.exchange(piece, piece.clone())\n",
     ),
     "the file stays": ("            os.unlink(self.path)", "            pass"),
 }
