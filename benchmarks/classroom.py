@@ -1,6 +1,6 @@
 """How many learners one machine holds: each has a kernel as JupyterLab starts it, and a world of four ranks.
 
-They come one after the other and work through notebooks 02 and 08 at reading pace: for each word of prose and each line
+They come one after the other and work through notebooks 03 and 08 at reading pace: for each word of prose and each line
 of code a cell has its time. Then nobody runs a cell, for half a minute. Then each has two ranks wait for each other,
 and presses Interrupt. `LEARNERS=60 MINUTES=20 python -m benchmarks classroom` has 60 learners work for 20 minutes
 instead of 48 for 10. No more come when those who are there will need what memory is left.
@@ -24,7 +24,7 @@ from helpers.kernels import KERNEL
 
 LEARNERS = int(os.environ.get("LEARNERS", 48))
 MINUTES = float(os.environ.get("MINUTES", 10))
-LESSONS = ("02_point_to_point", "08_data_parallel")
+LESSONS = ("03_point_to_point", "08_data_parallel")
 SECONDS_BETWEEN_ARRIVALS = 5
 SECONDS_FOR_A_WORD = 60 / 200
 SECONDS_FOR_A_LINE = 2

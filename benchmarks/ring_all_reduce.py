@@ -6,7 +6,7 @@ from benchmarks import lesson, side_by_side
 from helpers import World
 from helpers.measure import network
 
-NOTEBOOK = "05_ring_all_reduce.ipynb"
+NOTEBOOK = "06_ring_all_reduce.ipynb"
 REPEATS = 15
 N = 4
 BITS_PER_SECOND = 1e9

@@ -1,6 +1,6 @@
 """Print each claim of a notebook with the asserts that prove it, so that a person sees claims without asserts.
 
-`make claims NOTEBOOKS=notebooks/05*` does this. The claims are the sentences of the Summary and the captions of the
+`make claims NOTEBOOKS=notebooks/06*` does this. The claims are the sentences of the Summary and the captions of the
 figures, numbered from 1. A comment names the claims that an assert proves: `# Summary 2, Figure 1`, at the end of its
 line, or on a separate line above one or more asserts.
 """

@@ -19,7 +19,7 @@ SOLUTIONS = sorted(ROOT.glob("notebooks/solutions/*.ipynb"))
 # `make test ALL=1` also runs what is marked `nightly`; without it every run of a commit runs the same tests.
 ALL = bool(os.environ.get("ALL"))
 
-# `make test NOTEBOOKS=notebooks/04*` runs what belongs to one lesson, whose topic is the name without the number.
+# `make test NOTEBOOKS=notebooks/05*` runs what belongs to one lesson, whose topic is the name without the number.
 CHOSEN = [Path(name).stem.partition("_")[2] for name in os.environ.get("LESSONS", "").split()]
 
 # The tag of a cell that looks at what an earlier cell started on the ranks: a reader takes time between the two.

@@ -1,4 +1,4 @@
-"""Exercises of 03_collectives."""
+"""Exercises of 04_collectives."""
 
 import math
 import time

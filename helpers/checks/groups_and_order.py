@@ -1,4 +1,4 @@
-"""Exercises of 04_groups_and_order: which groups an answer makes, and what the ranks hold after its collectives."""
+"""Exercises of 05_groups_and_order: which groups an answer makes, and what the ranks hold after its collectives."""
 
 from collections import Counter
 from datetime import timedelta

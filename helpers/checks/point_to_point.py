@@ -1,4 +1,4 @@
-"""Exercises of 02_point_to_point."""
+"""Exercises of 03_point_to_point."""
 
 import os
 import time

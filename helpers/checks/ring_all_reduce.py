@@ -1,4 +1,4 @@
-"""Exercises of 05_ring_all_reduce."""
+"""Exercises of 06_ring_all_reduce."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""Exercises of 06_what_all_reduce_costs."""
+"""Exercises of 07_what_all_reduce_costs."""
 
 import os
 import time

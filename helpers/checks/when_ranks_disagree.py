@@ -1,4 +1,4 @@
-"""Exercises of 38_when_ranks_disagree: calls in different orders, calls that differ, and messages of any length."""
+"""Exercises of 02_when_ranks_disagree: calls in different orders, calls that differ, and messages of any length."""
 
 from datetime import timedelta
 

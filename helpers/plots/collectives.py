@@ -1,4 +1,4 @@
-"""Figures of 03_collectives: what the ranks hold in each chunk, and how long each rank stays in a call."""
+"""Figures of 04_collectives: what the ranks hold in each chunk, and how long each rank stays in a call."""
 
 from collections.abc import Mapping, Sequence
 

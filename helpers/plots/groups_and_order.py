@@ -1,4 +1,4 @@
-"""Figures of 04_groups_and_order: a mesh of ranks, with a group for each row and for each column."""
+"""Figures of 05_groups_and_order: a mesh of ranks, with a group for each row and for each column."""
 
 from matplotlib.patches import FancyBboxPatch
 

@@ -1,4 +1,4 @@
-"""Figures of 02_point_to_point: a drawing of two messages, the token in the ring, and the cost of a message."""
+"""Figures of 03_point_to_point: a drawing of two messages, the token in the ring, and the cost of a message."""
 
 from collections.abc import Sequence
 

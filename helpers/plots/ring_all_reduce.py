@@ -1,4 +1,4 @@
-"""Figures of 05_ring_all_reduce: which chunk each rank sends, and the ring, step by step, as the ranks recorded it."""
+"""Figures of 06_ring_all_reduce: which chunk each rank sends, and the ring, step by step, as the ranks recorded it."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Figures of 31_sharded_data_parallel: a flat vector and its shards, and the memory of a rank during a step."""
+"""Figures of 33_sharded_data_parallel: a flat vector and its shards, and the memory of a rank during a step."""
 
 from collections.abc import Mapping, Sequence
 

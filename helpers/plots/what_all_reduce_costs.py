@@ -1,4 +1,4 @@
-"""Figures of 06_what_all_reduce_costs: how a tree and a ring use their time, and the time of each algorithm."""
+"""Figures of 07_what_all_reduce_costs: how a tree and a ring use their time, and the time of each algorithm."""
 
 from collections.abc import Mapping, Sequence
 from math import ceil, log2

@@ -1,4 +1,4 @@
-"""Figures of 38_when_ranks_disagree: what each rank passes to its calls."""
+"""Figures of 02_when_ranks_disagree: what each rank passes to its calls."""
 
 from collections.abc import Mapping, Sequence
 

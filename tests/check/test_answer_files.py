@@ -10,19 +10,19 @@ ANSWER = "# %% mean: of one rank\n# Solved. ...\ndef mean(numbers):\n    return 
 
 
 def code_of(cell):
-    """Return the code of an answer to the exercise `mean` of 03_collectives, the last in a file."""
-    return parsed(SETUP + ANSWER + cell, "03_collectives").answers[-1].code
+    """Return the code of an answer to the exercise `mean` of 04_collectives, the last in a file."""
+    return parsed(SETUP + ANSWER + cell, "04_collectives").answers[-1].code
 
 
 def test_the_setup_has_the_code_of_the_lesson_and_the_options_of_the_world():
-    (answer,) = parsed(SETUP + ANSWER, "03_collectives").answers
+    (answer,) = parsed(SETUP + ANSWER, "04_collectives").answers
     assert answer.setup[1:] == (4, 2, True)
     assert "seconds=4" in answer.setup.code and answer.setup.code.endswith("\nx = 1")
 
 
 def test_solution_and_skeleton_are_those_of_the_notebooks():
-    (solution,) = definitions("solutions/03_collectives.ipynb", "mean")
-    (skeleton,) = definitions("03_collectives.ipynb", "mean")
+    (solution,) = definitions("solutions/04_collectives.ipynb", "mean")
+    (skeleton,) = definitions("04_collectives.ipynb", "mean")
     assert code_of("# %% mean: solution\n# Solved. ...\n") == solution != skeleton
     assert code_of("# %% transpose\n# Not yet. ...\n# skeleton of mean\n") == skeleton
 
@@ -43,7 +43,7 @@ def test_other_sizes_try_the_solution_and_the_skeleton():
     cells = (
         "# %% mean: solution\n# Solved. ...\n\n# %% mean: skeleton\n# Not yet. ...\n\n# %% World(2), World(5): mean\n"
     )
-    two, five = parsed(SETUP + ANSWER + cells, "03_collectives").other_sizes
+    two, five = parsed(SETUP + ANSWER + cells, "04_collectives").other_sizes
     assert (two.setup.size, five.setup.size) == (2, 5)
     assert [answer.title for answer in two.answers] == ["solution", "skeleton"]
 
@@ -60,7 +60,7 @@ def test_other_sizes_try_the_solution_and_the_skeleton():
     ],
 )
 def test_dots_stand_for_any_text(sentence, said, agrees):
-    (answer,) = parsed(f"# %% mean\n# {sentence}\npass\n", "03_collectives").answers
+    (answer,) = parsed(f"# %% mean\n# {sentence}\npass\n", "04_collectives").answers
     assert answer.agrees(said) == agrees
 
 
@@ -76,5 +76,5 @@ def test_dots_stand_for_any_text(sentence, said, agrees):
     ],
 )
 def test_a_mistake_in_a_cell_is_refused_with_its_line(cell, mistake):
-    with pytest.raises(ValueError, match=r"03_collectives\.py, line 10: .*" + re.escape(mistake)):
-        parsed(f"{SETUP}{ANSWER}# %% mean\n{cell}\n", "03_collectives")
+    with pytest.raises(ValueError, match=r"04_collectives\.py, line 10: .*" + re.escape(mistake)):
+        parsed(f"{SETUP}{ANSWER}# %% mean\n{cell}\n", "04_collectives")

@@ -90,7 +90,7 @@ def test_a_stale_figure_is_written_anew():
 def test_a_section_that_can_be_skipped():
     def text(title, number):
         markers = "<!-- minutes -->\n<!-- end of minutes -->\n"
-        return f"{markers}### [05](../notebooks/05_ring_all_reduce.ipynb)\n\nSkip: *{title}*\n({number} min)."
+        return f"{markers}### [06](../notebooks/06_ring_all_reduce.ipynb)\n\nSkip: *{title}*\n({number} min)."
 
     written = minutes.in_teaching(text("Where it\ncame from", 99), {})
     assert written.endswith("Skip: *Where it\ncame from*\n(1 min).")
@@ -108,9 +108,9 @@ def test_every_notebook_gives_its_minutes(path):
 
 
 def test_the_seconds_of_the_machine_come_from_the_benchmark():
-    printed = "what                   measured\n00_meet_the_ranks.ipynb   21 s\n03_collectives.ipynb      9 s\n"
+    printed = "what                   measured\n00_meet_the_ranks.ipynb   21 s\n04_collectives.ipynb      9 s\n"
     seconds = minutes.seconds_in(printed)
-    assert seconds == {"00_meet_the_ranks": "21", "03_collectives": "9"}
+    assert seconds == {"00_meet_the_ranks": "21", "04_collectives": "9"}
     text = minutes.in_teaching(TEACHING, seconds)
     assert minutes.seconds_in(text) == seconds  # they stay when they are written again
     assert minutes.in_teaching(text, minutes.seconds_in(text)) == text

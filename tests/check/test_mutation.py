@@ -13,7 +13,7 @@ from mutation.refusals import judged
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 LESSON = ROOT / "notebooks" / "00_small.ipynb"  # only its name counts
-RING = ROOT / "notebooks" / "05_ring_all_reduce.ipynb"
+RING = ROOT / "notebooks" / "06_ring_all_reduce.ipynb"
 SETUP = """%%px
 import torch, dist
 rank, n = dist.get_rank(), dist.get_world_size()

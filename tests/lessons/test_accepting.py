@@ -4,7 +4,7 @@ import pytest
 from answers import cell
 from live import Notebook
 
-LESSON, SOLUTIONS = "05_ring_all_reduce.ipynb", "solutions/05_ring_all_reduce.ipynb"
+LESSON, SOLUTIONS = "06_ring_all_reduce.ipynb", "solutions/06_ring_all_reduce.ipynb"
 START = "from helpers import World, checks\nworld = World(2)"
 SETUP = "%%px\n" + cell(SOLUTIONS, "init_process_group(")
 ANSWER = "%%px\n" + cell(SOLUTIONS, "def reduce_scatter(")

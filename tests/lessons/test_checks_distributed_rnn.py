@@ -1,10 +1,10 @@
-"""20_distributed_rnn: the perplexity that its model reaches with other seeds."""
+"""21_distributed_rnn: the perplexity that its model reaches with other seeds."""
 
 import pytest
 from answer_files import setup_of
 from answers import cell
 
-NAME = "20_distributed_rnn.ipynb"
+NAME = "21_distributed_rnn.ipynb"
 SETUP = setup_of("distributed_rnn")
 
 

@@ -1,4 +1,4 @@
-"""The checks of 06_what_all_reduce_costs: each accepts the solution, and says what is wrong with other answers."""
+"""The checks of 07_what_all_reduce_costs: each accepts the solution, and says what is wrong with other answers."""
 
 import pytest
 from answers import cell, says
@@ -7,18 +7,18 @@ from helpers import World, checks
 
 
 def skeleton(function):
-    return cell("06_what_all_reduce_costs.ipynb", f"def {function}(")
+    return cell("07_what_all_reduce_costs.ipynb", f"def {function}(")
 
 
 def solution(function):
-    return cell("solutions/06_what_all_reduce_costs.ipynb", f"def {function}(")
+    return cell("solutions/07_what_all_reduce_costs.ipynb", f"def {function}(")
 
 
 SETUP = "\n".join(
     [
-        cell("06_what_all_reduce_costs.ipynb", "init_process_group("),
-        cell("06_what_all_reduce_costs.ipynb", "def ring_all_reduce("),
-        cell("solutions/06_what_all_reduce_costs.ipynb", "def exchange("),
+        cell("07_what_all_reduce_costs.ipynb", "init_process_group("),
+        cell("07_what_all_reduce_costs.ipynb", "def ring_all_reduce("),
+        cell("solutions/07_what_all_reduce_costs.ipynb", "def exchange("),
     ]
 )
 

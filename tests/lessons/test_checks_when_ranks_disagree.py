@@ -1,4 +1,4 @@
-"""What the checks of 38_when_ranks_disagree leave in the history, and that they leave the debug level as it was."""
+"""What the checks of 02_when_ranks_disagree leave in the history, and that they leave the debug level as it was."""
 
 from answer_files import code_of, setup_of
 from answers import says

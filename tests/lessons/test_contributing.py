@@ -35,7 +35,7 @@ def test_the_check_says_of_the_answers_of_the_example_what_they_expect(world, ch
     cells = ANSWERS
     for title, code in {"solution": SOLUTION, "skeleton": skeleton}.items():  # which no notebook has
         cells = re.sub(rf"(: {title}\n# .*\n)", rf"\1{code}", cells)
-    answers = parsed(cells, "03_collectives").answers
+    answers = parsed(cells, "04_collectives").answers
     assert len(answers) == 3
     for answer in answers:
         assert answer.agrees(says(check, world, answer.code)), answer

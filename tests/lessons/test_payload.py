@@ -1,4 +1,4 @@
-"""Bytes of each all-reduce of 05_ring_all_reduce, run from its cells: predicted, counted and measured agree."""
+"""Bytes of each all-reduce of 06_ring_all_reduce, run from its cells: predicted, counted and measured agree."""
 
 import re
 from pathlib import Path
@@ -27,11 +27,11 @@ def functions(name):
     return {match[1]: match[0].rstrip() for match in found}
 
 
-LESSON = functions("05_ring_all_reduce")
+LESSON = functions("06_ring_all_reduce")
 # The assertions that each algorithm agrees with dist.all_reduce stand in the cells, and are run here, too.
-ALGORITHMS = [source.partition("\n")[2] for source in cells("05_ring_all_reduce") if "\nmust_agree(" in source]
-(SETUP,) = [source.partition("\n")[2] for source in cells("05_ring_all_reduce") if "init_process_group(" in source]
-(TOTALS,) = [source for source in cells("05_ring_all_reduce") if "def totals(" in source]
+ALGORITHMS = [source.partition("\n")[2] for source in cells("06_ring_all_reduce") if "\nmust_agree(" in source]
+(SETUP,) = [source.partition("\n")[2] for source in cells("06_ring_all_reduce") if "init_process_group(" in source]
+(TOTALS,) = [source for source in cells("06_ring_all_reduce") if "def totals(" in source]
 
 
 def predicted(n):
@@ -66,7 +66,7 @@ def test_predicted_counted_and_measured_bytes_agree(n):
 
 
 def test_the_next_notebook_repeats_the_algorithms_of_this_one():
-    repeated = functions("06_what_all_reduce_costs")
+    repeated = functions("07_what_all_reduce_costs")
     ours = {**LESSON, "ring_all_reduce": LESSON["ring_of_the_lesson"].replace("ring_of_the_lesson", "ring_all_reduce")}
     names = repeated.keys() & ours.keys() - {"run", "measure"}  # these serve other purposes here
     assert names == {"naive_exchange", "aggregator_on_rank_0", "pass_on", "ring_all_reduce"}

@@ -1,6 +1,6 @@
 """Each notebook should refuse small random mistakes that make its text false.
 
-`make mutants RANDOM=20 SEED=3 NOTEBOOKS=notebooks/05*` runs the stored notebook with each of 20 mutants. A mutant is
+`make mutants RANDOM=20 SEED=3 NOTEBOOKS=notebooks/06*` runs the stored notebook with each of 20 mutants. A mutant is
 refused if a right prediction does not hold any more, or if a cell raises, exceeds its time limit, or shows another
 output than the stored output. The same seed draws the same mutants. conftest.py prints the report; equivalent.py lists
 the reviewed mutants that change nothing.

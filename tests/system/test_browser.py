@@ -35,8 +35,8 @@ from helpers.own_copy import bring_up_to_date
 
 ROOT = Path(__file__).resolve().parents[2]
 KERNEL_SHOWN = "torch.distributed, live"  # in JupyterLab
-LESSON = ROOT / "notebooks/02_point_to_point.ipynb"
-RING = ROOT / "notebooks/05_ring_all_reduce.ipynb"
+LESSON = ROOT / "notebooks/03_point_to_point.ipynb"
+RING = ROOT / "notebooks/06_ring_all_reduce.ipynb"
 
 SETTINGS = {
     # All cells are on the page, not only those in view.
@@ -323,7 +323,7 @@ def test_a_newer_course_replaces_what_was_run_and_keeps_what_was_written(browser
 
 
 def test_jupyterlab_shows_the_course_and_nothing_else(browser, lab, tmp_path):
-    (lab.folder / "notes.md").write_text("# Notes\n\n- [ring](notebooks/05_ring_all_reduce.ipynb)\n")
+    (lab.folder / "notes.md").write_text("# Notes\n\n- [ring](notebooks/06_ring_all_reduce.ipynb)\n")
     page = browser.new_page(viewport={"width": 1280, "height": 1000})
     try:
         page.goto(lab.page("notes.md"))

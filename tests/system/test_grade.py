@@ -19,7 +19,7 @@ from lesson_files import NOTEBOOKS, ROOT
 from helpers.grade import __main__ as grading
 from helpers.grade import exercises, judging, keeping, report, sandbox, submissions
 
-RING = ROOT / "notebooks" / "05_ring_all_reduce.ipynb"
+RING = ROOT / "notebooks" / "06_ring_all_reduce.ipynb"
 NAMES = ["my_ring", "reduce_scatter", "two_way_ring"]
 RIGHT = answers_of(RING)
 NO_ANSWERS = dict.fromkeys(NAMES)

@@ -10,7 +10,7 @@ import pytest
 from lesson_files import ROOT
 
 TEACHER, LEARNER = f"t{os.getpid()}", f"l{os.getpid()}"
-NOTEBOOK = "05_ring_all_reduce.ipynb"
+NOTEBOOK = "06_ring_all_reduce.ipynb"
 MISSING = [name for name in ("useradd", "userdel", "runuser") if shutil.which(name) is None]
 
 pytestmark = [

@@ -100,7 +100,7 @@ def test_a_page_shows_what_is_stored(pages, site, path):
 
 
 def test_formulas_are_mathml(pages):
-    page = pages["notebooks/06_what_all_reduce_costs.html"]
+    page = pages["notebooks/07_what_all_reduce_costs.html"]
     assert page.select('math[display="block"]') and page.select('math[display="inline"]')
     assert not re.search(r"\$.+\$|\\frac", page.select_one("article").get_text())
 
@@ -262,9 +262,9 @@ def test_search_finds_a_word(reader):
 
 
 def test_a_solution_unfolds(reader):
-    page = reader("notebooks/05_ring_all_reduce.html")
+    page = reader("notebooks/06_ring_all_reduce.html")
     page.locator("article").get_by_role("link", name="solutions").click()
-    page.wait_for_url("**/notebooks/solutions/05_ring_all_reduce.html")
+    page.wait_for_url("**/notebooks/solutions/06_ring_all_reduce.html")
     answer = page.get_by_text("def reduce_scatter(tensor)")
     assert not answer.is_visible()
     page.locator("details", has=answer).locator("summary").click()
@@ -279,7 +279,7 @@ def brightness(page):
 
 def test_light_and_dark(reader):
     for scheme in ["light", "dark"]:
-        page = reader("notebooks/05_ring_all_reduce.html", color_scheme=scheme)
+        page = reader("notebooks/06_ring_all_reduce.html", color_scheme=scheme)
         ground, letters = brightness(page)
         assert abs(ground - letters) > 120
         assert (ground > letters) == (scheme == "light")  # as the system has it
@@ -290,7 +290,7 @@ def test_light_and_dark(reader):
 
 @pytest.mark.parametrize("width", [1280, 360], ids=["desk", "phone"])
 def test_figures_are_sharp_and_keep_their_proportions(reader, width):
-    page = reader("notebooks/06_what_all_reduce_costs.html", viewport={"width": width, "height": 740})
+    page = reader("notebooks/07_what_all_reduce_costs.html", viewport={"width": width, "height": 740})
     figures = page.locator(".cell_output img").evaluate_all(
         "images => images.map(image => [image.naturalWidth / image.width, image.naturalHeight / image.height])"
     )
