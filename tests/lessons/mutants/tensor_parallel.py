@@ -15,7 +15,7 @@ MUTANTS = {
         "f, g = Enter.apply, SumBothWays.apply",
     ),
     "nothing has to be added up where x enters": ("f, g = Enter.apply, Leave.apply", "f, g = nothing, Leave.apply"),
-    "the sum over all ranks gives the right gradient": (
+    "the gradient of one rank is the whole gradient": (
         "        return all_reduce(gradient)\n\ndef loss_of(y):",
         "        return gradient\n\ndef loss_of(y):",
     ),
