@@ -43,6 +43,10 @@ MUTANTS = {
     ),
     "nothing overlaps with the thread either": ("    thread.submit(run)\n", "    thread.submit(run).result()\n"),
     "the links are not paced": ("8 * bytes_sent / 0.05)", "8 * bytes_sent / 0.0005)"),
+    "DDP waits for the future in which the thread sets the error": (
+        "        self.future = future.then(lambda ended: ended.value())\n",
+        "        self.future = future\n",
+    ),
     "an error in the thread is lost": (
         "            future.set_exception(error)\n",
         "            future.set_result(arguments[0])\n",
