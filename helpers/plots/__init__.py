@@ -4,6 +4,7 @@ Here belongs what draws: it takes lists, dicts and arrays, and asks no rank. `st
 """
 
 from helpers.plots.a_backend_of_your_own import transports
+from helpers.plots.a_ddp_of_your_own import step_of_ddp, two_trainings
 from helpers.plots.cartpole_solved import angles, paces, training_curve
 from helpers.plots.collectives import before_and_after, chunk_grid, stays
 from helpers.plots.controls import live
@@ -84,6 +85,7 @@ __all__ = [
     "stays",
     "step_ledgers",
     "step_timeline",
+    "step_of_ddp",
     "step_times",
     "table_sizes",
     "throughput",
@@ -95,6 +97,7 @@ __all__ = [
     "tree_and_ring",
     "two_cut_layers",
     "two_messages",
+    "two_trainings",
     "ways_over_cables",
     "who_waits",
 ]
