@@ -1,7 +1,7 @@
-"""The plumbing of the course: it starts ranks, finds them when they are stuck, counts, draws and checks.
+"""The infrastructure of the course: it starts ranks, shows where they are stuck, measures, draws and checks.
 
-Its rooms are `ranks` (start, reach and end them), `look` (what they do), `measure` (bytes, calls and times), `plots`
-and `checks`; `world` is the face of them all.
+Its packages are `ranks` (start, reach and end ranks), `look` (what ranks do), `measure` (bytes, calls and times),
+`plots`, `checks` and `grade`; `world` is the interface to most of them.
 """
 
 from importlib import import_module
@@ -14,7 +14,7 @@ _INSTRUMENTS = ("calls", "network", "stopwatch", "tensors", "timeline", "traffic
 
 
 def __getattr__(name):
-    """Let the lessons write `from helpers import network`, and import an instrument only for whoever asks for it."""
+    """Let the lessons write `from helpers import network`, and import each instrument only when it is used."""
     if name in _INSTRUMENTS:
         return import_module(f"helpers.measure.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""The lessons of the course: where the notebooks are, and what `course.toml` beside them says of each."""
+"""The lessons of the course: where the notebooks are, and their entries in `course.toml`, next to the notebooks."""
 
 import sys
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ else:
 
 _PACKAGE = Path(__file__).resolve().parent
 
-# In a checkout the notebooks are beside this package, in an installed package inside it.
+# In a checkout the notebooks are next to this package, in an installed package inside it.
 IS_CHECKOUT = not (_PACKAGE / "notebooks").exists()
 NOTEBOOKS = (_PACKAGE.parent if IS_CHECKOUT else _PACKAGE) / "notebooks"
 TABLE = NOTEBOOKS / "course.toml"
@@ -24,7 +24,7 @@ OWN_COPY = NOTEBOOKS.parent / "my-course" if IS_CHECKOUT else Path("torch-distri
 
 @dataclass(frozen=True)
 class Lesson:
-    """One table of `course.toml`, which explains the fields."""
+    """The entry of a lesson in `course.toml`, which explains the fields."""
 
     name: str
     title: str
@@ -39,7 +39,7 @@ class Lesson:
 
     @property
     def numbered_title(self) -> str:
-        """The title behind the number of the notebook, as in "05 All-reduce by hand"."""
+        """The number of the notebook and the title, as in "05 All-reduce by hand"."""
         return f"{self.name[:2]} {self.title}"
 
 
@@ -51,8 +51,8 @@ def lessons(table: Path = TABLE) -> dict[str, Lesson]:
 
 
 def parts(table: Path = TABLE) -> dict[str, list[Lesson]]:
-    """Return the parts of the course in their order: to each title its lessons."""
-    found = {}
+    """Return the lessons of each part of the course, by the title of the part, in teaching order."""
+    lessons_by_part = {}
     for lesson in lessons(table).values():
-        found.setdefault(lesson.part, []).append(lesson)
-    return found
+        lessons_by_part.setdefault(lesson.part, []).append(lesson)
+    return lessons_by_part

@@ -1,4 +1,4 @@
-"""Small real data sets that come with the course and with Python, so that nothing is downloaded."""
+"""Small real data sets that come with the course or with Python, so that nothing is downloaded."""
 
 import random
 import re
@@ -14,15 +14,15 @@ from torch.utils.data import TensorDataset
 _DIGITS = Path(__file__).resolve().parent / "data/digits.npz"
 _TRAINING = 1500
 _CHAPTERS = ("specialnames", "compound", "string-methods", "debugger", "typesseq", "formatstrings")
-_WORDS_OF_A_CHAPTER = 2600  # the shortest of them has some more
-_SHORTEST_PARAGRAPH = 8  # words; shorter ones are headings and the like
+_WORDS_OF_A_CHAPTER = 2600  # the shortest chapter has a few more
+_SHORTEST_PARAGRAPH = 8  # words; shorter paragraphs are mostly headings
 
 
 def digits() -> tuple[TensorDataset, TensorDataset]:
-    """Return handwritten digits for training (1,500) and for testing (297), the same on every rank and every run.
+    """Return handwritten digits for training (1,500) and for testing (297), the same on every rank and in every run.
 
-    Each sample is an image, of shape (64,), an 8 x 8 grid of grey values from 0 to 1, row by row, and its label, 0 to
-    9. The samples are shuffled, because the original is ordered by writer.
+    Each sample has an image of shape (64,), the grey values from 0 to 1 of an 8 x 8 grid, row by row, and a label from
+    0 to 9. The samples are shuffled, because the original data set is ordered by writer.
 
     Source: E. Alpaydin and C. Kaynak, Optical Recognition of Handwritten Digits, UCI Machine Learning Repository,
     https://doi.org/10.24432/C50P49, under CC BY 4.0; see `helpers/data/README.txt`.
@@ -38,7 +38,7 @@ def digits() -> tuple[TensorDataset, TensorDataset]:
 
 
 class Passages(NamedTuple):
-    """Passages of text: the words of each one as numbers, of shape (its length,); its label; the words by number."""
+    """Passages of text: a tensor of word numbers per passage, of shape (its length,); the labels; the vocabulary."""
 
     bags: list[torch.Tensor]
     labels: torch.Tensor
@@ -48,9 +48,9 @@ class Passages(NamedTuple):
 def passages() -> Passages:
     """Return about a thousand passages of 8 to 24 words from six chapters of Python's help, in a random order.
 
-    The label of a passage is the number of its chapter, 0 to 5; each chapter gives about as many passages as any other.
-    The texts are those that `help()` shows for this version of Python, so they change a little from one to the next;
-    for one version they are the same on every rank and every run.
+    The label of a passage is the number of its chapter, 0 to 5; all chapters have about the same number of passages.
+    The texts are from `help()` of this version of Python, so they differ a little between versions; for one version
+    they are the same on every rank and in every run.
     """
     generator = random.Random(0)
     texts, labels = [], []
@@ -69,7 +69,7 @@ def passages() -> Passages:
 
 
 class HelpTexts(NamedTuple):
-    """Running text: the numbers of its words, of shape (words,), to train and to validate on; the words by number."""
+    """Running text: word numbers of shape (words,) for training and for validation, and the vocabulary."""
 
     training: torch.Tensor
     validation: torch.Tensor
@@ -77,16 +77,16 @@ class HelpTexts(NamedTuple):
 
 
 def help_texts(size: int = 1000) -> HelpTexts:
-    """Return the text of Python's help, some 50,000 words to train on and 7,000 for validation.
+    """Return the text of Python's help, about 50,000 words for training and 7,000 for validation.
 
-    A word is a run of letters, in small letters, or one of the marks . , : and ; and every paragraph ends with <end>.
-    The `size` - 2 most frequent words of the training part have numbers from 2 up, the most frequent one first; all
-    others are number 1, <rare>. Number 0 is <end>. A paragraph that stands in several chapters is taken once, so none
-    is in both parts. Of 80 paragraphs in a row the last 10 are for validation.
+    A word is a run of letters, in lower case, or one of the marks . , : and ; and every paragraph ends with <end>. The
+    `size` - 2 most frequent words of the training part have the numbers from 2 up, the most frequent word first; all
+    other words have number 1, <rare>. Number 0 is <end>. A paragraph that occurs in several chapters is used only once,
+    so no paragraph is in both parts. In each run of 80 paragraphs the last 10 are for validation.
 
-    The texts are those that `help()` shows for this version of Python, so they change a little from one to the next;
-    for one version they are the same on every rank and every run. With a `size` above the number of different words,
-    all of them have a number of their own.
+    The texts are from `help()` of this version of Python, so they differ a little between versions; for one version
+    they are the same on every rank and in every run. If `size` exceeds the number of different words, each word has a
+    number of its own.
     """
     paragraphs = [p for topic in topics.values() for p in re.split(r"\n\s*\n", topic.lower())]
     texts = dict.fromkeys(tuple(re.findall(r"[a-z_]+|[.,:;]", paragraph)) for paragraph in paragraphs)

@@ -1,14 +1,14 @@
-"""Which device and which backend a rank takes, on any machine."""
+"""The choice of a device and a backend for each rank, on any machine."""
 
 import os
 from typing import NamedTuple
 
-# Tells a rank that the other hosts of its world are on the same machine, and have the same GPUs.
+# The environment variable that tells a rank that all hosts of its world are on one machine and share its GPUs.
 HOSTS_SHARE_A_MACHINE = "HOSTS_SHARE_A_MACHINE"
 
 
 class Choice(NamedTuple):
-    """The device and the backend of a rank, and why; shows as the sentence that a notebook prints."""
+    """The device and the backend of a rank, and the reason; as text it is the sentence that a notebook prints."""
 
     device: str
     backend: str
@@ -19,10 +19,10 @@ class Choice(NamedTuple):
 
 
 def choose(local_rank: int, local_ranks: int, gpus: int) -> Choice:
-    """Return what rank `local_rank` of the `local_ranks` on one machine takes, if that machine has so many GPUs.
+    """Return the choice for rank `local_rank` of the `local_ranks` on one machine that has `gpus` GPUs.
 
-    The ranks take the GPUs in turn. NCCL is the fastest backend for CUDA tensors, but it refuses two ranks on one GPU.
-    gloo takes them, by way of main memory, so ranks that share a GPU take gloo.
+    The GPUs are assigned round-robin. NCCL is the fastest backend for CUDA tensors, but it refuses two ranks on one
+    GPU. gloo allows this, by way of main memory, so ranks that share a GPU use gloo.
     """
     if gpus == 0:
         return Choice("cpu", "gloo", "there is no GPU")
@@ -33,7 +33,7 @@ def choose(local_rank: int, local_ranks: int, gpus: int) -> Choice:
 
 
 def of_this_rank() -> Choice:
-    """Return what the rank that calls this takes, from the environment of torchrun and the GPUs that torch finds."""
+    """Return the choice for the calling rank, from torchrun's environment variables and the GPUs that torch finds."""
     import torch
 
     local_rank, local_ranks = int(os.environ["LOCAL_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"])

@@ -1,11 +1,11 @@
-"""The one exception of the course's own code."""
+"""The only exception class of the course's own code."""
 
 
 class WorldError(Exception):
-    """Something about a world that the learner can put right; the message says how.
+    """A problem with a world that the learner can fix; the message says how.
 
-    In a notebook it shows as its message, without the lines of the helpers that raised it.
+    A notebook shows only its message, without the lines of the helpers that raised it.
     """
 
-    def _render_traceback_(self):  # IPython asks for this
+    def _render_traceback_(self):  # IPython calls this
         return [f"{type(self).__name__}: {self}"]

@@ -1,12 +1,12 @@
-"""The faults of 37_find_the_fault: what is wrong with each of the broken trainings, on which ranks, and what mends it.
+"""The faults of 37_find_the_fault: the fault in each broken training, the ranks at fault, and the repair.
 
-The scripts are in notebooks/faulty. Each fault is one that people have had: `thread` is where they tell of it.
+The scripts are in notebooks/faulty. Each fault happened in a real project: `thread` is the public discussion of it.
 """
 
 from collections.abc import Callable
 from typing import NamedTuple
 
-# What each cause is, and what one would see if it were the cause.
+# Each cause, with a description and the symptom that it would have.
 CAUSES = {
     "same order": (
         "a sampler is not told which epoch it is",
@@ -76,11 +76,11 @@ CAUSES = {
 
 
 class Fault(NamedTuple):
-    """A fault: its cause, the lines at fault, the ranks, a public thread about it, and the change that mends it.
+    """A fault: its cause, the lines at fault, the ranks at fault, a public thread about it, and the repair.
 
-    A line is meant by text that only this line has; what is missing may be said to be missing at any of the `lines`.
-    `ranks(chosen, size)` is the list of the answers that are right, `chosen` the rank that the script names so. A
-    repair keeps the texts in `keeps`: without them it would be another training.
+    Each entry of `lines` is a text that occurs on only one line. If something is missing, an answer may name any of the
+    `lines`. `ranks(chosen, size)` returns the list of right answers, where `chosen` is the variable of that name in the
+    script. A repair must keep the texts in `keeps`, because without them the script would be a different training.
     """
 
     cause: str
@@ -254,7 +254,7 @@ FAULTS = {
 
 
 def mended(name: str, script: str) -> str:
-    """Return the script with the change that mends it."""
+    """Return the script with its fault repaired."""
     wrong, right = FAULTS[name].change
     assert script.count(wrong) == 1, name
     return script.replace(wrong, right)

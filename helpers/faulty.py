@@ -1,4 +1,4 @@
-"""Broken trainings: the scripts of notebooks/faulty, dealt out as numbered cases, and run on the ranks of a world."""
+"""Broken trainings: the scripts of notebooks/faulty, dealt as numbered cases, and run on the ranks of a world."""
 
 import random
 import re
@@ -14,13 +14,13 @@ _SECONDS_TO_LOOK = 3
 _SECONDS_TO_STAND_STILL = 1
 _MOST_SECONDS_TO_LOOK = 15
 _SECONDS_FOR_OUTPUT = 10
-_dealt = {}  # the cases of this notebook, by their numbers
+_dealt = {}  # number: case of this notebook
 
 
 class Case:
-    """A broken training: its number and its `script`, which shows with line numbers.
+    """A broken training: its number and its `script`; its representation is the script with line numbers.
 
-    `right` are the numbers that one process comes to when nothing is wrong, `chosen` the rank that the script names so.
+    `right` has the results of one process without the fault. `chosen` is the value of the script's variable `chosen`.
     """
 
     def __init__(self, number: int, name: str, chosen: int):
@@ -29,12 +29,12 @@ class Case:
         self.script = script(name, chosen)
 
     def line(self, text: str) -> int:
-        """Return the number of the only line that has this text."""
+        """Return the number of the only line that contains this text."""
         (number,) = [number for number, line in enumerate(self.script.splitlines(), start=1) if text in line]
         return number
 
     def is_silent(self, rank: int) -> bool:
-        """Return whether the script leaves the result of this rank empty, because another has it."""
+        """Return whether the script leaves the result of this rank empty, because another rank has the result."""
         return "if rank == chosen else []" in self.script and rank != self.chosen
 
     def __repr__(self):
@@ -43,15 +43,15 @@ class Case:
 
 
 def script(name: str, chosen: int = 0) -> str:
-    """Return the script of this name, in which `chosen` is this rank if it chooses one."""
+    """Return the script of this name; if it has a variable `chosen`, set it to this rank."""
     return re.sub(r"^chosen = 0\b", f"chosen = {chosen}", (_FOLDER / f"{name}.py").read_text().rstrip(), flags=re.M)
 
 
 def deal(world, seed: int) -> dict[int, Case]:
-    """Return the cases by their numbers: case 0, the example, and the twelve others, in an order that the seed chooses.
+    """Return the cases by number: case 0, the example, and the twelve other cases in an order that the seed chooses.
 
-    The seed also chooses which rank is at fault, where one is. What each case should come to is found out here: a
-    process runs it by itself, without its fault. Raises `WorldError` when all ranks are on one host.
+    The seed also chooses the rank at fault if a case has only one. To find the expected result of each case, a single
+    process runs it without its fault. Raises `WorldError` when all ranks are on one host.
     """
     if len(world.hosts) < 2:
         raise WorldError(f"A case needs ranks on two hosts: world = World({world.size}, hosts=2).")
@@ -63,21 +63,21 @@ def deal(world, seed: int) -> dict[int, Case]:
 
 
 def shuffled(seed: int, size: int) -> list[Case]:
-    """Return the cases in the order of a seed, for so many ranks; what they should come to is not known yet."""
+    """Return the cases in the order of a seed, for `size` ranks; their expected results are not known yet."""
     chance = random.Random(seed)
     names = [EXAMPLE, *chance.sample(sorted(FAULTS.keys() - {EXAMPLE}), len(FAULTS) - 1)]
     return [Case(number, name, chance.randrange(size)) for number, name in enumerate(names)]
 
 
 def dealt() -> dict[int, Case]:
-    """Return the cases that this notebook has dealt out, none before that."""
+    """Return the cases that this notebook has dealt, none before the first `deal`."""
     return dict(_dealt)
 
 
 def start(world, script: str):
-    """Run a script on fresh ranks, as `%%px --noblock` runs a cell, and return ipyparallel's result.
+    """Run a script on new ranks, as `%%px --noblock` runs a cell, and return ipyparallel's result.
 
-    `world.where()` and the like know the lines of the script by the numbers that they have in it.
+    `world.where()`, `world.history()` and `world.post_mortem()` count the lines of the script from 1.
     """
     world.restart()
     script = script.rstrip()
@@ -88,9 +88,9 @@ def start(world, script: str):
 
 
 def run(world, case: Case) -> None:
-    """Run a case on fresh ranks, for some seconds, and show what each rank has come to, and what one process does.
+    """Run a case on new ranks for a few seconds, and print the result of each rank, and the result of one process.
 
-    What has not ended when no rank moves any more runs on.
+    If ranks are still running when no rank makes progress any more, leave them running.
     """
     answer = start(world, case.script)
     end = time.monotonic() + _MOST_SECONDS_TO_LOOK
@@ -99,35 +99,35 @@ def run(world, case: Case) -> None:
     while not answer.ready() and (now := _progress(world)) != before and time.monotonic() < end:
         before = now
         answer.wait(_SECONDS_TO_STAND_STILL)
-    ended_by = errors(answer)
-    said = {}
-    for rank, told in enumerate(answer.metadata):
-        come_to = told["stdout"].strip() if told["status"] else "still running"
-        said.setdefault(ended_by.get(rank, come_to), []).append(rank)
-    for what, ranks in said.items():
-        print(f"{'ranks' if ranks[1:] else 'rank'} {', '.join(map(str, ranks))}: {what}")
+    error_of = errors(answer)
+    ranks_by_outcome = {}
+    for rank, metadata in enumerate(answer.metadata):
+        outcome = metadata["stdout"].strip() if metadata["status"] else "still running"
+        ranks_by_outcome.setdefault(error_of.get(rank, outcome), []).append(rank)
+    for outcome, ranks in ranks_by_outcome.items():
+        print(f"{'ranks' if ranks[1:] else 'rank'} {', '.join(map(str, ranks))}: {outcome}")
     print(f"one process, nothing wrong: {case.right}")
 
 
 def _progress(world):
-    """Return where each rank is, and how many collectives it has called: a loop comes back to the same places."""
+    """Return where each rank is, and how many collectives it has called, because a loop returns to the same places."""
     places = [(state.state, state.call, state.line_number) for state in world.where()]
     return places, {rank: len(calls) for rank, calls in world.history().calls.items()}
 
 
 def errors(answer) -> dict[int, str]:
-    """Return the kind and the first line of the error that has ended a rank, for each that was ended by one.
+    """Return the kind and the first line of the error that ended the script, for each rank on which an error did.
 
-    What a rank has said may arrive after the word that it has ended, and is waited for when all have ended.
+    When all ranks have ended, wait for their output, which may arrive after the message that a rank has ended.
     """
     if answer.ready():
         answer.wait_for_output(_SECONDS_FOR_OUTPUT)
-    told = {rank: metadata["error"] for rank, metadata in enumerate(answer.metadata) if metadata["error"]}
-    return {rank: f"{error.ename}: {error.evalue.partition(chr(10))[0]}" for rank, error in told.items()}
+    raised = {rank: metadata["error"] for rank, metadata in enumerate(answer.metadata) if metadata["error"]}
+    return {rank: f"{error.ename}: {error.evalue.partition(chr(10))[0]}" for rank, error in raised.items()}
 
 
 def _find_out_what_is_right(world, cases):
-    """Have one process run each script without its fault, all by itself; the ranks are fresh after that."""
+    """Set `right` of each case: have a single process run its script without the fault, and then restart the ranks."""
     world.restart()
     alone = world.view.client[world.view.targets[0]]
     for case in cases:

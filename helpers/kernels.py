@@ -1,12 +1,12 @@
-"""The kernel of the course: reached through sockets in a private folder instead of TCP ports, and started with torch.
+"""The kernel of the course, which uses sockets in a private folder instead of TCP ports, and starts with torch.
 
-The kernelspec `torch-distributed-live`, which is installed with the package, names both: this module's provisioner and
-the command `python -m helpers.start_kernel`. Whatever starts kernels through jupyter_client follows it: JupyterLab,
-nbconvert, nbval. Other kernels on the machine start as they did before.
+The kernelspec `torch-distributed-live`, which is installed with the package, names this module's provisioner and the
+command `python -m helpers.start_kernel`. Every program that starts kernels through jupyter_client follows the
+kernelspec: JupyterLab, nbconvert, nbval. Other kernels on the machine start as before.
 
-Jupyter chooses the TCP ports of a kernel while they are free, and the kernel binds them later. Meanwhile a world, which
-asks for dozens of ports, can take them. In addition, every user of the machine can connect to a port, but only the
-owner of a private folder can connect to a socket inside it.
+Jupyter chooses free TCP ports for a kernel, and the kernel binds them later. Meanwhile a world, which needs dozens of
+ports, may take them. In addition, every user of the machine can connect to a port, but only the owner of a private
+folder can connect to a socket inside it.
 """
 
 import os
@@ -23,7 +23,7 @@ _LONGEST = f"/kernel-12345678/{_NAME}-5"
 
 
 class PrivateSockets(LocalProvisioner):
-    """Start a kernel as Jupyter does, except for the sockets."""
+    """A provisioner that starts a kernel as Jupyter does, except for the sockets."""
 
     folder: str | None = None
 
@@ -36,7 +36,7 @@ class PrivateSockets(LocalProvisioner):
         return await super().pre_launch(**kwargs)
 
     async def cleanup(self, restart: bool = False) -> None:
-        """Remove the folder with the kernel."""
+        """Remove the folder when the kernel ends, unless it is restarted."""
         await super().cleanup(restart)
         if self.folder is not None and not restart:
             shutil.rmtree(self.folder, ignore_errors=True)
@@ -44,9 +44,9 @@ class PrivateSockets(LocalProvisioner):
 
 
 def short_folder() -> str:
-    """Return the temporary folder, or /tmp when that has too long a name: the system limits the path of a socket.
+    """Return the temporary folder, or /tmp if its name is too long, because the system limits the path of a socket.
 
-    Raises `OSError` when neither will do.
+    Raises `OSError` when both names are too long.
     """
     for folder in (tempfile.gettempdir(), "/tmp"):
         if len(os.fsencode(folder + _LONGEST)) <= zmq.IPC_PATH_MAX_LEN and Path(folder).is_dir():

@@ -1,7 +1,7 @@
 """Open the course in JupyterLab: `python -m helpers.lab`; other arguments are passed on to JupyterLab.
 
-The learner gets a copy of the notebooks; see `helpers.own_copy`. With `--originals` JupyterLab serves the notebooks
-themselves, for authors.
+The learner gets a copy of the notebooks; see `helpers.own_copy`. With `--originals` JupyterLab serves the original
+notebooks, for authors.
 """
 
 import os
@@ -12,13 +12,13 @@ from helpers import own_copy
 from helpers.course import FIRST, NOTEBOOKS, OWN_COPY
 
 _ORIGINALS = "--originals"
-# These settings answer what JupyterLab would ask about news in the web, because the course works offline. They hide
-# ipyparallel's panel, which starts another cluster than the notebook's, and they show Markdown files rendered.
+# These settings turn off JupyterLab's question about online news, because the course works offline. They also hide
+# ipyparallel's panel, whose clusters are not the notebook's, and show Markdown files rendered.
 _SETTINGS = Path(__file__).resolve().parent / "jupyter"
 
 
 def main() -> None:
-    """Become JupyterLab, with the first notebook open."""
+    """Replace this process by JupyterLab, with the first notebook open."""
     arguments = sys.argv[1:]
     if _ORIGINALS in arguments:
         arguments.remove(_ORIGINALS)
@@ -47,20 +47,20 @@ def prepare() -> None:
 
 
 def serve(folder: Path) -> None:
-    """Prepare this process to become a Jupyter server that serves the folder in which `notebooks` lies.
+    """Prepare this process to become a Jupyter server that serves the folder that contains `notebooks`.
 
     New notebooks of this server get the kernel of the course; see `helpers.kernels`.
     """
     os.chdir(folder)
     os.environ["JUPYTER_CONFIG_PATH"] = _first(_SETTINGS, "JUPYTER_CONFIG_PATH")
-    # JupyterLab opens again what was open in its workspace. In this one nothing of the user's other projects is open.
+    # JupyterLab reopens the files of its workspace. A separate workspace keeps out the user's other projects.
     os.environ["JUPYTERLAB_WORKSPACES_DIR"] = str(Path.cwd() / ".workspaces")
-    # What a notebook or a terminal starts, such as torchrun or python, is the course's own.
+    # Notebooks and terminals then find the course's own torchrun and python first.
     os.environ["PATH"] = _first(Path(sys.executable).parent, "PATH")
 
 
 def _first(folder, variable):
-    """Return the folders of an environment variable, with this one before all others."""
+    """Return the value of an environment variable that lists folders, with this folder put first."""
     return os.pathsep.join(filter(None, [str(folder), os.environ.get(variable)]))
 
 

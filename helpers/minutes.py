@@ -1,9 +1,9 @@
-"""How many minutes each notebook takes a reader, by a rule, and the texts that give these figures.
+"""Estimate by a rule how many minutes each notebook takes a reader, and write these figures into the texts.
 
 `python -m helpers.minutes` prints a table, `python -m helpers.minutes 05` the minutes of each section of one notebook.
-`python -m helpers.minutes --write` writes the figures wherever the course gives them: in `README.md`, in the opening of
-each notebook, and in `docs/teaching.md`, where it also adds up the plans. The machine's seconds are not known here:
-`--machine FILE` takes them from what `python -m benchmarks notebooks` has printed.
+`python -m helpers.minutes --write` writes the figures wherever the course states them: in `README.md`, in the opening
+of each notebook, and in `docs/teaching.md`, where it also adds up the plans. This module does not measure the machine's
+seconds: `--machine FILE` reads them from the output of `python -m benchmarks notebooks`.
 """
 
 import argparse
@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOKS = course.NOTEBOOKS
 TEACHING = ROOT / "docs/teaching.md"
 
-# The rule. Prose about code is read slowly, with a look at the outputs.
+# The rule. Readers read prose about code slowly, and look at the outputs.
 WORDS_PER_MINUTE = 100
 LINES_PER_MINUTE = 15
 MINUTES_PER_PREDICTION = 1
@@ -35,7 +35,7 @@ _WITHOUT = r"(?: without (\*[^*|]+\*(?:(?:, | and )\*[^*|]+\*)*))?"
 
 @dataclass
 class Section:
-    """What there is to read and to do below one heading of a notebook, folded cells left out; minutes not rounded."""
+    """The counts of one section of a notebook, without folded cells: what there is to read and to do."""
 
     title: str
     words: int = 0
@@ -45,18 +45,18 @@ class Section:
 
     @property
     def minutes(self) -> float:
-        """The minutes by the rule."""
+        """The minutes by the rule, not rounded."""
         reading = self.words / WORDS_PER_MINUTE + self.lines / LINES_PER_MINUTE
         return reading + self.predictions * MINUTES_PER_PREDICTION + self.answers * MINUTES_PER_ANSWER
 
 
 def sections(path: Path) -> list[Section]:
-    """Return the sections of a notebook; the first one is what stands above the first heading, and has no title."""
-    found = [Section("")]
+    """Return the sections of a notebook; the first section, above the first heading, has no title."""
+    parts = [Section("")]
     for cell in json.loads(path.read_text())["cells"]:
         source = "".join(cell["source"])
         if cell["cell_type"] == "code":
-            section = found[-1]
+            section = parts[-1]
             if cell["metadata"].get("jupyter", {}).get("source_hidden"):
                 continue
             section.lines += sum(bool(line.strip()) for line in source.splitlines())
@@ -65,27 +65,27 @@ def sections(path: Path) -> list[Section]:
             continue
         for line in source.splitlines():
             if line.startswith("## "):
-                found.append(Section(line.removeprefix("## ")))
-            found[-1].words += len(re.findall(r"\w[\w'’.-]*", line))
-            found[-1].answers += ANSWERS_PER_CASE * line.startswith("#### Case ")
-    return found
+                parts.append(Section(line.removeprefix("## ")))
+            parts[-1].words += len(re.findall(r"\w[\w'’.-]*", line))
+            parts[-1].answers += ANSWERS_PER_CASE * line.startswith("#### Case ")
+    return parts
 
 
 def rounded(minutes: float) -> int:
-    """Round to what a plan is made of."""
+    """Round minutes to the unit of the plans, at least one unit."""
     return ROUNDED_TO * max(1, round(minutes / ROUNDED_TO))
 
 
 def minutes(notebook: str, without: tuple[str, ...] = ()) -> int:
     """Return the minutes of a notebook, given by its name, without these sections and without an appendix."""
-    there = sections(NOTEBOOKS / f"{notebook}.ipynb")
-    if missing := set(without) - {section.title for section in there}:
+    all_sections = sections(NOTEBOOKS / f"{notebook}.ipynb")
+    if missing := set(without) - {section.title for section in all_sections}:
         raise ValueError(f"{notebook} has no section {', '.join(sorted(missing))}")
-    left_out = [section for section in there if section.title in without or section.title.startswith("Appendix")]
-    return rounded(sum(section.minutes for section in there if section not in left_out))
+    left_out = [section for section in all_sections if section.title in without or section.title.startswith("Appendix")]
+    return rounded(sum(section.minutes for section in all_sections if section not in left_out))
 
 
-# ---------------------------------------------------------------- the texts that give these figures
+# ---------------------------------------------------------------- the texts that state these figures
 
 
 def in_readme(text: str) -> str:
@@ -98,7 +98,7 @@ def _short_course():
     hours = round(sum(minutes(row.name) for row in rows) / 60)
     links = [f"[{row.numbered_title}](notebooks/{row.name}.ipynb)" for row in rows]
     return (
-        f"{len(rows)} lessons, about {hours} hours. If one of them uses a lesson that is not among them, it says so: "
+        f"{len(rows)} lessons, about {hours} hours. If a lesson uses one outside the short course, it says so: "
         + " → ".join(links)
         + "\n"
     )
@@ -118,7 +118,7 @@ def _course():
 
 
 def _span(sizes):
-    """Return world sizes in words: "2 to 8", or all of them where some in between do not work."""
+    """Return world sizes in words: "2 to 8", or a list of all sizes if some in between do not work."""
     first, *_, last = sorted(sizes)
     return f"{first} to {last}" if len(sizes) == last - first + 1 else ", ".join(map(str, sorted(sizes)))
 
@@ -136,9 +136,13 @@ def in_notebook(text: str, name: str) -> str:
 
 
 def in_teaching(text: str, seconds: dict[str, str]) -> str:
-    """Write the table of all notebooks, what can be skipped, and the plans; `seconds` are those of the machine."""
+    """Write the table of all notebooks, the sections that can be skipped, and the plans.
+
+    `seconds` has the machine's seconds by notebook.
+    """
     text = _between(text, "minutes", _of_all(seconds))
-    # Below the heading of each notebook stands what can be skipped in it; `split` gives the heading and its notebook.
+    # The text below the heading of each notebook names the sections that can be skipped; `split` also returns the
+    # heading and its notebook.
     opening, *rest = re.split(rf"(^#+ {_LINK}$)", text, flags=re.M)
     for heading, notebook, below in zip(rest[::3], rest[1::3], rest[2::3], strict=True):
         opening += heading + _skipped(below, notebook)
@@ -146,7 +150,7 @@ def in_teaching(text: str, seconds: dict[str, str]) -> str:
 
 
 def seconds_in(text: str) -> dict[str, str]:
-    """Return the machine's seconds of each notebook: from what the benchmark has printed, or from the document."""
+    """Return the machine's seconds of each notebook, from the output of the benchmark or from the document."""
     return dict(re.findall(r"^(?:\| \[.*?/)?(\d\d_\w+)\.ipynb\b.*? (\d+) s\b", text, re.M))
 
 
@@ -154,8 +158,8 @@ def _of_all(seconds):
     header = ["notebook", "lesson", "exercises", "in all", *(["machine"] if seconds else [])]
     lines = [_row_of(header), _row_of(["---"] * len(header))]
     for name, row in course.lessons().items():
-        lesson, whole = minutes(name, ("Exercises",)), minutes(name)
-        cells = [f"[{row.numbered_title}](../notebooks/{name}.ipynb)", lesson, whole - lesson, whole]
+        lesson, total = minutes(name, ("Exercises",)), minutes(name)
+        cells = [f"[{row.numbered_title}](../notebooks/{name}.ipynb)", lesson, total - lesson, total]
         if seconds:
             cells.append(f"{seconds[name]} s" if name in seconds else "")
         lines.append(_row_of(cells))
@@ -167,20 +171,20 @@ def _row_of(cells):
 
 
 def _skipped(text, notebook):
-    """Write how many minutes a section takes: what leaving it out saves."""
+    """Write the minutes of each section that can be skipped, which are the minutes that skipping it saves."""
     by_title = {section.title: section for section in sections(NOTEBOOKS / f"{notebook}.ipynb")}
 
-    def anew(found):
-        title = " ".join(found[1].split())  # a line may end in it
+    def updated(match):
+        title = " ".join(match[1].split())  # a title may contain a line break
         if title not in by_title:
             raise ValueError(f"{notebook} has no section {title}")
-        return f"{found[0].rpartition('(')[0]}({max(1, round(by_title[title].minutes))} min)"
+        return f"{match[0].rpartition('(')[0]}({max(1, round(by_title[title].minutes))} min)"
 
-    return re.sub(r"\*([^*]+)\*\s\(\d+ min\)", anew, text)
+    return re.sub(r"\*([^*]+)\*\s\(\d+ min\)", updated, text)
 
 
 def _plans(text):
-    """Add up each table that has a column of minutes and one of what is done then, and ends in a line "in all"."""
+    """Add up each table that has a column of minutes, a column of activities, and a last line "in all"."""
     lines, clock, total = [], None, 0
     for line in text.splitlines(keepends=True):
         row = re.fullmatch(r"\| ([^|]*?) \| (\d+) \| (.+) \|\n", line)
@@ -204,7 +208,7 @@ def _plans(text):
 
 
 def write(seconds: dict[str, str]) -> list[Path]:
-    """Write the figures into all texts that give them, and return those that have changed."""
+    """Write the figures into all texts that state them, and return the paths of the changed texts."""
     changed = []
     known = seconds_in(TEACHING.read_text()) | seconds
     for path in [ROOT / "README.md", TEACHING, *sorted(NOTEBOOKS.glob("[0-9]*.ipynb"))]:
@@ -217,18 +221,18 @@ def write(seconds: dict[str, str]) -> list[Path]:
 
 
 def written(path: Path, text: str, seconds: dict[str, str]) -> str:
-    """Return a text of the course with the figures that it gives brought up to date."""
+    """Return a text of the course with its figures brought up to date."""
     if path.suffix == ".ipynb":
         return in_notebook(text, path.stem)
     return in_readme(text) if path.name == "README.md" else in_teaching(text, seconds)
 
 
 def main() -> None:
-    """Print the table, or that of one notebook, or write the figures."""
+    """Print the table of all notebooks or of one notebook, or write the figures."""
     parser = argparse.ArgumentParser(description="How many minutes each notebook takes a reader.")
-    parser.add_argument("notebook", nargs="?", help="the sections of this one, as in 05")
+    parser.add_argument("notebook", nargs="?", help="print the sections of this notebook, as in 05")
     parser.add_argument("--write", action="store_true", help="write the figures into README.md, notebooks and docs")
-    parser.add_argument("--machine", type=Path, help="what `python -m benchmarks notebooks` has printed")
+    parser.add_argument("--machine", type=Path, help="a file with the output of `python -m benchmarks notebooks`")
     arguments = parser.parse_args()
     if arguments.write:
         for path in write(seconds_in(arguments.machine.read_text()) if arguments.machine else {}):

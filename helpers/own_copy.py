@@ -1,8 +1,8 @@
-"""Keep a learner's own copy of the notebooks, without answers in sight, and up to date where the learner wrote nothing.
+"""Keep a learner's own copy of the notebooks, without visible answers, and up to date where the learner wrote nothing.
 
-A record in the folder says what was copied. A lesson belongs to the course as long as its cells read as they were
-copied; outputs, execution counts and empty cells do not matter. Everything else in the folder belongs to the learner,
-and is never changed.
+A record in the folder says what was copied. A lesson belongs to the course as long as the sources of its cells are as
+they were copied; outputs, execution counts and empty cells do not matter. All other files in the folder belong to the
+learner, and are never changed.
 """
 
 import hashlib
@@ -14,7 +14,7 @@ from pathlib import Path
 
 _RECORD = ".copied.json"
 _NOT_COPIED = ("", "")
-_NOT_FOR_LEARNERS = {"course.toml", "hello.py"}  # 00_meet_the_ranks has written hello.py if it ran in the checkout
+_NOT_FOR_LEARNERS = {"course.toml", "hello.py"}  # 00_meet_the_ranks writes hello.py when it runs in the checkout
 
 
 def bring_up_to_date(notebooks: Path, folder: Path) -> list[str]:
@@ -24,7 +24,7 @@ def bring_up_to_date(notebooks: Path, folder: Path) -> list[str]:
     the course has dropped is removed unless the learner has written in it. Raises `OSError` if `folder` cannot be read
     or written.
     """
-    folder.mkdir(mode=0o700, exist_ok=True)  # many systems let every user read a home folder, and the answers in it
+    folder.mkdir(mode=0o700, exist_ok=True)  # on many systems every user can read a home folder, and the answers in it
     record = _read_record(folder)
     is_first = not record
     copies = {name: _copy_of(notebooks.parent / name) for name in _names(notebooks)}
@@ -34,7 +34,7 @@ def bring_up_to_date(notebooks: Path, folder: Path) -> list[str]:
             done[_update(folder / name, copy, name, record)].append(name)
         for name in sorted(record.keys() - copies):
             done[_drop(folder / name, name, record)].append(name)
-    finally:  # an interrupted update is recorded as far as it went
+    finally:  # record an interrupted update as far as it went
         _replace(folder / _RECORD, json.dumps(record, indent=1).encode())
     return _sentences(done, is_first)
 
@@ -53,7 +53,7 @@ def without_answers(notebook: dict) -> dict:
 
 
 def _asks(text):
-    """Whether a Markdown cell has a question in bold, or begins an exercise."""
+    """Return whether a Markdown cell has a question in bold, or begins an exercise."""
     bold = re.findall(r"\*\*(.+?)\*\*", text, re.DOTALL)
     return any("?" in part for part in bold) or re.search(r"^#+ Exercise", text, re.MULTILINE) is not None
 
@@ -62,14 +62,14 @@ def _asks(text):
 
 
 def _update(path, copy, name, record):
-    """Write the copy to the path unless the learner's file has to stay; return what became of it, see `_sentences`."""
+    """Write the copy to the path unless the learner's file has to stay; return the outcome, see `_sentences`."""
     copied = record.get(name, _NOT_COPIED)
     newest = (_written(copy, name), _edition(copy, name))
     if not os.path.lexists(path):
         kind = "new"
-    elif (found := _written_at(path, name)) == newest[0] and copied == newest:
+    elif (current := _written_at(path, name)) == newest[0] and copied == newest:
         return "same"
-    elif found in (copied[0], newest[0]):
+    elif current in (copied[0], newest[0]):
         kind = "newer"
     else:
         return "same" if copied == newest else "kept"
@@ -90,7 +90,7 @@ def _drop(path, name, record):
 
 
 def _replace(path, data):
-    """Write a file such that an interruption leaves the old file or the new one, and never half of it."""
+    """Write a file such that an interruption leaves the old file or the new file, never an incomplete file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".unfinished-", delete=False) as file:
         try:
@@ -102,11 +102,11 @@ def _replace(path, data):
             raise
 
 
-# ---------------------------------------------------------------- what is compared
+# ---------------------------------------------------------------- copies and fingerprints
 
 
 def _copy_of(path):
-    """Return the bytes that the learner gets of a file of the course."""
+    """Return the content of the learner's copy of a file of the course."""
     data = path.read_bytes()
     if path.suffix != ".ipynb":
         return data
@@ -114,7 +114,7 @@ def _copy_of(path):
 
 
 def _written(data, name):
-    """Return a fingerprint of what a learner can have written: in a notebook the cells' sources, else all bytes."""
+    """Return a fingerprint of the parts that a learner may write: the cells' sources of a notebook, or all bytes."""
     if name.endswith(".ipynb"):
         cells = [[cell["cell_type"], _text(cell)] for cell in json.loads(data)["cells"]]
         data = json.dumps([cell for cell in cells if cell[1].strip()]).encode()
@@ -122,7 +122,7 @@ def _written(data, name):
 
 
 def _written_at(path, name):
-    """Return the fingerprint of a file in the learner's folder, or None if the file is not as the course writes it."""
+    """Return the fingerprint of a file in the learner's folder, or None if the file is unreadable or not valid."""
     try:
         return _written(path.read_bytes(), name)
     except (OSError, ValueError, KeyError, TypeError):
@@ -130,7 +130,7 @@ def _written_at(path, name):
 
 
 def _edition(copy, name):
-    """Return a fingerprint of a copy, in which all but the outputs counts: tags and folded cells change it, too."""
+    """Return a fingerprint of a copy without its outputs, which also depends on tags and folded cells."""
     if name.endswith(".ipynb"):
         notebook = json.loads(copy)
         for cell in notebook["cells"]:
@@ -148,7 +148,7 @@ def _is_figure(output):
 
 
 def _names(notebooks):
-    """Return the names of all files that a learner gets, with the folder `notebooks` in front."""
+    """Return the names of all files that a learner gets, each with the folder `notebooks` in front."""
     files = [path for path in notebooks.rglob("*") if path.is_file() and path.name not in _NOT_FOR_LEARNERS]
     paths = [path.relative_to(notebooks.parent) for path in files]
     return sorted(
@@ -157,7 +157,7 @@ def _names(notebooks):
 
 
 def _read_record(folder):
-    """Return what was copied: to each name the fingerprints of what was written, and of the edition."""
+    """Return the record of the copies: for each name the fingerprints from `_written` and `_edition`."""
     try:
         record = json.loads((folder / _RECORD).read_bytes())
     except (FileNotFoundError, ValueError):
@@ -165,11 +165,11 @@ def _read_record(folder):
     return {name: tuple(fingerprints) for name, fingerprints in record.items()}
 
 
-# ---------------------------------------------------------------- what is said
+# ---------------------------------------------------------------- sentences
 
 
 def _sentences(done, is_first):
-    said = {
+    sentences = {
         "new": "" if is_first else "New: {}.",
         "newer": "Replaced by newer versions, because you had not changed them: {}.",
         "kept": "The course has newer versions of {}. Yours stay, because you have written in them. To get the newer "
@@ -177,4 +177,4 @@ def _sentences(done, is_first):
         "removed": "Removed, because the course has dropped them and you had not changed them: {}.",
         "left": "The course has dropped {}. Yours stay, because you have written in them.",
     }
-    return [said[kind].format(", ".join(done[kind])) for kind in said if done[kind] and said[kind]]
+    return [text.format(", ".join(done[kind])) for kind, text in sentences.items() if done[kind] and text]

@@ -1,6 +1,6 @@
-"""The code that a notebook runs on its ranks, as one script for torchrun.
+"""Convert the code that a notebook runs on its ranks into one script for torchrun.
 
-`python -m helpers.script 08_data_parallel` writes `08_data_parallel.py` and says how to run it.
+`python -m helpers.script 08_data_parallel` writes `08_data_parallel.py` and prints the command that runs it.
 """
 
 import re
@@ -12,18 +12,18 @@ from pathlib import Path
 import nbformat
 
 _IN_THE_BACKGROUND = "# The notebook runs a cell here in the background; a script would have to wait for its end."
-# In a notebook all ranks have run a cell before the next one begins; here RPC could ask a rank for a function that it
-# does not know yet. RPC has no public barrier.
+# In a notebook all ranks have run a cell before the next cell begins. In a script, RPC could request a function that a
+# rank has not defined yet. RPC has no public barrier.
 _MEETING = "rpc.api._wait_all_workers(0)"
-# A barrier of gloo also waits for earlier calls that its threads have not struck off yet, and raises again what one of
-# them has raised, such as a refused operator. A monitored barrier does not.
+# gloo's barrier also waits for earlier calls that its threads have not completed yet, and raises their errors again,
+# such as the error of a refused operator. A monitored barrier does not.
 _LEAVE_GROUP = """\
 if dist.is_initialized():
     meet = dist.monitored_barrier if dist.get_backend() == "gloo" else dist.barrier
     meet()
     dist.destroy_process_group()"""
-# What a script has to leave, if it has entered it. A thread that is still in a Python callback, as that of a hook, when
-# Python ends aborts the process, and PyTorch has no way to wait for these threads.
+# The code that a script needs at its end, by the text that makes it necessary. If a thread is still in a Python
+# callback, such as a hook's, when Python ends, the process aborts, and PyTorch has no way to wait for such threads.
 _FAREWELLS = {
     "rpc.init_rpc(": "rpc.shutdown()",
     "dist.init_process_group(": _LEAVE_GROUP,
@@ -32,13 +32,13 @@ _FAREWELLS = {
 
 
 def script(path: Path) -> str:
-    """Return what the ranks run in a notebook, up to its exercises, with the headings of the lesson as comments.
+    """Return the code that the ranks run in a notebook, up to its exercises, with the headings as comments.
 
-    The cells for all ranks stand as they are. Those for some stand under an `if rank in (...)`, before which the ranks
-    of an RPC notebook wait for each other. What the notebook's own process does (figures, comparisons between ranks,
-    faults) is left out, and so are the cells with `--noblock`, which run in the background, some of them for ever.
-    Parameters other than WORLD_SIZE become constants; torchrun gives the number of ranks. A module that lies beside the
-    notebook stands in the script whole, in place of the first import from it.
+    Cells for all ranks are copied unchanged. Cells for some ranks are put under an `if rank in (...)`, before which the
+    ranks of an RPC notebook wait for each other. The script leaves out the code of the notebook's own process (figures,
+    comparisons between ranks, faults), and the cells with `--noblock`, which run in the background, some of them
+    forever. Parameters other than WORLD_SIZE become constants; torchrun sets the number of ranks. The whole text of a
+    module next to the notebook replaces the first import from it.
     """
     parts, rpc_runs, modules = [], False, set()
     for cell in nbformat.read(path, as_version=4).cells:
@@ -56,7 +56,7 @@ def script(path: Path) -> str:
 
 
 def number_of_ranks(path: Path) -> int:
-    """Return the number of ranks that the cell of parameters of a notebook asks for."""
+    """Return the number of ranks from the cell of parameters of a notebook."""
     for cell in nbformat.read(path, as_version=4).cells:
         if "parameters" in cell.metadata.get("tags", []):
             return int(re.search(r"^WORLD_SIZE = (\d+)", cell.source, re.MULTILINE)[1])
@@ -66,16 +66,17 @@ def number_of_ranks(path: Path) -> int:
 def command(path: Path, script: Path) -> str:
     """Return the command that runs the script of a notebook, as a line for a shell in this folder.
 
-    It names the torchrun of the course, because another one, or none, may be first in the PATH of the shell.
+    The command gives the path of the course's torchrun, because the PATH of the shell may lead to another torchrun or
+    to none.
     """
-    torchrun = Path(sys.executable).parent / "torchrun"  # not `resolve`: the Python of a venv is a link to another one
+    torchrun = Path(sys.executable).parent / "torchrun"  # not `resolve`, because a venv's Python is a link
     if torchrun.is_relative_to(Path.cwd()):
         torchrun = torchrun.relative_to(Path.cwd())
     return shlex.join([str(torchrun), "--nproc-per-node", str(number_of_ranks(path)), str(script)])
 
 
 def _rank_code(cell) -> str:
-    """Return what a code cell runs on the ranks, or the constants that its parameters are."""
+    """Return the code that a code cell runs on the ranks, or its constants if it is the cell of parameters."""
     first, _, body = cell.source.partition("\n")
     if "parameters" in cell.metadata.get("tags", []):
         return "\n".join(line for line in cell.source.splitlines() if not line.startswith("WORLD_SIZE"))
@@ -91,7 +92,7 @@ def _rank_code(cell) -> str:
 
 
 def _with_modules(code: str, folder: Path, known: set[str]) -> str:
-    """Return the code with the modules of this folder in place of what it imports from them, each once."""
+    """Return the code with the text of this folder's modules in place of the imports from them, each module once."""
 
     def text(imported):
         module = folder / f"{imported[1]}.py"
@@ -107,7 +108,7 @@ def _with_modules(code: str, folder: Path, known: set[str]) -> str:
 def main(names: list[str]) -> None:
     """Write the script of each notebook, given as "08_data_parallel", into this folder; print how to run it.
 
-    In a checkout the learner's own copy of the notebook comes before the original.
+    In a checkout, prefer the learner's own copy of the notebook to the original.
     """
     if not names:
         sys.exit("Name a notebook, as in: make script NOTEBOOK=08_data_parallel")

@@ -1,4 +1,4 @@
-"""Start a kernel that has imported torch, and a copy of it from which ranks are forked: see `helpers.ranks.prefork`.
+"""Start a kernel that has imported torch, and a copy of it from which ranks are forked; see `helpers.ranks.prefork`.
 
 The kernelspec of the course names this module instead of `ipykernel_launcher`; see `helpers.kernels`.
 """
@@ -9,11 +9,11 @@ from pathlib import Path
 
 
 def main() -> None:
-    """Become a kernel of ipykernel."""
-    # What lies beside the notebook is not what torch imports; IPython puts the folder back.
+    """Import torch, and run ipykernel in this process."""
+    # Files next to the notebook must not shadow the modules that torch imports; IPython puts the folder back.
     if sys.path[0] == "" or Path(sys.path[0]) == Path.cwd():
         del sys.path[0]
-    # `!torchrun` is that of the kernel's Python, however Jupyter was started.
+    # `!torchrun` must be the torchrun of the kernel's Python, however Jupyter was started.
     os.environ["PATH"] = os.pathsep.join(filter(None, [str(Path(sys.executable).parent), os.environ.get("PATH")]))
     from helpers.ranks import prefork
 

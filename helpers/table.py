@@ -1,8 +1,8 @@
-"""Tables in plain text, which read the same in a notebook, a terminal and a test."""
+"""Plain-text tables, which are the same in a notebook, a terminal and a test."""
 
 
 def table(header: list[str], rows: list[list]) -> str:
-    """Return the rows under the header, in columns: numbers to the right, text to the left, None as nothing."""
+    """Return a table of the header and the rows: numbers right-aligned, text left-aligned, None as an empty cell."""
     columns = list(zip(header, *rows, strict=True))
     texts = [["" if value is None else str(value) for value in column] for column in columns]
     widths = [max(map(len, column)) for column in texts]
@@ -18,5 +18,5 @@ def table(header: list[str], rows: list[list]) -> str:
 
 
 def shortened(text: str, room: int) -> str:
-    """Return a text that takes no more than this many letters."""
+    """Return a text shortened to at most `room` characters."""
     return text if len(text) <= room else f"{text[: room - 3]}..."

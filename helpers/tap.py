@@ -1,12 +1,12 @@
-"""Tell those who have subscribed of the calls that this process makes of torch.distributed.
+"""Notify subscribers of the calls that this process makes to torch.distributed.
 
-The first subscription wraps, once in a process, the methods and functions of torch through which every call from Python
-passes: the operations of a process group, waits, RPCs, and the making of a group. They stay wrapped. They are below
-the functions of `torch.distributed`, so it does not matter how a cell has imported those. Calls that C++ makes by
-itself, such as those of DistributedDataParallel, do not pass.
+The first subscription in a process wraps the methods and functions of torch through which every call from Python
+passes: the operations of a process group, waits, RPCs, and the creation of a group. They stay wrapped. They are below
+the functions of `torch.distributed`, so it does not matter how a cell imported these functions. Calls from C++, such as
+the collectives of DistributedDataParallel, do not pass through them.
 
-A subscriber that raises does not disturb the call. Its error is raised at the end of its block, or logged if it has
-subscribed for good.
+An error in a subscriber does not disturb the call. The error is raised at the end of the block of `subscribed`, or
+logged after `subscribe`.
 """
 
 import functools
@@ -58,7 +58,7 @@ _COLLECTIVES = {method: name for name, methods in METHODS_OF_COLLECTIVES.items()
 _MESSAGES = {"send": "send", "recv": "recv", "recv_anysource": "recv"}
 _ENDS_A_BATCH = "_end_coalescing"  # returns the work of several operations
 _BRINGS_NOTHING = {"barrier", "recv"}
-_BRINGS_ITS_FIRST_ARGUMENT = {"all_reduce", "broadcast", "reduce", "send"}  # the others take the results there
+_BRINGS_ITS_FIRST_ARGUMENT = {"all_reduce", "broadcast", "reduce", "send"}  # for the others it is the output
 
 _INVOKE_RPC, _MAKE_GROUP = "_invoke_rpc", "_new_process_group_helper"
 _INVOKE_REMOTE = ("_invoke_remote_builtin", "_invoke_remote_python_udf", "_invoke_remote_torchscript")
@@ -67,7 +67,7 @@ _WAITS = ("wait", "to_here")
 
 @dataclass(eq=False)
 class Event:
-    """One call: its `begin` and `end` by time.time_ns, the clock of torch's flight recorder, and what it returned.
+    """One call: its `begin` and `end` by time.time_ns, the clock of torch's flight recorder, and its result.
 
     `end` is None before the call returns, and stays None if the call raises.
     """
@@ -79,7 +79,7 @@ class Event:
 
 @dataclass(eq=False)
 class Operation(Event):
-    """A call of a method of `ProcessGroup`, by its name; the result is a `Work`, or None after a monitored_barrier.
+    """A call of a method of `ProcessGroup`; the result is a `Work`, or None after a monitored_barrier.
 
     `options` is an object such as `AllreduceOptions`; for a method without options it is the last argument. Do not
     keep an event: it keeps the tensors alive.
@@ -92,12 +92,12 @@ class Operation(Event):
 
     @property
     def name(self) -> str:
-        """The name in `torch.distributed`, such as all_reduce; of a method that is not known here, its own name."""
+        """The name in `torch.distributed`, such as all_reduce; for an unknown method, the name of the method."""
         return _COLLECTIVES.get(self.method) or _MESSAGES.get(self.method, self.method)
 
     @property
     def inputs(self) -> list[torch.Tensor]:
-        """The tensors that this rank brings, even if torch ignores them, as in a broadcast from another rank."""
+        """The input tensors of this rank, even if torch ignores them, as in a broadcast from another rank."""
         if self.name in _BRINGS_NOTHING:
             return []
         place = 0 if self.name in _BRINGS_ITS_FIRST_ARGUMENT else 1
@@ -109,11 +109,11 @@ class Collective(Operation):
 
 
 class PointToPoint(Operation):
-    """A message that is sent or received."""
+    """The send or the receive of a message."""
 
     @property
     def peer(self) -> int | None:
-        """The rank at the other end, in the world; None for a receive from any rank."""
+        """The global rank at the other end; None for a receive from any rank."""
         return dist.get_global_rank(self.group, self.arguments[1]) if self.method != "recv_anysource" else None
 
 
@@ -140,9 +140,9 @@ class Rpc(Event):
 
 @dataclass(eq=False)
 class RpcOnRRef(Event):
-    """A call on an `RRef`, such as `rref.rpc_async().method()`: the name of the API, and of the method.
+    """A call on an `RRef`, such as `rref.rpc_async().method()`: the name of the API, and the name of the method.
 
-    The call makes an `Rpc` as well, in the case of rpc_async possibly after it has returned.
+    The call also makes an `Rpc`; with rpc_async, this may happen after the call has returned.
     """
 
     rref: RRef
@@ -152,16 +152,16 @@ class RpcOnRRef(Event):
 
 @dataclass(eq=False)
 class NewGroup(Event):
-    """The making of a process group; `ranks` is empty for the default group."""
+    """The creation of a process group; `ranks` is empty for the default group."""
 
     name: str
     ranks: tuple[int, ...]
 
     @property
     def group(self) -> dist.ProcessGroup | None:
-        """The group after it has been made, if this rank is in it; otherwise None."""
-        made = self.result and self.result[0]
-        return made if isinstance(made, dist.ProcessGroup) else None
+        """The group, once it has been created, if this rank is in it; otherwise None."""
+        group = self.result and self.result[0]
+        return group if isinstance(group, dist.ProcessGroup) else None
 
 
 class _Subscription(NamedTuple):
@@ -171,9 +171,9 @@ class _Subscription(NamedTuple):
     report: Callable[[Exception], None]
 
 
-_lock = threading.Lock()  # for changes: a call reads its entry of `_heard` once, so it needs no lock
+_lock = threading.Lock()  # only for changes, because a call reads its entry of `_heard` once
 _subscriptions: list[_Subscription] = []
-# For each kind of event, if there are subscribers: those of its begin and those of its end, each with its `report`.
+# For each kind of event that has subscribers: the functions for its begin and for its end, each with its `report`.
 _heard: dict[type[Event], tuple] = dict.fromkeys(
     (Operation, Collective, PointToPoint, Wait, Rpc, RpcOnRRef, NewGroup), ()
 )
@@ -181,10 +181,10 @@ _is_wrapped = False
 
 
 def subscribe(kind: type[Event], *, begin: Callable | None = None, end: Callable | None = None) -> None:
-    """From now on call `begin` with each event of this kind before the call, and `end` after it, even if it raises.
+    """Start to call `begin` with each event of this kind before the call, and `end` after it, even if it raises.
 
-    A kind includes the kinds that derive from it. The functions run in the thread of the call. A second subscription
-    with the same functions changes nothing.
+    A kind includes its subclasses. The functions run in the thread of the call. A second subscription with the same
+    functions changes nothing.
     """
     subscription = _Subscription(kind, begin, end, _log)
     with _lock:
@@ -197,7 +197,7 @@ def subscribe(kind: type[Event], *, begin: Callable | None = None, end: Callable
 def subscribed(kind: type[Event], *, begin: Callable | None = None, end: Callable | None = None) -> Iterator[None]:
     """Subscribe, as `subscribe` does, to the calls that begin inside the block, in any thread.
 
-    After the block, raise the first error of `begin` or `end`, unless the block itself has raised one.
+    After the block, raise the first error of `begin` or `end`, unless the block itself raised an error.
     """
     errors = []
     subscription = _Subscription(kind, begin, end, errors.append)
@@ -215,7 +215,7 @@ def subscribed(kind: type[Event], *, begin: Callable | None = None, end: Callabl
 
 
 def named(function: Callable, arguments: tuple, keywords: dict) -> tuple[str, tuple, dict]:
-    """Return the name and the arguments of the function that an RPC calls; on an `RRef`, those of the method."""
+    """Return the name and the arguments of the function that an RPC calls, or of the method on an `RRef`."""
     if function in ON_RREF:
         _, name, arguments, keywords = arguments
         return name, arguments, keywords
@@ -230,10 +230,10 @@ def waited_for(frame: FrameType) -> object | None:
 
 
 def _renew():
-    """Tell the present subscribers, and no others, of the calls that begin from now on."""
+    """Update `_heard` from the present subscriptions, for the calls that begin from now on."""
     _wrap_all()
     for kind in _heard:
-        subscriptions = [each for each in _subscriptions if issubclass(kind, each.kind)]
+        subscriptions = [subscription for subscription in _subscriptions if issubclass(kind, subscription.kind)]
         begins = tuple((each.begin, each.report) for each in subscriptions if each.begin)
         ends = tuple((each.end, each.report) for each in subscriptions if each.end)
         _heard[kind] = (begins, ends) if subscriptions else ()
@@ -244,7 +244,7 @@ def _log(error):
 
 
 def _wrap_all():
-    """Wrap what calls pass through, once; nobody calls a method that this version of torch lacks."""
+    """Wrap the methods and functions that calls pass through, once, except methods that this version of torch lacks."""
     global _is_wrapped
     if _is_wrapped:
         return
@@ -264,9 +264,9 @@ def _wrap_all():
 
 
 def _wrap(owner, name, kind, event_of):
-    """Wrap a method or a function, so that the subscribers to this kind of event are told of each call.
+    """Wrap a method or a function, so that the subscribers to this kind of event are notified of each call.
 
-    `event_of` makes the event from the first argument, the others and the keywords.
+    `event_of` makes the event from the first argument, the other arguments and the keywords.
     """
     original = getattr(owner, name)
 
@@ -285,7 +285,7 @@ def _wrap(owner, name, kind, event_of):
         finally:
             _tell(ends, event)
 
-    # Stacks show this name. C++ needs it, too: before it calls a method that a backend in Python overrides, it looks
+    # Stacks show this name, and C++ needs it. Before C++ calls a method that a backend in Python overrides, it checks
     # whether the innermost frame is that method. With another name, wrapper and C++ would call each other forever.
     call.__code__ = call.__code__.replace(co_name=name)
     setattr(owner, name, functools.wraps(original)(call))
@@ -317,7 +317,7 @@ def _rpc(to, arguments, keywords):
 
 
 def _remote(worker, arguments, keywords):
-    # Here the function is a name or already pickled; the frame of `remote`, which has led here, still has it.
+    # Here the function is a name or already pickled; the frame of `remote`, which made this call, still has it.
     parameters = sys._getframe(2).f_locals
     return Rpc("remote", parameters["to"], parameters["func"], parameters["args"], parameters["kwargs"])
 

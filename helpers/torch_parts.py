@@ -1,6 +1,6 @@
-"""The private names of torch that the course uses, each with its reason; `helpers.tap` has those that it wraps.
+"""The private names of torch that the course uses, each with its reason, except the names that `helpers.tap` wraps.
 
-tests/canaries/test_torch_parts.py says when a release of torch has moved one of them.
+tests/canaries/test_torch_parts.py fails when a release of torch has moved one of them.
 """
 
 import pickle
@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
-from torch._C import Future  # of which torch.futures.Future is one kind, and what a work object returns another
+from torch._C import Future  # the class of a work object's future, and the base class of torch.futures.Future
 from torch._C._distributed_c10d import _dump_fr_trace  # pyright: ignore[reportAttributeAccessIssue]
-from torch._C._distributed_rpc import PyRRef as RRef  # what rpc.RRef and rpc.remote make: its to_here() can be watched
+from torch._C._distributed_rpc import PyRRef as RRef  # rpc.RRef and rpc.remote return it; its to_here() can be wrapped
 from torch.distributed.rpc import WorkerInfo, api, rref_proxy
 
-# How a call on an RRef, as rref.rpc_sync(), comes to its owner: under the name of one of these.
+# A call on an RRef, such as rref.rpc_sync(), reaches its owner as a call of one of these functions.
 ON_RREF = (rref_proxy._local_invoke, rref_proxy._local_invoke_async_execution)
 
 __all__ = [
@@ -31,26 +31,26 @@ __all__ = [
 
 
 def workers() -> list[WorkerInfo]:
-    """Return all workers of the RPC that runs; its public functions tell of one whose name is known."""
+    """Return all workers of the running RPC; its public functions only return a worker whose name is known."""
     return api._get_current_rpc_agent().get_worker_infos()
 
 
 def worker_of(to) -> WorkerInfo:
-    """Return the worker that a caller means by its name, its number or its WorkerInfo."""
+    """Return the worker that a caller gives as a name, a number or a WorkerInfo."""
     return api._to_worker_info(to)
 
 
 def source_rank(work) -> int:
-    """Return the rank in its group from which a receive from anybody has got its message."""
+    """Return the sender of the message that a receive from any rank got, as a rank in the group."""
     return work._source_rank()
 
 
 @contextmanager
 def without_compiler() -> Iterator[None]:
-    """Let torch find inside the block that it has no compiler, unless that is there already.
+    """Hide torch's compiler from torch inside the block, unless it has already been imported.
 
-    The flight recorder looks for it, for the stacks of compiled code, and would import it, for more than a second of
-    processor time.
+    The flight recorder looks for the compiler, for the stacks of compiled code, and would import it, which takes more
+    than a second of processor time.
     """
     is_absent = "_inductor" not in vars(torch)
     if is_absent:
@@ -63,21 +63,21 @@ def without_compiler() -> Iterator[None]:
 
 
 def flight_records() -> list[dict]:
-    """Return what the flight recorder of this process holds: its last collectives, the oldest first, with stacks."""
+    """Return the entries of this process's flight recorder: the last collectives, the oldest first, with stacks."""
     with without_compiler():
         return pickle.loads(_dump_fr_trace())["entries"]
 
 
 def unfinished_collectives(since: int) -> list[str]:
-    """Return the names of the collectives called after the moment `since`, by time.time_ns, that gloo still works on.
+    """Return the names of the collectives called since the time `since`, by time.time_ns, that gloo has not finished.
 
-    gloo is done with one a little later than whoever waits for its future, as DistributedDataParallel does: its thread
-    then runs what was asked to follow, and notes the end for the profiler.
+    gloo finishes a collective a little after the end of a wait for its future, such as DistributedDataParallel's: its
+    thread then runs the callbacks, and notes the end for the profiler.
     """
     entries = pickle.loads(_dump_fr_trace(includeStackTraces=False))["entries"]
     return [entry["profiling_name"] for entry in entries if entry["time_created_ns"] >= since and not entry["retired"]]
 
 
 def load_dynamo() -> None:
-    """Import what the first DistributedDataParallel of a process imports, which takes seconds on a busy machine."""
+    """Import the module that the first DistributedDataParallel of a process imports; this may take seconds."""
     import torch._dynamo  # noqa: F401

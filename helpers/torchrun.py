@@ -1,4 +1,4 @@
-"""torchrun for a script that the notebook holds as text, on a network of its own or else on the loopback."""
+"""Run torchrun on a script that the notebook has as text, on a private network or otherwise on the loopback."""
 
 import os
 import re
@@ -17,15 +17,15 @@ from helpers.ranks.background import Background
 from helpers.ranks.topology import LOOPBACK, LOOPBACK_ADDRESS
 
 _SECONDS_TO_RUN = 120
-_current = None  # the job of this moment
+_current = None  # the job that may be running
 
 
 class Job:
     """A script in the background, run as `torchrun --nproc-per-node=RANKS script.py` runs it.
 
-    More arguments are variables of its environment, as in `TORCH_DISTRIBUTED_DEBUG="DETAIL"`. Its processes run in
-    `folder`, and all that they write is there. After two minutes the job is ended. The next job ends it, too, and so
-    does `end`, and the end of the notebook, however that comes: then the folder goes with it.
+    Further arguments are environment variables, as in `TORCH_DISTRIBUTED_DEBUG="DETAIL"`. The processes of the job run
+    in `folder` and write their files there. After two minutes the job is ended, and its folder stays. The next job,
+    `end`, and the end of the notebook for any reason all end the job and remove its folder.
     """
 
     def __init__(self, script: str, ranks: int, **variables: str):
@@ -33,7 +33,7 @@ class Job:
         if _current is not None:
             _current.end()
         self.ranks = ranks
-        prefork.warm_up()  # what this starts removes the folder, too, when the notebook has been killed
+        prefork.warm_up()  # starts the fork server, which removes the folder if the notebook is killed
         self.folder = Path(tempfile.mkdtemp(prefix="job-", dir=get_temp_dir())).resolve()
         self._log = self.folder / "torchrun.log"
         temporary = self.folder / "temporary"
@@ -45,30 +45,30 @@ class Job:
         _current = self
 
     def pids(self) -> list[int]:
-        """Return the process ids of the ranks that are there, in the order of the ranks."""
-        found = {}
+        """Return the process ids of the running ranks, in the order of the ranks."""
+        pids = {}
         for process in psutil.process_iter():
             with suppress(psutil.Error):
                 if process.cwd() == str(self.folder) and "RANK" in (variables := process.environ()):
-                    found.setdefault(int(variables["RANK"]), process.pid)  # a rank comes before what it has started
-        return [found[rank] for rank in sorted(found)]
+                    pids.setdefault(int(variables["RANK"]), process.pid)  # a rank is listed before its children
+        return [pids[rank] for rank in sorted(pids)]
 
     def log(self, rank: int, name: str = "stdout.log") -> str:
-        """Return what is in a file that torchrun keeps for a rank: stdout.log, stderr.log, error.json."""
+        """Return the text of a file that torchrun writes for a rank: stdout.log, stderr.log or error.json."""
         files = list(self.folder.glob(f"logs/*/attempt_0/{rank}/{name}"))
         return files[0].read_text() if files else ""
 
     def wait_for(self, text: str, seconds: float = 60) -> None:
-        """Wait until every rank has printed this text; raise `WorldError` when that does not come."""
+        """Wait until every rank has printed this text; raise `WorldError` if some rank does not."""
         deadline = time.monotonic() + seconds
         ended = False
         while not all(text in self.log(rank) for rank in range(self.ranks)):
             if ended or time.monotonic() > deadline:
                 raise WorldError(f"Not every rank has printed {text!r}:\n{self._last_words()}")
-            ended = self.wait(0.05)  # a job may print in the end: its logs are read once more
+            ended = self.wait(0.05)  # read the logs once more after the end, because a job may print just before it
 
     def wait(self, seconds: float) -> bool:
-        """Wait so long for the end of the job; return whether it has come."""
+        """Wait at most this many seconds for the end of the job; return whether it has ended."""
         return self._running.wait(seconds)
 
     @property
@@ -78,9 +78,9 @@ class Job:
         return self._running.exit_code
 
     def report(self) -> str:
-        """Return the report that torchrun prints in the end when a rank has failed; empty when none has."""
-        found = re.search(r"^=+$.*^=+$", self._log.read_text(), re.M | re.S)
-        return found[0].replace(f"{self.folder}/", "") if found else ""
+        """Return the report that torchrun prints at the end if a rank failed, an empty text if no rank failed."""
+        match = re.search(r"^=+$.*^=+$", self._log.read_text(), re.M | re.S)
+        return match[0].replace(f"{self.folder}/", "") if match else ""
 
     def end(self) -> None:
         """End the job, and remove its folder."""
@@ -92,10 +92,10 @@ class Job:
 
 
 def torchrun(script: str, ranks: int) -> list[str]:
-    """Run a script as `torchrun --nproc-per-node=RANKS` does, and return what each rank prints, in their order.
+    """Run a script as `torchrun --nproc-per-node=RANKS` does, and return the output of each rank, in rank order.
 
-    Nothing that it has started is left. Raises `WorldError` with the end of the output when the script fails or takes
-    longer than two minutes.
+    End every process that the script has started. Raises `WorldError` with the end of the output when the script fails,
+    and without it when the script takes longer than two minutes.
     """
     job = Job(script, ranks)
     try:
@@ -114,14 +114,15 @@ def _code(job):
 
 
 def _agent(folder, ranks, environment):
-    """Be the torchrun of a job, in this process."""
+    """Run torchrun for a job, in this process."""
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(folder)
-    tempfile.tempdir = environment["TMPDIR"]  # what it was before may be known already
+    tempfile.tempdir = environment["TMPDIR"]  # Python may have cached the old value
     from torch.distributed import TCPStore, run
 
-    # By itself torchrun hosts its store on every interface. It takes one that its process has at the same port already.
+    # By default torchrun's store listens on every interface. torchrun uses a store that its process already has at the
+    # same port.
     listener = socket.create_server((LOOPBACK_ADDRESS, 0))
     port = listener.getsockname()[1]
     descriptor = listener.detach()
@@ -130,4 +131,4 @@ def _agent(folder, ranks, environment):
     )
     options = [f"--master-port={port}", f"--nproc-per-node={ranks}", "--redirects=3", f"--log-dir={folder / 'logs'}"]
     run.main([*options, "script.py"])
-    del store  # until now it served the ranks
+    del store  # the ranks needed it until now

@@ -1,4 +1,4 @@
-"""A world of ranks: live processes that the notebook starts, talks to, finds when they are stuck, and brings back."""
+"""A world of ranks: live processes that the notebook starts, talks to, inspects when they are stuck, and restarts."""
 
 import atexit
 import shutil
@@ -12,59 +12,60 @@ from helpers.ranks import prefork
 from helpers.ranks.memory import require_room
 from helpers.ranks.topology import ProcessElsewhere, require_even_hosts
 
-if TYPE_CHECKING:  # importing them takes time, in which torch can be imported elsewhere
+if TYPE_CHECKING:  # these imports take time, so `World` makes them while another process imports torch
     from helpers.ranks.protocol import Cables, Ranks
 
-_current = None  # a notebook has one world at a time, the one that `%%px` speaks to
+_current = None  # the world of the notebook, to which `%%px` sends cells
 
 
 def current() -> "World | None":
-    """Return the world of this notebook, None when it has none."""
+    """Return the world of this notebook, None if it has no world."""
     return _current
 
 
 class World:
     """Ranks 0 to `size` - 1, each a live process on this machine, for the `%%px` cells of a notebook.
 
-    Each rank finds in its environment what torchrun would put there, so `dist.init_process_group("gloo")` in a `%%px`
-    cell is the very line of a script. Another `World(...)` in the same notebook stops this one and starts clean ranks.
+    Each rank has the environment variables that torchrun would set, so `dist.init_process_group("gloo")` in a `%%px`
+    cell is the same line as in a script. Another `World(...)` in the same notebook stops this world and starts new
+    ranks.
 
-    `size` is the number of ranks. `view` is ipyparallel's view of all of them, in their order: `world.view["x"]`
-    fetches the variable x of every rank, `world.view["x"] = 1` sets it.
+    `size` is the number of ranks. `view` is ipyparallel's view of all ranks, in their order: `world.view["x"]` fetches
+    the variable x of every rank, `world.view["x"] = 1` sets it.
 
     `World(4, hosts=2)` puts ranks 0 and 1 on one host and ranks 2 and 3 on another. The hosts are namespaces of this
-    machine, made without root: each has a name, a loopback, one address, and a cable to a switch, which `unplug` takes
-    out and `plug` puts in again. Where the system does not allow that, the ranks are only told which host they are on;
-    `world` says so, and how to allow it.
+    machine, made without root privileges: each has a name, a loopback, one address, and a cable to a switch. `unplug`
+    takes the cable out, and `plug` puts it in again. If the system does not allow this, the ranks only have different
+    host numbers in their environment; `world` says so, and how to allow real hosts.
 
-    `accepted` has the learner's answers that have passed their check, each with the cell that defined it.
+    `accepted` has the learner's answers that have passed their checks, each with the cell that defined it.
 
-    `preload` names modules that all ranks will import and that take seconds: the first world of a notebook imports them
-    once, in the process that the ranks are forked from. Elsewhere, and in later worlds, it changes nothing.
+    `preload` names slow modules that all ranks will import. The first world of a notebook imports them once, in the
+    process from which the ranks are forked. Without forking, and in later worlds, `preload` has no effect.
 
     Raises `WorldError` when `size` is not a whole number above 0, when the ranks cannot be divided evenly among the
-    hosts, when that many ranks do not fit into the memory that is free (`force=True` starts them all the same), when
-    `preload` is no list of modules that can be imported, and when the ranks do not start.
+    hosts, when that many ranks do not fit into the free memory (`force=True` starts them anyway), when `preload` is not
+    a list of modules that can be imported, and when the ranks do not start.
     """
 
     def __init__(self, size: int, *, hosts: int = 1, force: bool = False, preload: Sequence[str] = ()):
         require_room(size, force)
         require_even_hosts(size, hosts)
-        prefork.warm_up(preload)  # torch is imported over there while ipyparallel is imported here
+        prefork.warm_up(preload)  # the fork server imports torch while this process imports ipyparallel
         from helpers.ranks.local import LocalRanks
 
         self._begin(lambda directory: LocalRanks(size, directory, hosts, preload))
 
     @classmethod
     def attach(cls, *, profile: str = "", cluster_id: str = "", connection_file: str | None = None) -> "World":
-        """Return a world of the engines of an ipyparallel cluster that runs already, on one host or on several.
+        """Return a world of the engines of a running ipyparallel cluster, on one or several hosts.
 
-        The cluster is found as ipyparallel finds one: by profile and cluster id, or by the path of its
-        `ipcontroller-client.json`. Its engines become ranks 0, 1, 2 ... in blocks by host; the first host is that of
-        the engine with the lowest id. `stop` leaves them running. docs/clusters.md says how to start such clusters.
+        The cluster is given by profile and cluster id, or by the path of its `ipcontroller-client.json`, as for
+        ipyparallel itself. Its engines become ranks 0, 1, 2 ... in blocks by host; the engine with the lowest id is on
+        the first host. `stop` leaves the engines running. docs/clusters.md says how to start such clusters.
 
         Raises `WorldError` when there is no such cluster, when it has no engines or serves another notebook, and when
-        its hosts do not reach each other.
+        its hosts cannot reach each other.
         """
         prefork.warm_up()
         from helpers.ranks.attached import AttachedRanks
@@ -111,16 +112,17 @@ class World:
 
     @property
     def view(self):
-        """The view of ipyparallel of all ranks, in their order, which waits for their answers."""
+        """The ipyparallel view of all ranks, in their order, which waits for their answers."""
         self.require_running()
         return self._view
 
     def call(self, function: str | Callable, *arguments, targets: int | Sequence[int] | None = None):
-        """Have all ranks call a function at the same time, and return what each of them returns, in rank order.
+        """Have all ranks call a function at the same time, and return their results in rank order.
 
-        `function` is the name of what the ranks have, such as "train" or "dist.get_rank", or a function of the
-        notebook, which is sent to them. `targets` names the ranks that call it; what a single one returns comes without
-        a list. Raises what the function has raised, and `WorldError` when there is no such rank.
+        `function` is the name of a function that the ranks have, such as "train" or "dist.get_rank", or a function of
+        the notebook, which is sent to them. `targets` names the ranks that call it; if it is a number, return the
+        result of this rank without a list. Raises the error that the function raised, and `WorldError` when there is no
+        such rank.
         """
         from ipyparallel import Reference
 
@@ -143,14 +145,14 @@ class World:
     def folder(self) -> str:
         """A folder for the files of a lesson, which only this user can read.
 
-        It is the temporary folder of the ranks, stays over a restart, and is removed with the world.
+        It is the temporary folder of the ranks. It survives a restart, and is removed when the world stops.
         """
         self.require_this_machine("A folder of the ranks and the notebook")
         return self._directory
 
     @property
     def hosts(self) -> list[str]:
-        """The names of the hosts: the first ranks are on the first one, the next ones on the second."""
+        """The names of the hosts: the first block of ranks is on the first host, the next block on the second."""
         self.require_running()
         return list(self._ranks.hosts)
 
@@ -161,24 +163,24 @@ class World:
 
     @property
     def has_cables(self) -> bool:
-        """Whether each host has a cable of its own, which can be taken out."""
+        """Whether each host has a cable of its own, which can be unplugged."""
         return len(self.hosts) > 1 and self._ranks.why_no_cables is None
 
     def unplug(self, host: str) -> None:
-        """Take the cable of a host out of the switch: nothing gets to the host or away from it. Twice is once.
+        """Unplug the cable of a host, so that no packet reaches or leaves the host; a second call does nothing.
 
-        The ranks on the host live on and reach each other; the notebook reaches all of them. Raises `WorldError` for a
-        host that is not there, and when the hosts have no cables.
+        The ranks on the host keep running and reach each other, and the notebook still reaches all ranks. Raises
+        `WorldError` for an unknown host, and when the hosts have no cables.
         """
         self._set_cable(host, plugged=False)
 
     def plug(self, host: str) -> None:
-        """Put the cable of a host in again; nothing happens when it is in. Raises `WorldError` as `unplug` does."""
+        """Plug the cable of a host in again, if it is unplugged; raise `WorldError` as `unplug` does."""
         self._set_cable(host, plugged=True)
 
     @property
     def cables(self) -> "Cables":
-        """The ranks as their cables see them: `pace` and `carried`. Raises `WorldError` when the hosts have none."""
+        """The interface to the cables, with `pace` and `carried`; raises `WorldError` when the hosts have no cables."""
         if len(self.hosts) < 2:
             raise WorldError(
                 f"All ranks of this world are on one host. There are cables in World({self.size}, hosts=2)."
@@ -188,7 +190,7 @@ class World:
         return cast("Cables", self._ranks)
 
     def board(self) -> None:
-        """Show a line for each rank that moves while cells run, beside the notebook where that is JupyterLab's."""
+        """Show a board with a line for each rank, updated while cells run; in JupyterLab the board is a side panel."""
         from helpers.look.board import show
 
         self.require_running()
@@ -197,9 +199,9 @@ class World:
     def where(self, *, until: Mapping[int, str] | None = None):
         """Return what each rank is doing: idle or busy, for how long, in which call, on which line of which cell.
 
-        The ranks are asked from outside, so this works while they are stuck. The result is a `Whereabouts`, a list of
-        one `RankState` for each rank that shows as a table. `until={1: "recv", 0: "idle"}` names, for some ranks, the
-        call or the state in which the table should show them: they are asked again until it does, for 10 s at most.
+        This works while ranks are stuck, because it does not use their queue of cells. The result is a `Whereabouts`, a
+        list with a `RankState` for each rank, which is shown as a table. `until={1: "recv", 0: "idle"}` gives, for some
+        ranks, the call or the state to wait for: ask again until the ranks are there, for at most 10 s.
         """
         from helpers.look.where import whereabouts, whereabouts_when
 
@@ -211,7 +213,7 @@ class World:
     def history(self):
         """Return the last collectives of all ranks, a `History`; its `differences` are empty when the ranks agree.
 
-        The ranks are asked from outside, as by `where`, so this works while they are stuck, and when they have failed.
+        Like `where`, this works while ranks are stuck, and also after they have failed.
         """
         from helpers.look.history import history
 
@@ -221,8 +223,8 @@ class World:
     def post_mortem(self, rank: int):
         """Return the frames of the last error of a rank, with their variables, as a `PostMortem`, shown as a table.
 
-        `world.post_mortem(1)["loss"]` is a variable of the innermost function of the learner's that the error has come
-        through. Raises `WorldError` when the rank has had no error, and when it is busy, silent or dead.
+        `world.post_mortem(1)["loss"]` is a variable of the innermost frame in the learner's own code. Raises
+        `WorldError` when the rank has had no error, and when it is busy, silent or dead.
         """
         from helpers.look.post_mortem import post_mortem
 
@@ -232,7 +234,7 @@ class World:
     def interrupt(self) -> None:
         """Raise KeyboardInterrupt in every busy rank.
 
-        A rank that is inside a C++ call, such as a collective, hears it only when the call returns.
+        In a rank that is inside a C++ call, such as a collective, it is raised only when the call returns.
         """
         self.require_running()
         alive = self._cells.owed().keys() - self._ranks.deaths().keys()
@@ -240,12 +242,12 @@ class World:
             self._ranks.signal(rank, signal.SIGINT)
 
     def restart(self, *, rank: int | None = None) -> None:
-        """Give working ranks again, whatever has happened: dead or stuck ranks, groups or RPC left half made.
+        """Restore working ranks in any situation, such as dead or stuck ranks, or a half-made group or RPC.
 
-        Every rank is a new process, with the same number as before; its variables are gone. With `rank` only that one
-        is, whether it was dead, stuck or well, and the others keep what they have. It belongs to no group until it
-        makes one with them. Raises `WorldError` when there is no such rank, and for attached ranks, which are not this
-        world's to end.
+        Replace every rank by a new process with the same number; its variables are lost. With `rank`, replace only this
+        rank, whether it is dead, stuck or idle, and leave the other ranks as they are. The new process is in no group
+        until it makes a group with the others. Raises `WorldError` when there is no such rank, and for attached ranks,
+        which this world did not start and must not end.
         """
         self.require_running()
         if rank is not None:
@@ -260,20 +262,20 @@ class World:
             remind(self, range(self.size) if rank is None else [rank])
 
     def new_store(self) -> None:
-        """Give the ranks a fresh store, which they need to make a process group again after they have left one.
+        """Give the ranks a new store, which they need to make a process group again after they have destroyed one.
 
-        A store remembers the addresses of the group that has left; torchrun, too, takes a new one for every restart.
+        A store keeps the addresses of the destroyed group; torchrun also uses a new store for every restart.
         """
         self.require_idle("A fresh store")
         port = self._ranks.new_store()
         self.view.execute(f"__import__('os').environ['MASTER_PORT'] = '{port}'", silent=True)
 
     def stop(self) -> None:
-        """End the ranks and everything else that was started for them; once stopped, it does nothing."""
+        """End the ranks and every other process of the world; a second call does nothing."""
         global _current
         if self._stopped:
             return
-        # In this order, and each step can be done again: an Interrupt may come at any moment.
+        # Keep this order. Each step can be repeated, because an Interrupt may come at any moment.
         if self._editor is not None:
             self._editor.disconnect()
         if self._board is not None:
@@ -294,17 +296,17 @@ class World:
 
     @property
     def network(self) -> int | None:
-        """The id of a process on the private network of the ranks; None where the system does not allow one."""
+        """The id of a process on the private network of the ranks; None if the system does not allow such a network."""
         self.require_running()
         return self._ranks.network
 
     def require_running(self) -> None:
-        """Raise `WorldError` when the world has been stopped."""
+        """Raise `WorldError` if the world has been stopped."""
         if self._stopped:
             raise WorldError("This world has been stopped. Make a new one: world = World(4).")
 
     def require_this_machine(self, what: str) -> None:
-        """Raise `WorldError` when some rank is on another machine; `what` is what cannot be had then."""
+        """Raise `WorldError` if some rank is on another machine; `what` is the subject of the message."""
         self.require_running()
         if elsewhere := self._ranks.hosts_elsewhere:
             raise WorldError(
@@ -313,12 +315,12 @@ class World:
             )
 
     def require_host(self, host: str) -> None:
-        """Raise `WorldError` when there is no such host."""
+        """Raise `WorldError` if there is no such host."""
         if host not in self.hosts:
             raise WorldError(f"There is no host {host!r}: the hosts of this world are {', '.join(self.hosts)}.")
 
     def require_idle(self, what: str) -> None:
-        """Raise `WorldError` when a rank is busy or dead; `what` is what needs them all, as the message says."""
+        """Raise `WorldError` if a rank is not idle; `what` is the subject of the message."""
         self.require_running()
         if busy := [state for state in self.where() if state.state != "idle"]:
             raise WorldError(f"{what} needs every rank idle, and rank {busy[0].rank} is {busy[0].state}.")

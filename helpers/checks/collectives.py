@@ -1,8 +1,13 @@
 """Exercises of 03_collectives."""
 
+import math
+import time
+
 import torch
 
 from helpers.checks.exam import called, exercise, near, show
+
+_LATE = 0.3  # seconds
 
 
 @exercise
@@ -67,6 +72,44 @@ def sharded_step(exam):
         "gradients and 1 all_gather of the weights.",
     )
     return "Every rank returned the new weights, and updated only its own shard."
+
+
+@exercise
+def skip_together(exam):
+    """Check `skip_together(gradient)`: whether any rank's gradient contains a NaN, and the norm of the own gradient.
+
+    The last rank comes late, so that an answer without `wait()` reads the result too early.
+    """
+    rank, n = exam.rank, exam.n
+    for where, ranks in ((f"only on rank {n - 1}", [n - 1]), ("on no rank", []), ("on every rank", range(n))):
+        gradient = torch.arange(1.0, 5) * (rank + 1)
+        if rank in ranks:
+            gradient[rank % 4] = math.nan
+        expected, norm = bool(ranks), gradient.norm().item()
+        time.sleep(_LATE if rank == n - 1 else 0)
+        result = exam.call(gradient)
+        if not isinstance(result, list | tuple) or len(result) != 2:
+            exam.refuse(f"Rank {rank} returned {show(result)}, expected two values: True or False, and a norm.")
+            continue
+        skips, own = result
+        found = _truth(skips)
+        exam.require(
+            found == expected,
+            f"With a NaN {where}, rank {rank} returned {show(skips) if found is None else found}, expected {expected}.",
+        )
+        exam.require(
+            math.isnan(norm) or near(own, norm),
+            f"Rank {rank} returned the norm {show(own)}, expected {show(norm)}, the norm of its own gradient.",
+        )
+    _require_collectives(exam, all_reduce=1)
+    return "All ranks skip the same steps, after one all_reduce."
+
+
+def _truth(value):
+    """Return True or False for a bool, for 0 or 1, and for a tensor with one of these; None for anything else."""
+    if isinstance(value, torch.Tensor) and value.numel() == 1:
+        value = value.item()
+    return bool(value) if isinstance(value, bool | int | float) and value in (0, 1) else None
 
 
 def _require_shape(exam, result, shape, expected):

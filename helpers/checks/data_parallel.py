@@ -76,7 +76,9 @@ def _require_flat(exam, flat, model):
         return True
     dtype, elements = next(model.parameters()).dtype, _elements(model)
     if isinstance(flat, torch.Tensor) and flat.numel() == elements:
-        exam.refuse(f"On rank {exam.rank} `flat` is of {flat.dtype}, expected {dtype}, the dtype of the parameters.")
+        exam.refuse(
+            f"On rank {exam.rank} `flat` has dtype {flat.dtype}, expected {dtype}, the dtype of the parameters."
+        )
     else:
         exam.refuse(
             f"On rank {exam.rank} `flat` is {show(flat)}, expected a tensor of {elements} elements, as many as the "
@@ -197,7 +199,7 @@ def average_what_is_there(exam):
 
 
 def _frozen_model():
-    """Return the small network with a first layer that is frozen."""
+    """Return the small network with a frozen first layer."""
     model = new_model().double()
     for parameter in model[0].parameters():
         parameter.requires_grad_(False)

@@ -7,7 +7,7 @@ from helpers.checks.exam import Wrong, called, exercise, number, show
 
 
 def _judge_shares(shares):
-    """Require that one rank took each card, and that no rank took two cards more than another."""
+    """Require that each card went to exactly one rank, and that the shares differ by at most one card."""
     cards = range(3 * len(shares) + 1)
     for card in cards:
         takers = [rank for rank, share in enumerate(shares) if card in share]
@@ -29,7 +29,7 @@ def _judge_shares(shares):
 
 @exercise(together=_judge_shares)
 def my_share(exam):
-    """Check `my_share(cards)`: each card goes to one rank, and no rank gets two more than another."""
+    """Check `my_share(cards)`: each card goes to exactly one rank, and the shares differ by at most one card."""
     result = exam.call(list(range(3 * exam.n + 1)))
     share = _numbers(result)
     exam.require(share is not None, f"Rank {exam.rank} returned {show(result)}, expected its share of the list.")
@@ -38,15 +38,14 @@ def my_share(exam):
 
 @exercise
 def collect(exam):
-    """Check `collect(number)`: every rank gets the numbers of all ranks, in rank order, from one all_reduce."""
+    """Check `collect(number)`: every rank returns the numbers of all ranks, in rank order, after one all_reduce."""
     rank = exam.rank
-    # With fractions and both signs, answers with integers, with a maximum or with numbers packed into one fail.
+    # With fractions and both signs, an answer fails if it uses integers, a maximum, or one number that encodes all.
     numbers = [(other + 2) ** 2 * (-1.0) ** other - 0.5 * (other % 2) for other in range(exam.n)]
     result = exam.call(numbers[rank])
-    found = _numbers(result)
-    exam.require(
-        found == numbers, f"Rank {rank} returned {show(result) if found is None else found}, expected {numbers}."
-    )
+    returned = _numbers(result)
+    shown = show(result) if returned is None else returned
+    exam.require(returned == numbers, f"Rank {rank} returned {shown}, expected {numbers}.")
     exam.require(
         exam.collectives == {"all_reduce": 1},
         f"The numbers are right. Rank {rank} called {called(exam.collectives)}, expected 1 all_reduce.",
@@ -56,16 +55,16 @@ def collect(exam):
 
 @exercise
 def all_done(exam):
-    """Check `all_done(done)`: every rank learns from one all_reduce whether all ranks are done.
+    """Check `all_done(done)`: every rank returns whether all ranks are done, after one all_reduce.
 
-    It is called four times: all ranks are done, no rank is, only rank 0 is, and all but rank 0 are.
+    Call it four times, when these ranks are done: all, none, only rank 0, and all except rank 0.
     """
     rank = exam.rank
     for done, expected, who in (
         (True, True, "all ranks are"),
         (False, False, "no rank is"),
         (rank == 0, False, "only rank 0 is"),
-        (rank > 0, False, "all ranks but rank 0 are"),
+        (rank > 0, False, "all ranks except rank 0 are"),
     ):
         result = exam.call(done)
         exam.require(
@@ -80,19 +79,19 @@ def all_done(exam):
 
 
 def _truth(result):
-    """Return True or False for a bool, and for a tensor or array of one bool; None for anything else."""
+    """Return a bool, or the single bool in a tensor or array; None for any other value."""
     if isinstance(result, torch.Tensor | np.ndarray) and len(result.reshape(-1)) == 1:
         result = result.item()
     return result if isinstance(result, bool) else None
 
 
 def _show_truth(result):
-    """Return what an answer has returned: True or False as such, anything else as `show` does."""
+    """Return the text of an answer's result: True or False by name, any other value by `show`."""
     return str(result) if isinstance(result, bool) else show(result)
 
 
 def _numbers(result):
-    """Return the numbers in a list, tuple, set, tensor or array as a list; None for anything else."""
+    """Return the numbers in a list, tuple, set, tensor or array as a list; None for any other value."""
     if isinstance(result, torch.Tensor | np.ndarray):
         result = result.tolist()
     if not isinstance(result, list | tuple | set):

@@ -7,7 +7,7 @@ import torch
 
 from helpers.checks.exam import Wrong, answer, exercise, number, show
 
-_NUMBERS = 16  # in the tensor of each rank, all of them rank + 1
+_NUMBERS = 16  # elements in the tensor of each rank; each element is rank + 1
 _BYTES = 4 * _NUMBERS
 
 
@@ -46,7 +46,7 @@ def gather(exam):
         for source, tensor in enumerate(result):
             if not _is_full(tensor, source + 1.0):
                 exam.refuse(
-                    f"Rank {rank} returned {_show(tensor)} in place {source} of its list, expected {source + 1.0}."
+                    f"Rank {rank} returned {_show(tensor)} at index {source} of its list, expected {source + 1.0}."
                 )
                 break
     _require_sent(exam, int(rank > 0))
@@ -100,7 +100,7 @@ def overlap(exam):
         _require_tensor(exam, result[1], _left(exam) + 1.0)
     _require_sent(exam, 1)
     if exam.require(
-        len(computed) == 1, f"Rank {rank} called `compute()` {_count(len(computed), 'time')}, expected 1 time."
+        len(computed) == 1, f"Rank {rank} called `compute()` {_count(len(computed), 'time')}, expected once."
     ):
         for message in exam.messages:
             _require_overlap(exam, message, *computed[0])
@@ -133,7 +133,7 @@ def _overlap(tensor):
 
 
 def _tensor(rank):
-    """Return the tensor that a rank passes to the answer."""
+    """Return the tensor with which a rank calls the answer."""
     return torch.full((_NUMBERS,), rank + 1.0)
 
 
@@ -142,7 +142,7 @@ def _left(exam):
 
 
 def _is_full(tensor, expected):
-    """Return whether a result is a tensor of the expected size that holds this number in all places."""
+    """Return whether a result is a tensor of the expected size whose elements all equal `expected`."""
     return list(getattr(tensor, "shape", ())) == [_NUMBERS] and set(tensor.tolist()) == {expected}
 
 
@@ -151,7 +151,7 @@ def _require_tensor(exam, tensor, expected):
 
 
 def _require_sent(exam, messages):
-    """Require that the rank sent this many messages, with a tensor in each."""
+    """Require that the rank sent this many messages, each with one tensor."""
     sent = [message.bytes for message in exam.messages if message.sent]
     expected = messages * _BYTES
     exam.require(sum(sent) == expected, f"Rank {exam.rank} sent {sum(sent)} bytes, expected {expected}.")
@@ -171,7 +171,7 @@ def _rounds(receivers):
 
 
 def _show(result):
-    """Describe the result of an answer in few words, and a tensor of the expected size by its numbers."""
+    """Describe the result of an answer in a few words, and a tensor of the expected size by its elements."""
     if list(getattr(result, "shape", ())) != [_NUMBERS]:
         return show(result)
     numbers = result.tolist()

@@ -23,9 +23,10 @@ def reduce_scatter(exam):
 
 @exercise
 def two_way_ring(exam):
-    """Check `two_way_ring(tensor)`, an all-reduce in place: one half travels to the right, one to the left, at once.
+    """Check `two_way_ring(tensor)`, an all-reduce in place: half of the tensor travels to the right, half to the left.
 
-    Each rank sends half of what a ring in one direction sends to each neighbour, in 2(n - 1) steps.
+    In 2(n - 1) steps each rank sends to each neighbour half as many bytes as a ring in one direction sends, and it
+    sends in both directions at the same time.
     """
     steps = 2 * (exam.n - 1)
     tensor = new_tensor(exam.rank, exam.n)
@@ -34,15 +35,15 @@ def two_way_ring(exam):
     require_sent(exam, steps * CHUNK_BYTES, 2 * steps, "a ring in both directions")
     _require_both_ways_at_once(exam)
     halves = steps * CHUNK_BYTES // 2
-    return f"Every rank holds the sum, and sent {halves} bytes each way, both ways at once."
+    return f"Every rank holds the sum, and sent {halves} bytes in each direction, both at the same time."
 
 
 @exercise
 def my_ring(exam):
-    """Check `my_ring(tensor)`: an all-reduce in place, a reduce-scatter of n - 1 steps and an all-gather of as many.
+    """Check `my_ring(tensor)`: an all-reduce in place, as a reduce-scatter and an all-gather of n - 1 steps each.
 
-    Each rank sends one chunk a step. If the sum is wrong, the reduce-scatter is judged first, then the all-gather. If
-    it is right, tensors follow whose length is no multiple of n.
+    Each rank sends one chunk a step. If the sum is wrong, the check judges the reduce-scatter first, then the
+    all-gather. If the sum is right, the check goes on with tensors whose length is not a multiple of n.
     """
     rank, n = exam.rank, exam.n
     steps = n - 1
@@ -103,7 +104,7 @@ def _chunks(numbers):
 
 
 def require_numbers(exam, result, expected):
-    """Require the expected elements; the first chunk that differs is named."""
+    """Require the expected elements, and name the first chunk that differs."""
     rank = exam.rank
     numbers = result.flatten().tolist() if hasattr(result, "tolist") else None
     if numbers is None:
@@ -118,22 +119,20 @@ def require_numbers(exam, result, expected):
                 break
 
 
-def require_sent(exam, size, messages, who):
+def require_sent(exam, size, messages, algorithm):
     """Require that the rank sent `size` bytes in `messages` messages."""
     sent = [message.bytes for message in exam.messages if message.sent]
     for number, expected, unit in ((sum(sent), size, "byte"), (len(sent), messages, "message")):
-        excess = f"{number - expected} too many" if number > expected else f"{expected - number} too few"
         exam.require(
-            number == expected,
-            f"Rank {exam.rank} sent {count(number, unit)}, and {who} sends {expected}: {excess}.",
+            number == expected, f"Rank {exam.rank} sent {count(number, unit)}, expected {expected} for {algorithm}."
         )
 
 
 def _require_both_ways_at_once(exam):
-    """Require that half of the messages goes to each neighbour, and no wait between the two that a step sends."""
+    """Require that each neighbour gets half of the messages, and that each step posts both sends before it waits."""
     rank, n, sent = exam.rank, exam.n, [message for message in exam.messages if message.sent]
     right, left = (rank + 1) % n, (rank - 1) % n
-    if n == 2:  # both neighbours are one and the same rank
+    if n == 2:  # both neighbours are the same rank
         ways = sent[0::2], sent[1::2]
     else:
         ways = tuple([message for message in sent if message.peer == peer] for peer in (right, left))
@@ -148,7 +147,7 @@ def _require_both_ways_at_once(exam):
         first, last = sorted([one.posted, other.posted])
         exam.require(
             not any(first < message.waited < last for message in exam.messages if message.waited is not None),
-            f"Rank {rank} waited for one way before it sent the other, in step {step}. (dist.send waits.)",
+            f"In step {step} rank {rank} waited for one send before it posted the other. (`dist.send` waits.)",
         )
 
 

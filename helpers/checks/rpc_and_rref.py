@@ -13,12 +13,12 @@ from helpers.checks.rpc_judging import answer_with_rpc, one_line_errors
 _NUMBERS = 2**18  # in the tensor that stays on its owner: 1 MiB
 _FEW_BYTES = 64
 _TIMES = 5
-_SECONDS_TO_MEET = 5  # in vain only if the answer calls one worker after another
+_SECONDS_TO_MEET = 5  # they run out only if the answer calls one worker after another
 
 
 @exercise
 def fan_out(exam):
-    """Check `fan_out(function, x)`: the sum of function(x) over all workers, each called before any answer is there."""
+    """Check `fan_out(function, x)`: the sum of function(x) over all workers, called before any result arrives."""
     n = exam.n
     if exam.rank == 0:
         result, made, alone = exam.on_rank(_fan_out)
@@ -35,7 +35,7 @@ def fan_out(exam):
 
 @exercise
 def scaled_total(exam):
-    """Check `scaled_total(owner, load, scale)`: a number from two steps on the owner, whose tensors stay there."""
+    """Check `scaled_total(owner, load, scale)`: a number from two steps, whose tensors stay on the owner."""
     received = 0
     if exam.rank == 0:
         result, made = exam.on_rank(answer_with_rpc, "scaled_total", ["worker1", load, scale])
@@ -50,7 +50,7 @@ def scaled_total(exam):
 
 @exercise
 def add_many(exam):
-    """Check `add_many(counter, times)`: the object on its owner is updated so many times, through its RRef."""
+    """Check `add_many(counter, times)`: the object on its owner is updated `times` times, through its RRef."""
     if exam.rank == 0:
         result, made, before, after = exam.on_rank(_add_many)
         calls = sum(call.function == "add" for call in made)
@@ -59,7 +59,7 @@ def add_many(exam):
         )
         exam.require(set(after) == {1}, f"The object on worker1 was updated by {after}, expected {[1] * _TIMES}.")
         exam.require(
-            len(before) == _TIMES, "Some updates had not been made when add_many returned: wait for their futures."
+            len(before) == _TIMES, "Some updates were still missing when `add_many` returned: wait for their futures."
         )
         exam.require(calls == _TIMES, f"`add` was called {_times(calls)} through the RRef, expected {_times(_TIMES)}.")
         exam.require(result == _TIMES, f"Rank 0 returned {_numbers(result)}, expected {_TIMES}.")
@@ -67,7 +67,7 @@ def add_many(exam):
 
 
 class Meeting:
-    """On rank 0: who of the workers runs `part`, and who has given up waiting for all the others."""
+    """Record, on rank 0, which workers run `part`, and which of them have stopped waiting for the others."""
 
     def __init__(self, size):
         self._size = size
@@ -76,7 +76,7 @@ class Meeting:
         self._changed = threading.Condition()
 
     def join(self, rank):
-        """Wait until all workers are there. Whoever has waited in vain frees the others."""
+        """Wait until all workers have joined. A worker whose wait times out releases the others."""
         with self._changed:
             self._there.add(rank)
             self._changed.notify_all()
@@ -86,7 +86,7 @@ class Meeting:
                 self._changed.notify_all()
 
     def alone(self):
-        """Return the ranks that have answered before all were there, the first one first."""
+        """Return the ranks that answered before all workers had joined, in the order of their answers."""
         return list(self._alone)
 
     def _is_over(self):
@@ -97,7 +97,7 @@ _meetings = []
 
 
 def part(x):
-    """Return rank + 1 times x, when all workers run this: the function that they are asked for."""
+    """Return rank + 1 times x once all workers run this function, which the learner's `fan_out` gets."""
     rank = int(os.environ["RANK"])
     rpc.rpc_sync(0, _join, args=(rank,))
     return (rank + 1) * x
@@ -114,7 +114,7 @@ def scale(tensor):
 
 
 class Tally:
-    """The object that the learner updates: it keeps what was added to it, each time slowly."""
+    """The object that the learner updates: it stores the numbers that are added, and takes a while for each."""
 
     def __init__(self):
         self.added = []
@@ -144,7 +144,7 @@ class Tally:
 
 
 def _fan_out():
-    """Return the result of `fan_out`, the calls of workers that it made, and the ranks that answered too early."""
+    """Return the result of `fan_out`, the calls that it made, and the ranks that answered too early."""
     _meetings[:] = [Meeting(int(os.environ["WORLD_SIZE"]))]
     result, made = answer_with_rpc("fan_out", [part, torch.tensor([1.0, 2.0])])
     # to_here() belongs to the call that made the value, and _join to this check.
@@ -156,12 +156,12 @@ def _join(rank):
 
 
 def _add_many():
-    """Return the result of `add_many`, its calls, and what was added to the object: at once, and in the end."""
+    """Return the result of `add_many`, its calls, and the numbers added when it returned and in the end."""
     with one_line_errors():
         counter = rpc.remote("worker1", Tally)
     result, made = answer_with_rpc("add_many", [counter, _TIMES])
     before = counter.rpc_sync().history()
-    time.sleep(0.1 * _TIMES)  # what is still under way
+    time.sleep(0.1 * _TIMES)  # until the calls that are still under way have ended
     return result, made, before, counter.rpc_sync().history()
 
 

@@ -26,17 +26,17 @@ _LATE, _SLOW = 0.3, 0.1  # seconds
 def crossover(exam):
     """Check `crossover(n, alpha, beta)`: the bytes for which a tree and a ring take equally long on a network.
 
-    A result within 1 % is right, so that an answer may search for the size.
+    Accept a result within 1 %, so that an answer may search for the size.
     """
     for n, alpha, beta in _CLUSTERS:
-        # 2 log2 n messages of a whole tensor take as long as 2(n - 1) of an n-th.
+        # 2 log2 n messages of a whole tensor take as long as 2(n - 1) messages of an n-th of the tensor.
         rounds, steps = 2 * ceil(log2(n)), 2 * (n - 1)
         expected = (steps - rounds) * alpha / (rounds - steps / n) / beta
         result = exam.call(n, alpha, beta)
-        found = show(result) if number(result) is None else f"{number(result):.0f}"
+        returned = show(result) if number(result) is None else f"{number(result):.0f}"
         exam.require(
             near(result, expected, within=0.01 * expected),
-            f"For {n} ranks, {1e6 * alpha:g} µs and {1e9 * beta:g} ns per byte rank {exam.rank} returned {found}, "
+            f"For {n} ranks, {1e6 * alpha:g} µs and {1e9 * beta:g} ns per byte, rank {exam.rank} returned {returned}, "
             f"expected {expected:.0f} bytes.",
         )
     return "Every rank found the size for which the tree and the ring take equally long, from 4 to 1000 ranks."
@@ -46,16 +46,16 @@ def crossover(exam):
 def two_levels(exam):
     """Check `two_levels(h, m, size, alpha, inside, across)`: the seconds of an all-reduce within hosts and across them.
 
-    A result within 1 % is right.
+    Accept a result within 1 %.
     """
     for h, m, size, alpha, inside, across in _HOSTS:
         expected = 2 * (m + h - 2) * alpha + 2 * (m - 1) / m * size * inside + 2 * (h - 1) / h * size * across
         result = exam.call(h, m, size, alpha, inside, across)
-        found = show(result) if number(result) is None else f"{1e3 * number(result):.3f} ms"
+        returned = show(result) if number(result) is None else f"{1e3 * number(result):.3f} ms"
         exam.require(
             near(result, expected, within=0.01 * expected),
             f"For {h} hosts of {m} ranks, {size / 2**20:g} MiB, {1e6 * alpha:g} µs, {1e9 * inside:.3g} ns per byte "
-            f"inside and {1e9 * across:.3g} ns per byte across rank {exam.rank} returned {found}, "
+            f"inside and {1e9 * across:.3g} ns per byte across, rank {exam.rank} returned {returned}, "
             f"expected {1e3 * expected:.3f} ms.",
         )
     return f"Every rank found the time of the three rings, from {_HOSTS[0][0]} to {_HOSTS[-1][0]} hosts."
@@ -102,7 +102,7 @@ def halving_doubling(exam):
 
 
 class _Times(NamedTuple):
-    """When a rank arrived, began each call of the algorithm, and ended; `took` has the seconds of each call."""
+    """When a rank arrived, began each call of the algorithm, and ended; `took` holds the seconds of each call."""
 
     arrived: float
     began: list[float]
@@ -111,16 +111,14 @@ class _Times(NamedTuple):
 
 
 def _judge_stopwatches(returned):
-    """Judge the seconds of all ranks by the order of events, so that a busy machine fails no right answer."""
+    """Judge the seconds of all ranks by the order of events, so that a right answer also passes on a busy machine."""
     seconds, times = zip(*returned, strict=True)
     all_arrived = max(its.arrived for its in times)
     for rank, its in enumerate(times):
         if its.began[0] < all_arrived:
-            raise Wrong(
-                f"Rank {rank} began before the last rank had arrived, expected it to wait. A barrier makes it wait."
-            )
+            raise Wrong(f"Rank {rank} began before the last rank had arrived, expected after it. Call a barrier first.")
     if not all(abs(other - seconds[0]) <= 1e-3 * abs(other) for other in seconds):
-        each = ", ".join(f"{one:.3f}" for one in seconds)
+        each = ", ".join(f"{value:.3f}" for value in seconds)
         raise Wrong(f"The ranks returned {each} s, expected the same number on every rank.")
     slowest = max(max(its.took) for its in times)
     if seconds[0] < 0.999 * slowest:

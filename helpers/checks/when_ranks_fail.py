@@ -1,4 +1,4 @@
-"""Exercises of 01_when_ranks_fail: a deadlock to mend, absent ranks, silent differences, bad data, and a dead rank."""
+"""Exercises of 01_when_ranks_fail: a deadlock, absent ranks, calls in different orders, bad data, and a dead rank."""
 
 import itertools
 import os
@@ -13,18 +13,18 @@ from helpers.checks.exam import AnswerError, answer, exercise, near, show
 from helpers.checks.judging import CUT_OFF, kill_last
 
 _SECONDS_TO_NAME = 3
-_SECONDS_OF_A_BUSY_MACHINE = 0.9  # by which it may wake a rank late, which is not the answer's fault
+_SECONDS_OF_A_BUSY_MACHINE = 0.9  # a busy machine may wake a rank this late; the answer is not at fault
 _SECONDS_OF_A_GROUP = 3
 _SECONDS_TO_SIGN = 5
-_SECONDS_APART = 0.4  # by which the survivors call
+_SECONDS_APART = 0.4  # between the first call of a survivor and the last call
 _NUMBER = re.compile(r"\d+")
 _LIST = re.compile(r"\d+(?:(?:\s|,|;|and|or|ranks?)+\d+)*", re.IGNORECASE)  # "1, 3", "1 and 3", "rank 1, rank 3"
-_attempts = itertools.count()  # to find the dead: each has its own keys in the store
+_attempts = itertools.count()  # each attempt of `my_survivors` has its own keys in the store
 
 
 @exercise(own_group=True)
 def my_total(exam):
-    """Check `my_total(group)`: every rank gets the sum of 0 to 3n; rank r of n holds every n-th number from r on."""
+    """Check `my_total(group)`: every rank returns the sum of 0 to 3n; rank r of n has every n-th number, from r on."""
     expected = float(sum(range(3 * exam.n + 1)))
     result = exam.on_rank(_answer_in_new_group, "my_total")
     exam.require(near(result, expected), f"Rank {exam.rank} returned {show(result)}, expected {expected}.")
@@ -34,20 +34,20 @@ def my_total(exam):
 
 @exercise(own_group=True)
 def roll_call(exam):
-    """Check `roll_call(group)`: it raises an error on rank 0 within 3 s, which names every rank that is absent.
+    """Check `roll_call(group)`: on rank 0 it raises an error that names every absent rank, within 3 s.
 
-    When every rank has called it, it raises nothing.
+    If every rank calls `roll_call`, it raises no error.
     """
     rank = exam.rank
     absent = sorted({1, exam.n - 1})
     who = f"Rank {absent[0]} was" if len(absent) == 1 else f"Ranks {', '.join(map(str, absent))} were"
     all_there, some_absent, seconds = exam.on_rank(_call_roll, absent)
-    exam.runs.clear()  # messages to and from the absent ranks have no other end, and none is expected
+    exam.runs.clear()  # Messages to and from absent ranks have no partner, so do not compare messages.
     exam.require(
         not all_there,
         f"All ranks had called `roll_call`, and rank {rank} raised {_first_line(all_there)}, expected no error.",
     )
-    # From here on rank 0 alone is judged.
+    # The following requirements are for rank 0 only.
     exam.require(rank > 0 or some_absent, f"{who} absent, and rank {rank} raised no error, expected a RuntimeError.")
     exam.require(
         rank > 0 or seconds <= _SECONDS_TO_NAME + _SECONDS_OF_A_BUSY_MACHINE,
@@ -61,12 +61,10 @@ def roll_call(exam):
 
 @exercise(own_group=True)
 def my_metrics(exam):
-    """Check `my_metrics(metrics, group)`: each metric becomes the sum over all ranks, or the largest value.
-
-    Rank 1 has its metrics in another order than the other ranks.
-    """
+    """Check `my_metrics(metrics, group)`: every rank returns the sum or the largest value of each metric."""
     own = {"correct": torch.tensor(exam.rank + 1.0), "max_tokens": torch.tensor(10.0 * (exam.rank + 1))}
     expected = {"correct": exam.n * (exam.n + 1) / 2, "max_tokens": 10.0 * exam.n}
+    # Rank 1 has its metrics in the opposite order.
     metrics = dict(reversed(own.items())) if exam.rank == 1 else own
     result = exam.on_rank(_answer_in_new_group, "my_metrics", metrics)
     is_dict = exam.require(
@@ -84,11 +82,12 @@ def my_metrics(exam):
 
 @exercise(own_group=True)
 def my_score(exam):
-    """Check `my_score(tokens, group)`: every rank gets the sum of the weights of all tokens that have a weight.
+    """Check `my_score(tokens, group)`: every rank returns the sum of the weights of all tokens that have a weight.
 
-    The weight of token t is t, for the tokens 0 to 9. Rank 1 has a token 10 as well.
+    The weight of token t is t, for the tokens 0 to 9.
     """
     expected = float(sum(rank % 10 + 3 for rank in range(exam.n)))
+    # Only rank 1 also has token 10, which has no weight.
     tokens = torch.tensor([exam.rank % 10, 10, 3] if exam.rank == 1 else [exam.rank % 10, 3])
     result = exam.on_rank(_answer_in_new_group, "my_score", tokens)
     exam.require(near(result, expected), f"Rank {exam.rank} returned {show(result)}, expected {expected}.")
@@ -98,16 +97,16 @@ def my_score(exam):
 
 @exercise(ranks=slice(-1), before=kill_last, own_group=True)
 def my_survivors(exam):
-    """Check `my_survivors(store)`: every rank that is alive gets the list of all ranks that are alive, within 3 s.
+    """Check `my_survivors(store)`: every live rank returns the list of all live ranks, within 3 s.
 
-    The check kills the last rank.
+    Kill the last rank first.
     """
     expected = list(range(exam.n - 1))
     result, seconds = exam.on_rank(_find_survivors)
-    said = list(result) if isinstance(result, list | tuple | set | range) else result
+    returned = list(result) if isinstance(result, list | tuple | set | range) else result
     exam.require(
-        said == expected,
-        f"Rank {exam.n - 1} is dead, and rank {exam.rank} returned {said}, expected {expected}.",
+        returned == expected,
+        f"Rank {exam.n - 1} is dead, and rank {exam.rank} returned {returned}, expected {expected}.",
     )
     exam.require(
         seconds <= _SECONDS_TO_NAME + _SECONDS_OF_A_BUSY_MACHINE,
@@ -119,7 +118,7 @@ def my_survivors(exam):
 def _require_communication(exam, what):
     exam.require(
         exam.collectives or exam.messages,
-        f"The {what} is right, but rank {exam.rank} did not get it from the others.",
+        f"The {what} is right, but rank {exam.rank} did not get it from the other ranks.",
     )
 
 
@@ -132,13 +131,13 @@ def _answer_in_new_group(name, *arguments):
 def _call_roll(absent):
     """Call `roll_call` on all ranks, then without the absent ranks.
 
-    Returns both errors, each "" if there is none, and the seconds of the second call.
+    Return the error of each call, "" for no error, and the seconds that the second call took.
     """
     timeout = timedelta(seconds=5)
     groups = [dist.new_group(timeout=timeout), dist.new_group(timeout=timeout)]
     all_there = _error_of_roll_call(groups[0])
     if all_there and not all_there.startswith("RuntimeError"):
-        raise AnswerError(all_there)  # a mistake in the answer, not a verdict on who is there
+        raise AnswerError(all_there)  # a mistake in the answer, not an error about absent ranks
     begin = time.monotonic()
     some_absent = "" if int(os.environ["RANK"]) in absent else _error_of_roll_call(groups[1])
     return all_there, some_absent, time.monotonic() - begin
@@ -153,12 +152,12 @@ def _error_of_roll_call(group):
 
 
 def _lists(error):
-    """Return every list of numbers in an error, sorted; a number that is no rank, as in "2 of 4", counts as well."""
+    """Return every list of numbers in an error, sorted, including numbers that are not ranks, as in "2 of 4"."""
     text = _first_line(error).partition(": ")[2]
     if named := re.search(r"Ranks? ([\d, ]+) failed to pass", text):  # by monitored_barrier
         text = named[1]
     elif CUT_OFF.search(error):
-        text = ""  # gloo's own numbers are no ranks
+        text = ""  # the numbers in gloo's own errors are not ranks
     return [sorted(map(int, _NUMBER.findall(numbers))) for numbers in _LIST.findall(text)]
 
 
@@ -167,7 +166,7 @@ def _first_line(error):
 
 
 def _find_survivors():
-    """Return the result of `my_survivors` on this rank, and its seconds; the last survivor calls it a little later."""
+    """Call `my_survivors` on this rank, a little later on the last survivor; return its result and its seconds."""
     address = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
     server = dist.TCPStore(*address, is_master=False, timeout=timedelta(seconds=_SECONDS_TO_SIGN))
     store = dist.PrefixStore(f"survivors {next(_attempts)}", server)

@@ -1,7 +1,8 @@
 """`python -m helpers.grade FOLDER`: grade the notebooks `FOLDER/NAME/NN_topic.ipynb` of every learner NAME.
 
-It writes `FOLDER/grades.csv` and a page for each learner in `FOLDER/grades`. It also keeps its verdicts there: the next
-run goes on where the last one stopped, and judges a notebook again only when the notebook or the course has changed.
+The command writes `FOLDER/grades.csv` and a page for each learner in `FOLDER/grades`. It also keeps its verdicts there,
+so the next run continues where the last run stopped, and judges a notebook again only when the notebook or the course
+has changed.
 """
 
 import argparse
@@ -23,25 +24,25 @@ _LESSONS = {path.name: path for path in sorted(sandbox.ROOT.glob("notebooks/[0-9
 def grade(folder: Path, again: bool = False) -> None:
     """Grade all notebooks in a folder that has a folder for each learner.
 
-    An exercise is solved when its check says so with the lesson's own parameters and with others. Whatever is wrong
-    with a notebook is a row of the table, and the other notebooks are graded. With `again`, kept verdicts are
-    ignored.
+    An exercise is solved when it passes its check with the lesson's own parameters and with other parameters. A
+    notebook that cannot be graded gets a row with the reason, and the other notebooks are still graded. With `again`,
+    ignore kept verdicts.
     """
     grades = folder / GRADES
     grades.mkdir(exist_ok=True)
     rows = []
-    rows_of = defaultdict(list)
+    rows_by_learner = defaultdict(list)
     for learner, path in tqdm(list(submissions(folder)), "grading", unit="notebook"):
-        found = _rows(learner, path, grades, again)
-        rows += found
-        rows_of[learner] += found
+        notebook_rows = _rows(learner, path, grades, again)
+        rows += notebook_rows
+        rows_by_learner[learner] += notebook_rows
         report.write_table(folder / "grades.csv", rows)
-    for learner in rows_of:
-        report.write_page(grades, learner, rows_of[learner])
+    for learner in rows_by_learner:
+        report.write_page(grades, learner, rows_by_learner[learner])
 
 
 def _rows(learner, path, grades, again):
-    """Return the rows of the table for one notebook: those that are kept, when nothing has changed."""
+    """Return the rows of the table for one notebook, the kept rows if nothing has changed."""
     if path.parent == grades:
         return [_row(learner, path, "", False, "Grades are written to this folder. Give the learner another one.")]
     try:
@@ -65,7 +66,7 @@ def _row(learner, path, exercise, solved, sentence):
 
 
 def _verdicts(notebook, submission):
-    """Return the verdict on each exercise by its name."""
+    """Return the verdict on each exercise, by name."""
     if notebook not in _LESSONS:
         raise ValueError(f"The course has no notebook {notebook}")
     lesson = _LESSONS[notebook]
@@ -75,8 +76,8 @@ def _verdicts(notebook, submission):
     remaining = [exercise for exercise in asked if exercise.answer]
     for parameters in variants(lesson):
         for name, verdict in judging.judged(parameters, remaining).items():
-            said = verdict.sentence if verdict.solved else f"{_say(parameters)}: {verdict.sentence}"
-            verdicts[name] = verdict._replace(sentence=said)
+            sentence = verdict.sentence if verdict.solved else f"{_say(parameters)}: {verdict.sentence}"
+            verdicts[name] = verdict._replace(sentence=sentence)
         remaining = [exercise for exercise in remaining if verdicts[exercise.name].solved]
     return verdicts
 
@@ -86,7 +87,7 @@ def _say(parameters):
 
 
 def main() -> None:
-    """Grade the folder that is named on the command line."""
+    """Grade the folder that the command line names."""
     parser = argparse.ArgumentParser(prog="python -m helpers.grade")
     parser.add_argument("folder", nargs="?", type=Path)
     parser.add_argument("--again", action="store_true", help="judge again what has been judged before")
@@ -94,7 +95,7 @@ def main() -> None:
     if arguments.folder is None or not arguments.folder.is_dir():
         sys.exit("Name the folder that has a folder of notebooks for each learner: make grade SUBMISSIONS=folder")
     if reason := sandbox.why_not():
-        sys.exit(f"This cannot be done here: {reason}.")
+        sys.exit(f"Grading cannot run here: {reason}.")
     try:
         grade(arguments.folder.resolve(), arguments.again)
     except KeyboardInterrupt:

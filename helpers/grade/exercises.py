@@ -1,8 +1,8 @@
 """The exercises of a lesson, and a learner's answers to them.
 
-A solution's notebook is the frame of a lesson's exercises: it has what they need and nothing else, so it runs in
-seconds. The learner's answer takes the place of the solution. Everything else that a notebook of a learner holds is
-left aside, and so it can neither break nor replace a check.
+A solution's notebook is the frame of a lesson's exercises: it has only what they need, so it runs in seconds. The
+learner's answer replaces the solution. All other cells of a learner's notebook are ignored, so they can neither break
+nor replace a check.
 """
 
 import ast
@@ -21,9 +21,9 @@ CHECK = re.compile(r"^(?:assert )?checks\.(?P<topic>\w+)\.(?P<name>\w+)\(world\)
 
 
 class Exercise(NamedTuple):
-    """One exercise: what the learner writes, the cells to run before the answer, the cells of the answer, its lesson.
+    """One exercise: the name of its check, the cells to run before the answer, the cells of the answer, its topic.
 
-    Cells are the sources of code cells. The first line of each cell of an answer is its magic, as the lesson has it.
+    Cells are the sources of code cells. The first line of each cell of an answer is the magic from the lesson.
     """
 
     name: str
@@ -33,9 +33,9 @@ class Exercise(NamedTuple):
 
 
 def variants(lesson: Path) -> list[str]:
-    """Return the parameters that a lesson is graded with, as code: the stored ones, and others that it works for.
+    """Return the sets of parameters with which a lesson is graded, as code: its stored parameters, and another set.
 
-    A lesson whose answers belong to its parameters is graded with these alone.
+    A lesson whose answers depend on its parameters is graded only with its stored parameters.
     """
     notebook = nbformat.read(lesson, as_version=4)
     parameters = next(cell.source for cell in notebook.cells if "parameters" in cell.metadata.get("tags", []))
@@ -45,30 +45,30 @@ def variants(lesson: Path) -> list[str]:
     other = parameters
     if row.others:
         other = re.sub(r"^WORLD_SIZE = .*", f"WORLD_SIZE = {row.others[0]}", parameters, flags=re.M)
-    other = re.sub(r"^SEED = (\d+)", lambda found: f"SEED = {int(found[1]) + 1}", other, flags=re.M)
+    other = re.sub(r"^SEED = (\d+)", lambda match: f"SEED = {int(match[1]) + 1}", other, flags=re.M)
     return [parameters] if other == parameters else [parameters, other]
 
 
 def exercises(lesson: Path, submission: bytes) -> list[Exercise]:
     """Return the exercises of a lesson that have a solution, with the answers of a submitted notebook.
 
-    `lesson` is the path of the course's notebook, next to the folder `solutions`. An exercise whose answer has no cell
-    any more has an empty answer. Raises `ValueError` when the submission is no notebook.
+    `lesson` is the path of the course's notebook, next to the folder `solutions`. If the submission has no cell for an
+    answer, the answer is empty. Raises `ValueError` when the submission is not a notebook.
     """
     own = code_cells(lesson.read_bytes())
     frame = code_cells((lesson.parent / "solutions" / lesson.name).read_bytes())
     answers = _answers(own, code_cells(submission))
     cells = _with_answers(own, answers)
-    found = []
+    complete = []
     setup = []
     for index, cell in enumerate(frame):
         if check := CHECK.search(cell.source):
             answer = answers.get(check["name"], [])
             needed = _leaned_on(answer, setup, cells.get(check["name"], []))
-            found.append(Exercise(check["name"], [*setup, *needed], answer, check["topic"]))
+            complete.append(Exercise(check["name"], [*setup, *needed], answer, check["topic"]))
         elif not _is_answer(frame, index) and cell.source != "world.stop()":
             setup.append(cell.source)
-    return found
+    return complete
 
 
 def _is_answer(cells, index):
@@ -76,14 +76,14 @@ def _is_answer(cells, index):
 
 
 def _answers(own, submitted):
-    """Return the cells of the answer to each check: those for the ranks that stand before it and are not the lesson's.
+    """Return the cells of the answer to each check: the cells for the ranks before it, except the lesson's own cells.
 
-    The cell that the lesson has there counts, wherever it is now, and so do the cells that the learner has added.
+    The lesson's cell for the answer counts wherever the learner has moved it, and so do cells that the learner added.
     """
     magics = {}
     for cell, check in zip(own, own[1:], strict=False):
-        if (found := CHECK.search(check.source)) and cell.source.startswith("%%px"):
-            magics[cell.id] = cell.source.partition("\n")[0], found["name"]
+        if (match := CHECK.search(check.source)) and cell.source.startswith("%%px"):
+            magics[cell.id] = cell.source.partition("\n")[0], match["name"]
     magic_of = {name: magic for magic, name in magics.values()}
     lesson = {cell.id for cell in own} - magics.keys()
     answers = {}
@@ -107,9 +107,9 @@ def _answers(own, submitted):
 
 
 def _with_ids(submitted, own):
-    """Yield the submitted cells, with the ids of the lesson's cells where a program has saved them without ids.
+    """Yield the submitted cells, and give them the ids of the lesson's cells if a program has saved them without ids.
 
-    Such a program may have put the id into the metadata. Otherwise a cell is the lesson's if it reads the same.
+    Such a program may have put the id into the metadata. Otherwise a cell is the lesson's if its source is the same.
     """
     same = {cell.source: cell.id for cell in own}
     for cell in submitted:
@@ -119,16 +119,16 @@ def _with_ids(submitted, own):
 
 
 def _with_magic(magic, source):
-    """Return the cell with the lesson's first line: an answer runs on the ranks, whatever its own first line says.
+    """Return the cell with the lesson's first line, because an answer must run on the ranks.
 
-    It runs on the ranks alone: the notebook's process is the judge's.
+    It runs only on the ranks, because the notebook's process is the process that judges.
     """
     first, _, body = source.partition("\n")
     return f"{magic.replace(' --local', '')}\n{body if first.startswith('%%') else source}"
 
 
 def _with_answers(own, answers):
-    """Return for each check the lesson's cells for the ranks that stand before it, with the learner's own answers."""
+    """Return, for each check, the lesson's cells for the ranks before it, with the learner's answers in place."""
     before = {}
     cells = []
     for index, cell in enumerate(own):
@@ -142,9 +142,9 @@ def _with_answers(own, answers):
 
 
 def _leaned_on(answer, setup, before):
-    """Return those of the cells before an answer that define what it uses and nobody has defined yet, in their order.
+    """Return the cells before an answer that define names which the answer uses and the setup does not define.
 
-    A cell that gives a class another method belongs to the class.
+    The cells are in their order. A cell that adds a method to a class is needed whenever the class is.
     """
     on_ranks = [cell for cell in setup if cell.startswith("%%px")]
     defined = set(dir(builtins)).union(*map(_defines, [*on_ranks, *answer]))
@@ -164,7 +164,7 @@ def _body(cell):
     return body if first.startswith("%%") else cell
 
 
-# What Python raises when it cannot parse a cell: a magic of IPython, a mistake, no valid text, too deep an expression.
+# The errors of Python's parser: for an IPython magic, a mistake, invalid text, or an expression that is too deep.
 _NO_CODE = (SyntaxError, ValueError, RecursionError, MemoryError)
 
 
@@ -192,7 +192,7 @@ def _uses(cell):
 
 
 def _extends(cell):
-    """Return the names of what a cell sets attributes of."""
+    """Return the names of the objects whose attributes a cell sets."""
     try:
         statements = ast.parse(_body(cell)).body
     except _NO_CODE:

@@ -1,7 +1,8 @@
-"""A submission's exercises are judged in sandboxes, under a watch: nothing that an answer does reaches this process.
+"""Judge a submission's exercises in sandboxes, under a watch, so that no answer can affect this process.
 
-Of a sandbox this process reads lines of limited length, and takes from them no more than whether the next exercise is
-solved, and a sentence. A sandbox that takes too much time, memory or processes is ended, with all that it has started.
+This process reads lines of limited length from a sandbox, and takes from each line only whether the next exercise is
+solved, and a sentence. A sandbox that uses too much time or memory, or too many processes, is ended with all its
+processes.
 """
 
 import json
@@ -21,14 +22,14 @@ import psutil
 from helpers.grade import sandbox
 from helpers.grade.exercises import Exercise
 
-SECONDS = 150  # for one exercise, its setup included: a check itself gives up after 40
+SECONDS = 150  # for one exercise, including its setup; a check itself gives up after 40 s
 PROCESSES = 100
 _BYTES_OF_A_LINE = 2**16
 _SECONDS_BETWEEN_LOOKS = 0.25
 
 
 class Verdict(NamedTuple):
-    """Whether an exercise is solved, the sentence of its check, and whether the check came to its end."""
+    """Whether an exercise is solved, the sentence of its check, and whether the check finished."""
 
     solved: bool
     sentence: str
@@ -36,29 +37,29 @@ class Verdict(NamedTuple):
 
 
 class _Ended(Exception):
-    """Why a sandbox has to be ended, as a sentence."""
+    """Raised when a sandbox has to be ended; the text says why, as a sentence."""
 
 
 def judged(parameters: str, exercises: Sequence[Exercise]) -> dict[str, Verdict]:
-    """Judge exercises with these parameters, and return the verdict on each by its name.
+    """Judge exercises with these parameters, and return the verdict on each exercise, by name.
 
-    After an answer that is not solved, or that is ended, the next one gets a fresh sandbox.
+    After an exercise that is not solved, or whose sandbox was ended, the next exercise gets a new sandbox.
     """
     verdicts = {}
     remaining = list(exercises)
     while remaining:
-        found = _run(parameters, remaining)
-        verdicts.update(zip([exercise.name for exercise in remaining], found, strict=False))
-        remaining = remaining[len(found) :]
+        new_verdicts = _run(parameters, remaining)
+        verdicts.update(zip([exercise.name for exercise in remaining], new_verdicts, strict=False))
+        remaining = remaining[len(new_verdicts) :]
     return verdicts
 
 
 def _run(parameters, exercises):
-    """Return the verdicts on the first exercises, at least one: up to the first that is not solved."""
+    """Run exercises in one sandbox; return their verdicts, up to and including the first that is not solved."""
     verdicts = []
     key = secrets.token_hex()
     with _process([*sandbox.command_in_sandbox(), sys.executable, "-m", "helpers.grade.runner"]) as process:
-        with suppress(BrokenPipeError), process.stdin:  # an end that comes so early is told below
+        with suppress(BrokenPipeError), process.stdin:  # `lines.next` reports a sandbox that ends so early
             job = {"key": key, "parameters": parameters, "exercises": exercises}
             process.stdin.write(json.dumps(job).encode())
         lines = _Lines(process)
@@ -71,7 +72,7 @@ def _run(parameters, exercises):
 
 
 def _verdict(line, key, number):
-    """Return what a line of the sandbox says of the exercise with this number, and trust nothing else in it."""
+    """Return the verdict on the exercise with this number from a line of the sandbox, whose signature must be right."""
     try:
         signature, solved, sentence = json.loads(line)
         signed = signature == sandbox.signature(key, number, solved, sentence)
@@ -83,7 +84,7 @@ def _verdict(line, key, number):
 
 
 class _Lines:
-    """The lines that a sandbox writes."""
+    """The lines that a sandbox writes, read under its limits."""
 
     def __init__(self, process):
         self._process = process
@@ -91,7 +92,7 @@ class _Lines:
         self._shared = psutil.virtual_memory().shared
 
     def next(self, deadline):
-        """Return the next line; raise `_Ended` when there is none before the deadline, or no limit is kept."""
+        """Return the next line; raise `_Ended` when no line comes before the deadline, or a limit is exceeded."""
         descriptor = self._process.stdout.fileno()
         while b"\n" not in self._read:
             if len(self._read) > _BYTES_OF_A_LINE:
@@ -101,17 +102,17 @@ class _Lines:
             if excess := _excess(self._process, self._shared):
                 raise _Ended(f"The answer {excess}, and was ended.")
             if select.select([descriptor], [], [], _SECONDS_BETWEEN_LOOKS)[0]:
-                some = os.read(descriptor, _BYTES_OF_A_LINE)
-                if not some:
+                received = os.read(descriptor, _BYTES_OF_A_LINE)
+                if not received:
                     raise _Ended("The answer ended the process that judges it.")
-                self._read += some
+                self._read += received
         line, _, self._read = self._read.partition(b"\n")
         return line
 
 
 @contextmanager
 def _process(command):
-    """Start a sandbox, and end it with all that is in it."""
+    """Start a sandbox, and end it with all its processes at the end of the block."""
     process = None
     try:
         with _interrupts_held_back():
@@ -122,7 +123,7 @@ def _process(command):
     finally:
         if process is not None:
             inside = _descendants(process.pid)
-            process.kill()  # bubblewrap's parent: all others go with it, except a process that has just begun
+            process.kill()  # bubblewrap's parent; the other processes end with it, except one that has just started
             process.wait()
             process.stdout.close()
             for member in inside:
@@ -132,7 +133,7 @@ def _process(command):
 
 @contextmanager
 def _interrupts_held_back():
-    """Have an Interrupt wait for the end of the block: a process that has begun, and that nobody knows, would stay."""
+    """Defer an Interrupt until the end of the block, because it could leave a started process behind."""
     pressed = []
     before = signal.signal(signal.SIGINT, lambda *_: pressed.append(True))
     try:
@@ -144,10 +145,10 @@ def _interrupts_held_back():
 
 
 def _excess(process, shared):
-    """Return what the sandbox has taken too much of, an empty string when it keeps within its limits.
+    """Return which limit the sandbox has exceeded, as part of a sentence; an empty string when it is within its limits.
 
-    `shared` are the bytes that were in files in memory, anywhere on the machine, when the sandbox started. A process
-    need not map such a file, and then no process counts its memory.
+    `shared` is the number of bytes in files in memory, anywhere on the machine, when the sandbox started. If no process
+    maps such a file, no process counts its memory.
     """
     inside = _descendants(process.pid)
     if len(inside) > PROCESSES:
@@ -159,12 +160,12 @@ def _excess(process, shared):
 
 
 def _memory(process):
-    """Return the bytes that a process takes; a page that processes share is divided among them."""
+    """Return the bytes of memory that a process uses; a page that processes share is divided among them."""
     try:
         return process.memory_full_info().pss
     except psutil.NoSuchProcess:  # it has just ended
         return 0
-    except psutil.AccessDenied:  # bubblewrap with the rights of root: what is shared counts for each
+    except psutil.AccessDenied:  # bubblewrap runs as root; shared pages are left out
         info = process.memory_info()
         return info.rss - info.shared
 

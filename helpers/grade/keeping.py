@@ -1,4 +1,4 @@
-"""What has been judged is kept, so that grading goes on where it was, and judges again only what has changed."""
+"""Keep verdicts, so that grading continues where it stopped, and judges again only notebooks that have changed."""
 
 import functools
 import hashlib
@@ -14,15 +14,15 @@ _PACKAGES = ["ipyparallel", "torch"]
 
 
 def kept(grades: Path, learner: str, notebook: str, content: bytes) -> list | None:
-    """Return the rows that are kept for this content of a notebook and this version of the course, otherwise None."""
+    """Return the rows that are kept for this content of a notebook and this version of the course; None if none are."""
     try:
         version, rows = json.loads(_path(grades, learner, notebook).read_text(encoding="utf-8"))
-    except (OSError, ValueError, TypeError):  # nothing is kept, or it is half written
+    except (OSError, ValueError, TypeError):  # there is no file, or it is incomplete
         return None
-    whole = isinstance(rows, list) and all(
+    is_complete = isinstance(rows, list) and all(
         isinstance(row, list) and len(row) == 5 and all(isinstance(value, str) for value in row) for row in rows
     )
-    return rows if whole and version == _version(notebook, content) else None
+    return rows if is_complete and version == _version(notebook, content) else None
 
 
 def keep(grades: Path, learner: str, notebook: str, content: bytes, rows: list) -> None:
@@ -33,7 +33,7 @@ def keep(grades: Path, learner: str, notebook: str, content: bytes, rows: list) 
 
 
 def write(path: Path, text: str) -> None:
-    """Write a file as a whole or not at all."""
+    """Write a file completely or not at all."""
     unfinished = path.with_name(".unfinished")
     with open(unfinished, "w", newline="", encoding="utf-8") as file:
         file.write(text)
@@ -41,7 +41,7 @@ def write(path: Path, text: str) -> None:
 
 
 def _path(grades, learner, notebook):
-    # Any name is a name: too long for a file with another ending, or the same as another page's.
+    # A hash, because a learner's name may be too long with this ending, or give the name of another file.
     return grades / ".kept" / (hashlib.sha256(os.fsencode(f"{learner}/{notebook}")).hexdigest() + ".json")
 
 

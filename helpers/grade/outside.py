@@ -1,7 +1,7 @@
 """Run exercises in the process that judges, which answers cannot reach.
 
-Each rank's part of an exercise is a thread here. One thread runs at a time, until it asks its rank for something; then
-the next one runs. A rank receives a pickle and returns plain data (see `plain`).
+Each rank's part of an exercise is a thread here. One thread runs at a time, until it sends its rank a request; then the
+next thread runs. A rank receives a pickle and returns plain data (see `plain`).
 """
 
 import pickle
@@ -20,7 +20,7 @@ _SECONDS_BETWEEN_LOOKS = 0.002
 
 
 def examine(world, exercise: Exercise) -> list[Outcome]:
-    """Go through an exercise for each rank that takes part. Raises `Wrong` when a rank is stuck or has died."""
+    """Examine each rank that takes part in an exercise; raise `Wrong` when a rank is stuck or has died."""
     turn, asked = threading.Lock(), SimpleQueue()
     seats = [_Seat(exercise, rank, world.size, turn, asked) for rank in exercise.ranks_of(world.size)]
     views = dict(zip(seats, map(world.view.client.__getitem__, world.view.targets), strict=True))
@@ -105,15 +105,15 @@ class _Seat(threading.Thread):
         if self._answer is None:
             raise _End
         asked, changed = self._answer
-        for mine, (data, grad) in zip(tensors, changed, strict=True):
-            mine.data, mine.grad = data, grad
+        for tensor, (data, grad) in zip(tensors, changed, strict=True):
+            tensor.data, tensor.grad = data, grad
         return asked
 
 
 def serve(order: bytes) -> tuple[Asked, list]:
-    """On a rank: run a function, and return what came of it, and the tensors among its arguments with their gradients.
+    """Run a function on a rank; return its outcome, and the tensors among its arguments with their gradients.
 
-    The order comes from the process that judges, which this one trusts.
+    The order comes from the process that judges, which the rank trusts.
     """
     function, arguments, grads = pickle.loads(order)
     tensors = _tensors_in(arguments)
@@ -124,7 +124,7 @@ def serve(order: bytes) -> tuple[Asked, list]:
 
 
 def _tensors_in(value):
-    """Return the tensors in arguments, those of modules included, in an order that a copy has as well."""
+    """Return the tensors in a value, including the tensors of modules, in the same order as for a copy of the value."""
     if isinstance(value, torch.Tensor):
         return [value]
     if isinstance(value, nn.Module):

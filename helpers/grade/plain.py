@@ -1,7 +1,8 @@
-"""What a rank may send to the process that judges it: plain data, tensors and arrays, and nothing that runs code.
+"""Restrict what a rank can send to the process that judges it to plain data, tensors and arrays, which run no code.
 
-Ranks answer with pickles, and an ordinary pickle calls whatever function it names. So the process that judges replaces
-pickle's readers by a reader that knows a short list of names. Any other name becomes a `Refused`, and is noted.
+Ranks answer with pickles, and an ordinary pickle calls any function that it names. So the process that judges replaces
+pickle's readers by a reader that allows a short list of names. A pickle with any other name becomes a `Refused`, and
+the name is noted.
 """
 
 import builtins
@@ -27,22 +28,22 @@ _NAMES = {
 }
 _NEVER_CHANGED = (type, FunctionType, BuiltinFunctionType, ModuleType)
 
-refused: list[str] = []  # the names that pickles have asked for in vain
+refused: list[str] = []  # the names in pickles that were refused
 
 
 class Refused:
-    """What stands for an object that was refused."""
+    """A placeholder for an object that was refused."""
 
 
 def read_nothing_else() -> None:
-    """From now on every pickle that this process reads is read by `loads`."""
+    """Make this process read every pickle with the restricted reader from now on."""
     pickle.loads = ForkingPickler.loads = loads
     pickle.load = lambda file, **options: _Reader(file, **options).load()
     pickle.Unpickler = _Reader
 
 
 def loads(data, **options):
-    """Return the object of a pickle; a `Refused` when the pickle is broken, or names what is not plain data."""
+    """Return the object of a pickle, or a `Refused` if the pickle is broken or names anything but plain data."""
     try:
         return _Reader(io.BytesIO(data), **options).load()
     except Exception as error:
@@ -54,7 +55,7 @@ class _Reader(pickle._Unpickler):
     dispatch = dict(pickle._Unpickler.dispatch)
 
     def find_class(self, module, name):
-        """Return what a pickle names, if it is on the list."""
+        """Return the object that a pickle names, if the name is allowed."""
         if (module, name) == ("torch.storage", "_load_from_bytes"):
             return _storage
         if "." not in name and _is_plain(module, name):
@@ -62,7 +63,7 @@ class _Reader(pickle._Unpickler):
         raise pickle.UnpicklingError(f"{module}.{name}")
 
     def load_build(self):
-        """Give an object its attributes, but no class or function: these are the course's own."""
+        """Set the attributes of an object, but refuse to change the course's own classes and functions."""
         if isinstance(self.stack[-2], _NEVER_CHANGED):
             raise pickle.UnpicklingError("a change of a class or a function")
         super().load_build()

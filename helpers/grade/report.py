@@ -1,4 +1,4 @@
-"""What grading tells: one table of all learners, and a page for each."""
+"""The reports of grading: a table of all learners, and a page for each learner."""
 
 import csv
 import hashlib
@@ -11,7 +11,7 @@ from pathlib import Path
 from helpers.grade.keeping import write
 
 HEADER = ["learner", "notebook", "exercise", "solved", "sentence"]
-_FORMULAS = "=+-@"  # A spreadsheet evaluates what begins so.
+_FORMULAS = "=+-@"  # A spreadsheet evaluates a cell that begins with one of these.
 _BYTES_OF_A_NAME = 200
 _PAGE = """<!doctype html>
 <html lang="en">
@@ -35,7 +35,7 @@ td, th {{ text-align: left; vertical-align: top; padding: 0.3em 1em 0.3em 0; whi
 def write_table(path: Path, rows: list[list]) -> None:
     """Write all grades as a CSV file: learner, notebook, exercise, solved (yes or no) and the sentence of the check.
 
-    No cell is a formula to a spreadsheet: where one would be, an apostrophe comes first.
+    A cell that a spreadsheet would take for a formula gets an apostrophe in front.
     """
     table = io.StringIO()
     writer = csv.writer(table)
@@ -45,7 +45,7 @@ def write_table(path: Path, rows: list[list]) -> None:
 
 
 def write_page(folder: Path, learner: str, rows: list[list]) -> Path:
-    """Write the page of a learner, whose rows are those of the table, into a folder, and return its path."""
+    """Write the page of a learner, from the learner's rows of the table, into a folder, and return its path."""
     cells = ["<tr>" + "".join(f"<td>{html.escape(plain(value))}" for value in row[1:]) for row in rows]
     solved = sum(row[3] == "yes" for row in rows)
     page = _PAGE.format(learner=html.escape(plain(learner)), solved=solved, number=len(rows), rows="\n".join(cells))
@@ -55,9 +55,9 @@ def write_page(folder: Path, learner: str, rows: list[list]) -> Path:
 
 
 def plain(text: str) -> str:
-    """Return a text that reads as it is: without control characters, and without those that turn its direction.
+    """Return a text without control characters and without characters that change its direction.
 
-    Lines stay lines. What is no text, as in a file name of another encoding, becomes an escape.
+    Line breaks stay. Characters that are not valid text, as in a file name of another encoding, become escapes.
     """
     text = text.encode("utf-8", "backslashreplace").decode()
     return "".join(letter for letter in text if letter == "\n" or unicodedata.category(letter)[0] != "C")

@@ -1,10 +1,10 @@
-"""What runs in the sandbox: the exercises of one submission, on ranks of their own.
+"""Run the exercises of one submission in the sandbox, on ranks of their own.
 
-It reads a job from standard input, as JSON: `parameters`, the code of the lesson's parameters; `exercises`, a list of
-[name, cells of the setup, cells of the answer, topic of the lesson]; and `key`, a word that only this process and its
-parent know. For each exercise, in this order, it writes a line of JSON: a signature by the key, whether the exercise is
-solved, and the sentence of the check. It ends after the first exercise that is not solved, because such an answer may
-have left anything behind.
+This program reads a job from standard input, as JSON: `parameters`, the code of the lesson's parameters; `exercises`, a
+list of [name, cells of the setup, cells of the answer, topic of the lesson]; and `key`, a word that only this process
+and its parent know. For each exercise, in this order, it writes a line of JSON: a signature made with the key, whether
+the exercise is solved, and the sentence of the check. It ends after the first exercise that is not solved, because such
+an answer may leave the ranks in any state.
 """
 
 import ctypes
@@ -49,15 +49,15 @@ def main() -> None:
 
 
 def _close_doors():
-    """Leave the answers no way into this process: by its files, its memory, a pickle, or a module that they write."""
+    """Keep answers from reaching this process through its files, its memory, a pickle, or a module that they write."""
     nowhere = os.open(os.devnull, os.O_RDWR)
-    for stream in (0, 1, 2):  # also: what answers print is no verdict
+    for stream in (0, 1, 2):  # also keeps the output of answers apart from the verdicts
         os.dup2(nowhere, stream)
     ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
     plain.read_nothing_else()
     sys.path[:] = [folder for folder in sys.path if folder not in ("", os.getcwd())]
     for limit, most in (
-        (resource.RLIMIT_NPROC, THREADS),  # the system does not hold root to it
+        (resource.RLIMIT_NPROC, THREADS),  # the system does not enforce this limit for root
         (resource.RLIMIT_FSIZE, _BYTES_OF_A_FILE),
         (resource.RLIMIT_CORE, 0),
     ):
@@ -65,9 +65,9 @@ def _close_doors():
 
 
 class _Judge:
-    """Runs cells as a notebook does, and remembers the setup of the ranks, and their helpers before any answer.
+    """A runner of cells, which remembers the setup of the ranks, and fingerprints of their helpers before any answer.
 
-    `killed` has the process ids of the ranks that a check has killed: only those may be missing afterwards.
+    `killed` has the process ids of the ranks that a check has killed; no other rank may be missing afterwards.
     """
 
     def __init__(self, shell, killed):
@@ -79,13 +79,13 @@ class _Judge:
         self._pids = None
 
     def verdict(self, topic, name, setup, answer):
-        """Return whether an exercise is solved, and a sentence."""
+        """Run the setup, the answer and the check; return whether the exercise is solved, and a sentence."""
         if setup[: len(self._ready)] != self._ready:
             self._ready = []
         for cell in setup[len(self._ready) :]:
             if error := self._error_of(cell):
                 return False, f"A cell of the lesson that the answer needs raised {_say(error)}"
-            if self._world and self._world.pids != self._pids:  # new ranks, which no answer has been on
+            if self._world and self._world.pids != self._pids:  # new ranks, which have run no answer yet
                 lesson = [f"helpers.checks.{topic}", "helpers.grade.outside"]
                 self._fingerprints = self._world.view.apply_sync(fingerprints, load=lesson)[0]
                 self._pids = self._world.pids
@@ -93,17 +93,17 @@ class _Judge:
         for cell in answer:
             if error := self._error_of(cell):
                 return False, f"The cell of the answer raised {_say(error)}"
-        found = self._shell.run_cell(f"checks.{topic}.{name}(world)")
+        execution = self._shell.run_cell(f"checks.{topic}.{name}(world)")
         if plain.refused:
             return False, (
                 f"A rank sent {plain.refused[0][:_LETTERS_OF_AN_ERROR]}. Expected: numbers, text, lists, dictionaries, "
                 "tensors or arrays. Let the answer return one of these."
             )
-        passed, message = getattr(found.result, "passed", None), getattr(found.result, "message", None)
+        passed, message = getattr(execution.result, "passed", None), getattr(execution.result, "message", None)
         if name := self._changed(passed):
             return False, f"The answer changes what judges it: {name}."
         if not (type(passed) is bool and type(message) is str):
-            return False, f"The check could not judge this answer: {_say(found.error_in_exec)}"
+            return False, f"The check could not judge this answer: {_say(execution.error_in_exec)}"
         return passed, message
 
     def stop(self):
@@ -118,12 +118,12 @@ class _Judge:
     def _error_of(self, cell):
         try:
             ran = self._shell.run_cell(cell)
-        except Exception as error:  # IPython itself fails on text that is none
+        except Exception as error:  # IPython itself fails on invalid text
             return error
         return ran.error_before_exec or ran.error_in_exec
 
     def _changed(self, passed):
-        """Return the name of what some rank has changed in the helpers; an empty string when none has."""
+        """Return the first name in the helpers that a rank has changed, an empty string if no rank changed any."""
         if not passed and any(state.state != "idle" for state in self._world.where()):
             return ""  # the check has refused this answer in any case
         fresh = self._world.pids != self._pids  # A check may restart the ranks; otherwise no module may be missing.
@@ -135,7 +135,7 @@ class _Judge:
             for after in answer.get(_SECONDS_TO_ANSWER):
                 if name := changed(self._fingerprints, after):
                     return name
-        except Exception:  # a rank that has died, no answer in time, an error there, or an answer that is none
+        except Exception:  # a rank died, did not answer in time, raised an error, or sent an invalid answer
             return "a rank no longer says which helpers it has"
         return ""
 
@@ -143,7 +143,7 @@ class _Judge:
 def _say(error):
     """Return the type of an error, and the beginning of its text."""
     kind, text = type(error).__name__, str(error)
-    # ipyparallel tells of the first rank's error; the others' are mostly the same.
+    # Report the error of the first rank; the errors of the other ranks are mostly the same.
     if errors := getattr(error, "elist", None):
         kind, text, *_ = errors[0]
     return f"{kind}: {text.splitlines()[0] if text else ''}"[: len(kind) + 2 + _LETTERS_OF_AN_ERROR]

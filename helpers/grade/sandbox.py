@@ -1,8 +1,8 @@
-"""Where answers are run: they see the course, Python and the system's libraries, and nothing else of this machine.
+"""The sandbox in which answers run: they see the course, Python and the system's libraries, and no other files.
 
-Bubblewrap (https://github.com/containers/bubblewrap) makes a file system of what is listed here, read-only except for
-temporary folders of a fixed size, and gives the answers an empty environment, a network, process numbers and a host
-name of their own. Where systemd runs for this user, a control group limits memory as well.
+Bubblewrap (https://github.com/containers/bubblewrap) makes a file system of the paths listed here, read-only except for
+temporary folders of a fixed size. It gives the answers an empty environment, and a network, process ids and a host name
+of their own. If systemd runs for this user, a control group limits memory as well.
 """
 
 import functools
@@ -16,9 +16,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 
-MEMORY = 4 * 2**30  # bytes of all processes together
+MEMORY = 4 * 2**30  # bytes, for all processes together
 THREADS = 1000
-LETTERS = 2000  # of the sentence of a verdict
+LETTERS = 2000  # the maximum length of the sentence of a verdict
 _BYTES_OF_FOLDERS = {"/tmp": 2**30, "/dev/shm": 2**28}
 _SYSTEM = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store"]
 _OF_THE_SYSTEM = ["/etc/alternatives", "/etc/ld.so.cache", "/etc/localtime", "/sys/devices/system/cpu"]
@@ -26,7 +26,7 @@ _OF_THE_COURSE = ["helpers", "notebooks/faulty"]
 
 
 def why_not() -> str:
-    """Return what keeps this system from running a sandbox, an empty string when it can."""
+    """Return why this system cannot run a sandbox, an empty string when it can."""
     if shutil.which("bwrap") is None:
         return (
             "grading runs what learners wrote, and needs bubblewrap to keep it from doing harm. "
@@ -38,11 +38,11 @@ def why_not() -> str:
 
 
 def command_in_sandbox() -> list[str]:
-    """Return the command that runs in a sandbox what is appended to it."""
-    # Bubblewrap's own environment is empty as well: it has a process in the sandbox.
+    """Return the prefix that runs a command in a sandbox."""
+    # Bubblewrap's own environment is empty as well, because it has a process in the sandbox.
     command = [*_control_group(), "env", "-i", shutil.which("bwrap"), "--die-with-parent", "--new-session"]
     command += ["--unshare-all", "--cap-drop", "ALL", "--hostname", "sandbox", "--clearenv"]
-    if os.geteuid() == 0:  # As a user, the ranks get a user namespace below the judge's, and cannot look into it.
+    if os.geteuid() == 0:  # As a user, the ranks get a user namespace below the judge's, and cannot inspect the judge.
         command += ["--unshare-user", "--uid", "1000", "--gid", "1000"]
     for name, value in _environment().items():
         command += ["--setenv", name, value]
@@ -59,13 +59,13 @@ def command_in_sandbox() -> list[str]:
     for folder in sys.path:  # the course may be installed as a package, with its solutions
         if os.path.isdir(notebooks := os.path.join(folder, "helpers/notebooks")):
             command += ["--tmpfs", notebooks]
-    for module in sorted(ROOT.glob("notebooks/*.py")):  # which lessons import
+    for module in sorted(ROOT.glob("notebooks/*.py")):  # lessons import these modules
         command += ["--ro-bind", str(module), str(module)]
     return [*command, "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/tmp"]
 
 
 def signature(key: str, number: int, solved: bool, sentence: str) -> str:
-    """Return the signature by which a verdict on the exercise with this number comes from the process with the key."""
+    """Return the signature of a verdict on the exercise with this number; only a process with the key can make it."""
     return hmac.new(key.encode(), json.dumps([number, solved, sentence]).encode(), "sha256").hexdigest()
 
 
@@ -82,14 +82,14 @@ def _environment():
 
 
 def _python():
-    """Return the folders of this Python: its environment, and the installation that the environment is made from."""
+    """Return the folders of this Python: its environment, and the installation on which the environment is based."""
     folders = {sys.prefix, sys.base_prefix, os.path.realpath(sys.base_prefix)}
     return sorted(folder for folder in folders if folder != "/" and not folder.startswith("/usr"))
 
 
 @functools.cache
 def _control_group():
-    """Return the command that puts another one into a control group, an empty list where systemd does not do that."""
+    """Return the prefix that runs a command in a control group, an empty list if systemd cannot make one."""
     command = ["systemd-run", "--user", "--scope", "--quiet", "--collect"]
     for limit in (f"MemoryMax={MEMORY}", "MemorySwapMax=0", f"TasksMax={THREADS}"):
         command += ["--property", limit]

@@ -1,6 +1,6 @@
-"""Whether the helpers on the ranks are still the course's: an answer that replaces what judges it is seen.
+"""Detect an answer that has replaced helpers of the course on a rank, such as the code that judges the answer.
 
-The rank itself is asked, so an answer that knows of this module can still deceive it; SECURITY.md says so.
+The rank itself computes the fingerprints, so an answer that knows this module can still deceive it; see SECURITY.md.
 """
 
 import functools
@@ -16,9 +16,10 @@ _COURSE = __name__.partition(".")[0]
 
 
 def fingerprints(modules: Sequence[str] | None = None, load: Sequence[str] = ()) -> dict[str, dict[str, str]]:
-    """Return for each module of the course the fingerprint of each name that it has: its functions and constants.
+    """Return, for each module of the course, the fingerprints of its functions and constants, by name.
 
-    These are the named modules, or all, as far as this process has loaded them. The modules `load` are loaded before.
+    The modules are the given modules, by default all, as far as this process has loaded them. Load the modules `load`
+    first.
     """
     for name in load:
         importlib.import_module(name)
@@ -28,7 +29,7 @@ def fingerprints(modules: Sequence[str] | None = None, load: Sequence[str] = ())
 
 
 def changed(before: dict[str, dict[str, str]], after: dict[str, dict[str, str]]) -> str:
-    """Return the first name whose fingerprint has changed or gone; an empty string when there is none."""
+    """Return the first name whose fingerprint has changed or is missing, an empty string if there is none."""
     for module, names in before.items():
         for name, fingerprint in names.items():
             if after.get(module, {}).get(name) != fingerprint:
@@ -57,7 +58,7 @@ def _is_plain(value):
 
 
 def _codes_in(value):
-    """Return the code of a function, and of the functions that a decorator has put into it."""
+    """Return the code of a function, and of the functions in its closure, which a decorator may have put there."""
     if isinstance(value, staticmethod | classmethod):
         return _codes_in(value.__func__)
     if isinstance(value, property):

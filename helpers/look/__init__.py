@@ -1,4 +1,4 @@
-"""What the ranks do and have done, as a learner sees it: the `%%px` magics, the cells sent, the place of each rank.
+"""Show a learner what the ranks do and have done: the `%%px` magics, the cells sent, the place of each rank.
 
-Here belongs what asks a rank and what shows its answer. Nothing here starts or ends a process, or counts bytes.
+This package asks ranks questions and shows their answers. It starts and ends no process, and counts no bytes.
 """

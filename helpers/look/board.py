@@ -1,8 +1,8 @@
-"""The board: a line for each rank that moves while cells run, also while a rank is stuck.
+"""The board: a line for each rank, updated while cells run, even while a rank is stuck.
 
-A thread of the notebook's process feeds it, because the one that runs the cells waits for the ranks. In JupyterLab it
-lies beside the notebook, as a panel of jupyter-widgets' Sidecar; where there is no such thing, in the output of the
-cell; and in a terminal, where nothing moves, it is printed.
+A thread of the notebook's process updates the board, because the thread that runs the cells waits for the ranks. In
+JupyterLab the board is a panel next to the notebook, jupyter-widgets' Sidecar; in other front ends it is in the output
+of the cell; and in a terminal, where nothing can be updated, it is printed.
 """
 
 import os
@@ -19,14 +19,14 @@ from helpers.table import table
 
 _SECONDS_BETWEEN_LOOKS = 0.5
 _HEADER = ["rank", "state", "for", "call", "line", "memory", "in", "out"]
-# The columns of the panel, in two halves, of which the second goes below the first where there is no room beside it:
-# for each its name, its width in letters and its side.
+# The columns of the panel, in two halves; in a narrow panel the second half is below the first.
+# Each column has a name, a width in characters and an alignment.
 _HALVES = [
     [("rank", 4, "left"), ("state", 9, "left"), ("for", 7, "right"), ("memory", 9, "right")],
     [("call (line)", 13, "left"), ("in", 9, "right"), ("out", 9, "right")],
 ]
-# Each state has a sign and a colour of its own; the colours are those of the figures, mixed with that of the text, so
-# that they can be read in JupyterLab's light theme and in its dark one.
+# Each state has a sign and a colour of its own. The colours of the figures are mixed with the colour of the text, so
+# that they are readable in JupyterLab's light theme and in its dark theme.
 _SIGNS = {
     "idle": ("○", "currentColor"),
     "busy": ("●", "#0072b2"),
@@ -38,9 +38,9 @@ _SIGNS = {
 
 
 def show(board: "Board | None", find_ranks: Callable[[], tuple[object, Cells]]) -> "Board | None":
-    """Show the board of a world: the one that there is, or else a new one; return it, None where nothing can move.
+    """Show the board of a world, a new board if the old one has ended; return it, None where nothing can be updated.
 
-    `find_ranks` returns the ranks, and the `Cells` that they were sent, as they are at the moment.
+    `find_ranks` returns the current ranks, and the `Cells` that they were sent.
     """
     if not hasattr(get_ipython(), "kernel"):
         print(as_text(Sampler().look(*find_ranks())))
@@ -48,14 +48,14 @@ def show(board: "Board | None", find_ranks: Callable[[], tuple[object, Cells]]) 
     if board is None or board.ended:
         return Board(find_ranks)
     if not board.is_beside:
-        board.display()  # once more, in this cell
+        board.display()  # again, in this cell
     return board
 
 
 class Board:
-    """A board that moves until its panel is closed, its output is cleared, or it is ended.
+    """A board that is updated until its panel is closed, its output is cleared, or `end` is called.
 
-    `is_beside` says whether it lies beside the notebook.
+    `is_beside` says whether the board is a panel next to the notebook.
     """
 
     def __init__(self, find_ranks: Callable[[], tuple[object, Cells]]):
@@ -65,7 +65,7 @@ class Board:
         self.is_beside = _is_in_jupyterlab()
         self._over = threading.Event()
         self._sampler = Sampler()
-        # jupyter-widgets counts the places where it is shown for whoever sets this to a number.
+        # jupyter-widgets counts the places that show the widget only when `_view_count` is set to a number.
         self._lines = HTML(as_html(self._sampler.look(*find_ranks())), _view_count=0)
         self._lines.observe(self._note_views, "_view_count")
         self._panel = None
@@ -81,20 +81,20 @@ class Board:
 
     @property
     def ended(self) -> bool:
-        """Whether it moves no more."""
+        """Whether the board is no longer updated."""
         return self._over.is_set()
 
     def display(self) -> None:
-        """Show it in the output of the cell that runs."""
+        """Show the board in the output of the running cell."""
         display(self._lines)
 
     def end(self) -> None:
-        """Take it away, and look at the ranks no more."""
+        """Remove the board, and stop looking at the ranks."""
         self._over.set()
         self._thread.join()
 
     def _note_views(self, change):
-        # One place less: somebody has closed it. After the page has been loaded again the number is too large by one.
+        # One place less means that the panel was closed. After a reload of the page the number is too large by one.
         if change.new < change.old if self.is_beside else change.new == 0:
             self._over.set()
 
@@ -106,11 +106,11 @@ class Board:
 
 
 def _is_in_jupyterlab():
-    """Whether the notebook is open in JupyterLab, as far as its kernel can tell: by who has started it."""
+    """Return whether the notebook is open in JupyterLab, judging by the program that started its kernel."""
     return "JPY_SESSION_NAME" in os.environ and "VSCODE_PID" not in os.environ
 
 
-# ---------------------------------------------------------------- what it says
+# ---------------------------------------------------------------- content
 
 
 def as_text(lines: list[Line]) -> str:

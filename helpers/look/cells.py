@@ -1,4 +1,4 @@
-"""The cells that were sent to the ranks: what they say, and who has not answered yet."""
+"""The cells that were sent to the ranks: their text, and which ranks have not answered yet."""
 
 import re
 import time
@@ -7,7 +7,7 @@ from ipykernel.compiler import get_file_name
 
 
 class Cells:
-    """The cells that one world's ranks were sent, kept by the notebook.
+    """The cells that the ranks of one world were sent; the notebook keeps them.
 
     `client` is the ipyparallel client that sent them.
     """
@@ -15,22 +15,22 @@ class Cells:
     def __init__(self, client):
         self._client = client
         self._texts = {}
-        self._sent = []  # (rank, id of the message, when)
+        self._sent = []  # (rank, id of the message, time at which it was sent)
 
     def remember(self, cell: str) -> None:
-        """Keep the body of a `%%px` cell, or the line of a `%px`, as it is sent."""
+        """Keep the body of a `%%px` cell, or the line of a `%px`, exactly as it is sent."""
         self._texts[_name(get_file_name(cell))] = cell
 
     def line(self, path: str, number: int) -> tuple[int, str]:
-        """Return the number of a line as a learner counts it, and its text, which is empty for an unknown cell.
+        """Return the number of a line as a learner counts it, and the text of the line, empty for an unknown cell.
 
-        `path` is the file that a stack names. IPython makes its name from the text of the cell.
+        `path` is the file that a stack names. IPython derives this name from the text of the cell.
         """
         cell = self._texts.get(_name(path), "")
         lines = cell.splitlines()
         number += len(lines) - len(cell.lstrip().splitlines())  # IPython leaves out the empty lines at the top
         text = lines[number - 1].strip() if number <= len(lines) else ""
-        # The body of a cell ends with a line break and stands below its `%%px`; the line of a `%px` does neither.
+        # The body of a `%%px` cell ends with a line break and is below its `%%px` line; a `%px` has neither.
         return (number + 1 if cell.endswith("\n") else number), text
 
     def sent(self, ranks: list[int], messages: list[str]) -> None:
@@ -39,12 +39,12 @@ class Cells:
         self._sent = self._unanswered() + [(rank, message, now) for rank, message in zip(ranks, messages, strict=True)]
 
     def owed(self) -> dict[int, float]:
-        """Return for each rank that owes an answer how many seconds ago it was asked, the oldest question first."""
+        """Return, for each rank that owes an answer, how many seconds ago its oldest unanswered message was sent."""
         now = time.monotonic()
         return {rank: now - when for rank, _, when in reversed(self._unanswered())}
 
     def messages(self) -> set[str]:
-        """Return the messages that have no answer yet."""
+        """Return the ids of the messages that have no answer yet."""
         return {message for _, message, _ in self._unanswered()}
 
     def _unanswered(self):

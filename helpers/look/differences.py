@@ -1,6 +1,6 @@
 """A collective of a rank, and a difference between the ranks, with the sentence and the table that show it.
 
-How differences are found is in `helpers.look.alignment`.
+`helpers.look.alignment` finds the differences.
 """
 
 from typing import NamedTuple
@@ -8,10 +8,10 @@ from typing import NamedTuple
 from helpers.ranks.recorder import Group
 from helpers.table import table
 
-# What a table says of a call, and of one that is missing.
+# The columns of a table of calls, and the row of a missing call.
 COLUMNS = ["call", "shape", "type", "op", "src", "line", "code"]
 _NOTHING = ["nothing", *[None] * 6]
-# What a rank does that differs, and several ranks do.
+# The end of the sentence about one rank that differs, and about several ranks.
 _SENTENCES = {
     "missing": ("has not called it", "have not called it"),
     "extra": ("has called it, and the others have not", "have called it, and the others have not"),
@@ -27,10 +27,10 @@ _SENTENCES = {
 class Call(NamedTuple):
     """One collective of one rank.
 
-    `number` counts the collectives of the rank in this group. `src` is the rank that a broadcast or a scatter comes
-    from, or to which a reduce or a gather goes. `op` and `src` are None where there is none, and where C++ has made the
-    call, as DistributedDataParallel does. `line_number` counts the lines of the cell from 1, its `%%px` line included;
-    `path` is the name of the file that the line is in: of a cell, the one that IPython makes up.
+    `number` counts the collectives of the rank in this group. `src` is the root: the source of a broadcast or a
+    scatter, or the destination of a reduce or a gather. `op` and `src` are None when the collective has none, and when
+    C++ made the call, as in DistributedDataParallel. `line_number` counts the lines of the cell from 1, including its
+    `%%px` line; `path` is the name of the file with the line, for a cell the name that IPython generates.
     """
 
     time: int
@@ -47,12 +47,12 @@ class Call(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """A place at which the collectives of a group differ; shows as a table of them, rank by rank.
+    """A position at which the collectives of a group differ; its representation is a table of the calls by rank.
 
-    `kind` says in what, seen from most of its ranks: "missing" (a rank has not made the call), "extra" (only this rank
-    has made it), "swapped" (a rank makes it later, and another one first), "call" (another function), "operator",
-    "source", "shape" or "type". `ranks` are those that differ from the others. `calls` has the call of each rank of the
-    group, None where it is missing.
+    `kind` says how they differ, compared with most ranks of the group: "missing" (a rank did not make the call),
+    "extra" (only this rank made it), "swapped" (a rank makes it later, after another call), "call" (another function),
+    "operator", "source", "shape" or "type". `ranks` are the ranks that differ from the others. `calls` has the call of
+    each rank of the group, None where it is missing.
     """
 
     kind: str
@@ -62,12 +62,12 @@ class Difference(NamedTuple):
 
     @property
     def time(self) -> int:
-        """When the first of these calls was made, by time.time_ns."""
+        """The time of the earliest of these calls, by time.time_ns."""
         return min(call.time for call in self.calls.values() if call)
 
     @property
     def summary(self) -> str:
-        """One sentence: which call of which group, and which ranks differ in what."""
+        """A sentence that names the call, the group, the ranks that differ and how they differ."""
         one, several = _SENTENCES[self.kind]
         who = f"rank {self.ranks[0]} {one}" if len(self.ranks) == 1 else f"ranks {_say_ranks(self.ranks)} {several}"
         number = max(call.number for call in self.calls.values() if call)
@@ -79,13 +79,13 @@ class Difference(NamedTuple):
 
 
 def columns(call: Call) -> list:
-    """Return what a table says of a call, under `COLUMNS`."""
+    """Return the row of a table that describes a call, with the columns `COLUMNS`."""
     shape, kind = ", ".join(str(list(sizes)) for sizes in call.shape), ", ".join(dict.fromkeys(call.type))
     return [call.call, shape, kind, call.op, call.src, call.line_number, call.line]
 
 
 def say_group(group: Group) -> str:
-    """Return the description of a group, or its name when nobody has described it."""
+    """Return the description of a group, or its name when it has no description."""
     return group.name if group.description == "undefined" else group.description
 
 

@@ -1,6 +1,6 @@
-"""The collectives of all ranks side by side, and where they differ, also while ranks are stuck.
+"""The collectives of all ranks side by side, and where they differ, even while ranks are stuck.
 
-How the ranks keep them, and are asked, is in `helpers.ranks.recorder`; what counts as a difference, in `alignment`.
+`helpers.ranks.recorder` keeps the calls on the ranks and collects them; `alignment` defines a difference.
 """
 
 import linecache
@@ -18,7 +18,7 @@ from helpers.table import table
 
 _LAST_CALLS = 10
 _EARLIER_DIFFERENCES = 20
-# As torch.dtype says it. The recorder has the names of C++.
+# torch's flight recorder uses the names of C++; these are the names of torch.dtype.
 _TYPES = {
     "Float": "float32",
     "Double": "float64",
@@ -32,18 +32,18 @@ _TYPES = {
 
 
 class History:
-    """The last collectives of all ranks, at most 2,000 of each; shows as a table.
+    """The last collectives of all ranks, at most 2,000 from each; its representation is a table.
 
-    `calls` has a list of `Call` for each rank that has answered, `differences` a list of `Difference`, empty when the
-    ranks agree. They are in the order of their time; the table shows the latest, and the earlier ones follow in a
-    sentence each, the latest first. `behind` has, for each rank that is busy and may still come to a call which others
-    have made, the first such call. `lost` says of a rank without a list why it has none.
+    `calls` has a list of `Call` for each rank that answered. `differences` is a list of `Difference` in the order of
+    time, empty when the ranks agree. The table shows the latest difference; a sentence for each earlier difference
+    follows, the latest first. `behind` has, for each busy rank that may still make a call which others have made, the
+    first such call. `lost` says why a rank has no list.
 
-    A difference in the line alone counts when ranks come to the same lines in another order, or to other lines on which
-    the same calls are written in another order. So two tensors that are swapped on one line cannot be seen; and where
-    ranks take turns on purpose, on two lines that make the same call, a difference is shown that is none. Not among the
-    calls are messages from point to point, what came before the last init_process_group, groups that compare notes
-    (TORCH_DISTRIBUTED_DEBUG=DETAIL), and backends that do not use torch's flight recorder.
+    If calls differ only in their lines, the order decides: there is a difference if ranks reach the same lines, or
+    lines with the same text, in a different order. So two tensors that are swapped on one line go unnoticed. When ranks
+    take turns on purpose, on two lines that make the same call, a difference is reported although there is no mistake.
+    The calls do not include point-to-point messages, calls before the last init_process_group, calls in groups that
+    check each other's calls (TORCH_DISTRIBUTED_DEBUG=DETAIL), and calls of backends without torch's flight recorder.
     """
 
     def __init__(
@@ -57,45 +57,45 @@ class History:
         self.differences: list[Difference] = []
         self.behind: dict[int, Call] = {}
         self._size = len(calls) + len(lost)
-        of_group = defaultdict(dict)
+        calls_by_group = defaultdict(dict)
         for rank in calls:
             for group in groups[rank]:
-                of_group[group][rank] = []
+                calls_by_group[group][rank] = []
             for call in calls[rank]:
-                of_group[call.group][rank].append(call)
-        for group, of_ranks in of_group.items():
-            differences, behind = compare(group, of_ranks, busy_since)
+                calls_by_group[call.group][rank].append(call)
+        for group, calls_by_rank in calls_by_group.items():
+            differences, behind = compare(group, calls_by_rank, busy_since)
             self.differences += differences
             self.behind |= behind
         self.differences.sort(key=lambda difference: difference.time)
 
     def __repr__(self):
-        said = self._say_differences() if self.differences else [self._last_calls()]
-        said += [f"Rank {rank} is behind: it has not called {_say(call)}." for rank, call in self.behind.items()]
-        said += [f"Rank {rank} {why}." for rank, why in self.lost.items()]
+        lines = self._say_differences() if self.differences else [self._last_calls()]
+        lines += [f"Rank {rank} is behind: it has not called {_say(call)}." for rank, call in self.behind.items()]
+        lines += [f"Rank {rank} {why}." for rank, why in self.lost.items()]
         if any(self.calls.values()) and not self.differences:
-            said.append("The other ranks agree." if self.lost else "All ranks agree.")
-        return "\n".join(said)
+            lines.append("The other ranks agree." if self.lost else "All ranks agree.")
+        return "\n".join(lines)
 
     def _say_differences(self):
-        """Return the latest difference with its table, and a sentence for each one before it, the latest first."""
+        """Return the latest difference with its table, and a sentence for each earlier difference, the latest first."""
         *earlier, latest = self.differences
-        said = [repr(latest)]
+        lines = [repr(latest)]
         if earlier:
-            said.append(f"Earlier differences ({len(earlier)}), the latest first:")
-        said += [difference.summary for difference in earlier[: -_EARLIER_DIFFERENCES - 1 : -1]]
+            lines.append(f"Earlier differences ({len(earlier)}), the latest first:")
+        lines += [difference.summary for difference in earlier[: -_EARLIER_DIFFERENCES - 1 : -1]]
         if len(earlier) > _EARLIER_DIFFERENCES:
-            said.append(f"... and {len(earlier) - _EARLIER_DIFFERENCES} more, all of them in `differences`.")
-        return said
+            lines.append(f"... and {len(earlier) - _EARLIER_DIFFERENCES} more, all of them in `differences`.")
+        return lines
 
     def _last_calls(self):
-        """Return a table of the last calls, with one row for all ranks that have made the same one."""
+        """Return a table of the last calls, with one row for all ranks that made the same call."""
         rows, begins = {}, {}
         for rank, calls in self.calls.items():
             for call in calls:
                 rows.setdefault(call._replace(time=0), {})[rank] = call
-                of_all = call.group, call.number
-                begins[of_all] = min(call.time, begins.get(of_all, call.time))
+                position = call.group, call.number
+                begins[position] = min(call.time, begins.get(position, call.time))
         latest = sorted(rows, key=lambda call: (begins[call.group, call.number], min(rows[call])))[-_LAST_CALLS:]
         lines = []
         for call in latest:
@@ -105,9 +105,9 @@ class History:
 
 
 def history(ranks: Ranks, cells: Cells) -> History:
-    """Ask every rank for its collectives.
+    """Ask every rank for its collectives, and return them.
 
-    `cells` are those that the ranks were sent.
+    `cells` are the cells that the ranks were sent.
     """
     records = ranks.collectives(set(range(ranks.size)) - ranks.deaths().keys())
     place = cache(partial(_place, cells))  # thousands of calls come from few lines
@@ -128,7 +128,7 @@ def history(ranks: Ranks, cells: Cells) -> History:
 
 
 def _call(recorded, place):
-    """Return a call as a learner reads it; `place` says for a path and a line what `_place` returns."""
+    """Return a recorded call as a `Call`; `place` takes a path and a line number, and returns what `_place` does."""
     return Call(
         recorded.time,
         recorded.group,
@@ -147,7 +147,7 @@ def _place(cells, path, line_number):
     name = Path(path).name
     if CELL.search(path):
         return name, *cells.line(path, line_number)
-    # A module, which is most often the same on this machine.
+    # A line of a module, whose file is usually the same on this machine.
     return name, line_number, linecache.getline(path, line_number).strip() or name
 
 

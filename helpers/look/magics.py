@@ -1,4 +1,4 @@
-"""`%%px` for ranks: output in the order of the ranks, and an Interrupt that says where every rank is."""
+"""`%%px` for ranks: it shows outputs in the order of the ranks, and an Interrupt shows where every rank is."""
 
 from contextlib import contextmanager, nullcontext, suppress
 
@@ -17,9 +17,9 @@ _SECONDS_TO_ANSWER = 5
 
 
 class RankMagics(ParallelMagics):
-    """ipyparallel's magics, for the ranks of one world.
+    """ipyparallel's magics for the ranks of one world.
 
-    `cells` keeps what the ranks are sent.
+    `cells` keeps the cells that the ranks are sent.
     """
 
     stream_output = False  # a stream shows output as it arrives, in an order that differs from run to run
@@ -29,14 +29,14 @@ class RankMagics(ParallelMagics):
         super().__init__(shell, world.view)
         shell.extension_manager.load_extension("helpers.look.slips")
         Tracebacks(world, ranks, cells).connect(shell)
-        shell.configurables.remove(self)  # IPython would keep it there for %config, and with it the world, for ever
+        shell.configurables.remove(self)  # IPython keeps it there for %config, and so would keep the world alive
         self._world = world
         self._ranks = ranks
         self._cells = cells
-        self._stuck = {}  # rank: the message that an interrupt did not bring to an end
+        self._stuck = {}  # rank: id of the message that an interrupt did not end
 
     def _eval_target_str(self, ts):
-        """Turn `--targets`, which names ranks, into the ids of their engines."""
+        """Return the engine ids of the ranks that `--targets` names."""
         everybody = range(self._world.size)
         chosen = everybody if "all" in ts else eval(f"ranks[{ts}]" if ":" in ts else ts, {"ranks": everybody})
         chosen = [chosen] if isinstance(chosen, int) else list(chosen)
@@ -74,7 +74,7 @@ class RankMagics(ParallelMagics):
             self._interrupt(targets, result)
         result.wait_for_output(_SECONDS_FOR_OUTPUT)
         for rank, answer in zip(targets, result.metadata, strict=True):
-            answer["engine_id"] = rank  # the name that its output is shown under
+            answer["engine_id"] = rank  # the number under which its output is shown
         if not stream:
             with _said_once(targets, result) if groupby == "type" else nullcontext():
                 result.display_outputs(groupby)
@@ -100,22 +100,22 @@ class RankMagics(ParallelMagics):
             self._require_connection()
 
     def _require_connection(self):
-        """Raise `WorldError` when what carries the messages has died: nobody would ever answer."""
+        """Raise `WorldError` when the process that carries the messages has died, because no answer would arrive."""
         if not self._ranks.is_connected():
             raise WorldError(NO_CONNECTION)
 
     def _interrupt(self, targets, result):
         """Interrupt the ranks that have not answered yet.
 
-        When some are stuck, show what the others have printed, and raise `WorldError` with the places of all and the
-        errors of the others, of which one may be the reason.
+        If some ranks are still stuck, show the output of the other ranks, and raise `WorldError` with the place of
+        every rank and the errors of the other ranks, because one of these errors may be the cause.
         """
         self._stuck = dict(zip(targets, result.msg_ids, strict=True))
-        with suppress(KeyboardInterrupt):  # pressed once more
+        with suppress(KeyboardInterrupt):  # pressed again
             self._world.interrupt()
             answered = result.wait(_SECONDS_AFTER_INTERRUPT)
             if not answered and any(s.state == "busy" and s.line_number is None for s in self._world.where()):
-                result.wait(_SECONDS_TO_ANSWER)  # it has left the cell, and is about to tell of its error
+                result.wait(_SECONDS_TO_ANSWER)  # a rank has left the cell, and is about to send its error
         unanswered = self._cells.messages()
         stuck = [rank for rank, message in self._stuck.items() if message in unanswered]
         if not stuck:
@@ -133,7 +133,7 @@ class RankMagics(ParallelMagics):
         )
 
     def _raise_errors(self, targets, result):
-        """Raise what the ranks have raised; when one has died or was passed over, in short, with that as the cause."""
+        """Raise the errors of the ranks; if a rank died or skipped the cell, raise a `WorldError` that says so."""
         died = self._say_who_died(targets)
         answers = zip(targets, result.metadata, strict=True)
         if skipped := [rank for rank, answer in answers if answer["status"] == "aborted"]:
@@ -158,15 +158,18 @@ class RankMagics(ParallelMagics):
         return " ".join(f"Rank {rank} has died ({deaths[rank]})." for rank in targets if rank in deaths)
 
     def _say_what_now(self, targets):
-        """Say how to go on when ranks have died, and what those that crashed have left."""
-        words = {rank: self._ranks.last_words(rank) for rank in targets}
-        left = [f"Rank {rank} wrote before it died:\n{words[rank]}" for rank in words if words[rank]]
-        return "\n".join(["Call world.restart() for working ranks.", *left])
+        """Return what to do when ranks have died, and the last output of the ranks that crashed."""
+        outputs = {rank: self._ranks.last_words(rank) for rank in targets}
+        last_words = [f"Rank {rank} wrote before it died:\n{outputs[rank]}" for rank in outputs if outputs[rank]]
+        return "\n".join(["Call world.restart() for working ranks.", *last_words])
 
 
 @contextmanager
 def _said_once(ranks, result):
-    """Print what every rank has printed alike once, under the names of all; `-e` of `%%px` shows them apart."""
+    """Print output that is the same on every rank once, under the numbers of all ranks.
+
+    `%%px` with `-e` shows the output of each rank separately.
+    """
     texts = [answer["stdout"] for answer in result.metadata]
     if len(texts) == 1 or not texts[0] or len(set(texts)) > 1:
         yield
@@ -176,7 +179,7 @@ def _said_once(ranks, result):
         answer["stdout"] = ""
     try:
         yield
-    finally:  # for `--out`
+    finally:  # `--out` needs the output of each rank
         for answer in result.metadata:
             answer["stdout"] = texts[0]
 

@@ -1,11 +1,11 @@
-"""What a world shows of itself: where its ranks are, and a line for each of them."""
+"""The representation of a world: where its ranks run, and a line for each rank."""
 
 from helpers.ranks.protocol import Ranks
 from helpers.table import table
 
 
 def overview(world, ranks: Ranks) -> str:
-    """Return a world as text."""
+    """Return where the ranks of a world run, and a table with a line for each rank, as text."""
     header = ["rank", "pid", "device", "state", "memory"]
     where = world.where()
     rows = [

@@ -1,4 +1,4 @@
-"""After an error on a rank: the frames that it has come through, and their variables, which are still there."""
+"""The frames of the last error on a rank, and their variables, which the rank still has."""
 
 import pickle
 import re
@@ -14,16 +14,16 @@ from helpers.table import shortened, table
 
 _SECONDS_TO_ANSWER = 10
 _WIDTH_OF_LINE = 80
-# As Python prints it: the file first, the code in indented lines, and the error last.
+# Python prints the file first, the code in indented lines, and the error last.
 _SYNTAX_ERROR = re.compile(r'File "(.*)", line (\d+)\n((?: .*\n)*)(\w+: (?s:.*))')
 
 
 class Frame:
-    """A function that the error has come through; `frame["name"]` is one of its variables, or a global of its module.
+    """A frame of the traceback; `frame["name"]` is a variable of its function, or a global of its module.
 
-    `line_number` and `line` are where it was, in a cell as a learner counts them; `file` is empty for a cell.
-    `variables` has a short text for each variable; of the lines of a cell outside of functions, for those that they
-    name.
+    `line_number` and `line` say where the frame was, in a cell as a learner counts lines; `file` is empty for a cell.
+    `variables` has a short text for each variable. For the lines of a cell outside of functions, it has only the
+    variables that these lines name.
     """
 
     def __init__(self, kept: frames.Kept, cells: Cells, fetch: Callable[[str], frames.Value | None]):
@@ -34,21 +34,21 @@ class Frame:
         self._fetch = fetch
 
     def __getitem__(self, name: str) -> object:
-        """Return the value of a variable, or the text that it prints when it cannot be sent; a tensor is a copy."""
+        """Return a copy of the value of a variable, or its text when the value cannot be sent."""
         value = self._fetch(name)
         if value is None:
             known = ", ".join(self.variables) or "none"
             raise WorldError(f"There is no variable {name!r} in {self.function}. Its variables: {known}.")
         try:
             return value.text if value.pickled is None else pickle.loads(value.pickled)
-        except Exception:  # of a class that only the ranks know, for a device that is not here
+        except Exception:  # its class exists only on the ranks, or its device is not on this machine
             return value.text
 
 
 class PostMortem:
-    """The last error of a rank, and its `frames`, the innermost last; it shows as tables.
+    """The last error of a rank, and its `frames`, the innermost last; its representation is a set of tables.
 
-    `post_mortem["name"]` is a variable of the innermost frame that is the learner's.
+    `post_mortem["name"]` is a variable of the innermost frame in the learner's own code.
     """
 
     def __init__(self, rank: int, error: str, frames: list[Frame]):
@@ -56,10 +56,10 @@ class PostMortem:
 
     def __getitem__(self, name: str) -> object:
         """Return the value of a variable; see `Frame`."""
-        mine = [frame for frame in self.frames if not frame.file]
-        if not mine:
+        cell_frames = [frame for frame in self.frames if not frame.file]
+        if not cell_frames:
             raise WorldError("The error has not come through a line of a cell. See the frames in `.frames`.")
-        return mine[-1][name]
+        return cell_frames[-1][name]
 
     def __repr__(self):
         places = [
@@ -81,10 +81,10 @@ class PostMortem:
 
 
 def post_mortem(ranks: Ranks, cells: Cells, state: RankState) -> PostMortem:
-    """Ask a rank for its last error.
+    """Ask a rank for its last error, and return it.
 
-    `cells` are those that the ranks were sent, and `state` says where the rank is now. Raises `WorldError` when it
-    cannot answer, and when it has had no error.
+    `cells` are the cells that the ranks were sent, and `state` says where the rank is now. Raises `WorldError` when the
+    rank cannot answer, and when it has had no error.
     """
     rank = state.rank
     _require_answering(state)
@@ -100,16 +100,16 @@ def post_mortem(ranks: Ranks, cells: Cells, state: RankState) -> PostMortem:
 
         return fetch
 
-    found = [
+    shown_frames = [
         Frame(kept, cells, fetch_from(index))
         for index, kept in enumerate(failure.frames)
         if not is_of_helpers(kept.path)
     ]
-    return PostMortem(rank, _with_kind_first(failure.error, cells), found)
+    return PostMortem(rank, _with_kind_first(failure.error, cells), shown_frames)
 
 
 def _with_kind_first(error, cells):
-    """Return the text of an error; that of a `SyntaxError` begins with its kind, and counts lines as a learner does."""
+    """Return the text of an error; for a `SyntaxError`, put the kind first and count lines as a learner does."""
     match = _SYNTAX_ERROR.fullmatch(error)
     if match is None:
         return error

@@ -1,4 +1,4 @@
-"""The state, the memory and the traffic of every rank, again and again: what the board shows."""
+"""Repeated samples of the state, the memory and the traffic of every rank, for the board."""
 
 import time
 from contextlib import suppress
@@ -15,9 +15,9 @@ _SECONDS_TO_ANSWER = 0.5
 
 
 class Line(NamedTuple):
-    """What the board shows of a rank: its state, its memory in bytes, and bytes per second into it and out of it.
+    """A rank's line on the board: its state, its memory in bytes, and the bytes per second that it receives and sends.
 
-    What is not known is None. The bytes are those of TCP connections, without headers.
+    Unknown values are None. The rates count the payload of TCP connections, without headers.
     """
 
     state: RankState
@@ -27,12 +27,12 @@ class Line(NamedTuple):
 
 
 class Sampler:
-    """Looks at ranks, and remembers what it needs for the next look."""
+    """A sampler of the ranks, which keeps the counters of one look to compute the rates of the next."""
 
     def __init__(self):
         self._turn = 0
         self._memory = {}
-        self._carried = {}  # rank: when, and what each connection had carried by then
+        self._carried = {}  # rank: time of the last look, and what each connection had carried by then
 
     def look(self, ranks, cells: Cells) -> list[Line]:
         """Return a line for each rank; see `whereabouts` for the arguments."""
@@ -49,14 +49,14 @@ class Sampler:
         return lines
 
     def _look_at_memory(self, ranks):
-        """Look at that of one rank after the other: it takes the system longer than all the rest."""
+        """Update the memory of one rank per look, because this takes longer than everything else in a look."""
         self._turn = (self._turn + 1) % ranks.size
         for rank in range(ranks.size) if not self._memory else [self._turn]:
-            with suppress(psutil.Error, IndexError):  # it is dead, or not there yet
+            with suppress(psutil.Error, IndexError):  # the rank is dead, or has not started yet
                 self._memory[rank] = ranks.memory(rank)
 
     def _rates(self, rank, carried, now):
-        """Return the bytes per second into a rank and out of it since the last look; None at the first one."""
+        """Return the bytes per second that a rank received and sent since the last look; None twice at the first."""
         if carried is None:
             return None, None
         earlier, before = self._carried.get(rank, (None, {}))

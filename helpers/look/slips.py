@@ -1,6 +1,6 @@
-"""Sentences about `%px` and `%%px` where IPython alone would say that there is no such magic.
+"""Errors that explain a misplaced `%px` or `%%px`, where IPython alone would say that there is no such magic.
 
-This is an extension of IPython. The kernel of the course loads it when it starts, any other kernel with its first
+This is an IPython extension. The course's kernel loads it at its start; any other kernel loads it with its first
 world.
 """
 
@@ -13,7 +13,7 @@ _COMMENT = re.compile(r"\s*(#|$)")
 
 
 def load_ipython_extension(shell) -> None:
-    """Explain `%px` and `%%px` until a world defines them, and a `%%px` that is not the first line of its cell."""
+    """Explain `%px` and `%%px` until a world defines them, and any `%%px` that is not the first line of its cell."""
     for kind in ("line", "cell"):
         shell.register_magic_function(_without_world, kind, "px")
     shell.register_magic_function(
@@ -34,9 +34,9 @@ def _below_first_line(line):
 
 
 def _without_body(lines):
-    """Return the lines of a cell, only up to its `%%px` when that is below comments.
+    """Return the lines of a cell, only up to its `%%px` line when comments precede it.
 
-    The notebook would refuse the body with a `SyntaxError` if it is not valid there.
+    Otherwise the notebook would raise a `SyntaxError` for a body that is not valid in the notebook.
     """
     for number, line in enumerate(lines):
         if _MAGIC.match(line):

@@ -1,4 +1,4 @@
-"""Errors as a learner reads them: those of the ranks, and those of the notebook that concern the ranks."""
+"""Errors as a learner reads them: errors of the ranks, and errors of the notebook that concern the ranks."""
 
 import re
 from pathlib import Path
@@ -20,9 +20,9 @@ _SECONDS_TO_ANSWER = 2
 
 
 class Tracebacks:
-    """Shows the errors of a notebook that has this world.
+    """An exception handler for the notebook that has this world.
 
-    `cells` are those that the ranks were sent.
+    `cells` are the cells that the ranks were sent.
     """
 
     def __init__(self, world, ranks: Ranks, cells: Cells):
@@ -31,23 +31,23 @@ class Tracebacks:
         self._cells = cells
 
     def connect(self, shell) -> None:
-        """Show the errors of the cells of this shell from now on, instead of an earlier world."""
+        """Show the errors of this shell's cells from now on, in place of an earlier world's handler."""
         shell.set_custom_exc((NameError, RuntimeError, ipp.error.IPythonError), self._show)
 
     def _show(self, shell, kind, error, traceback, tb_offset=None):
-        """Show an error that a cell raised; the arguments are those of an exception handler of IPython."""
+        """Show an error that a cell raised; IPython calls its exception handlers with these arguments."""
         stopped = self._stopped()
         if stopped and _is_without_answer(error, traceback):
             kind, error, traceback = WorldError, stopped, None
         elif isinstance(error, ipp.RemoteError):
             lines = render(error, self._ranks.engine_ids)
-            error._render_traceback_ = lambda: lines  # IPython asks for this
+            error._render_traceback_ = lambda: lines  # IPython calls this
         elif kind is NameError and error.name and not stopped:
             self._add_note(error)
         shell.showtraceback((kind, error, traceback), tb_offset=tb_offset)
 
     def _stopped(self):
-        """Return the error that says that the world was stopped, None while it runs."""
+        """Return the error that says that the world has stopped, None while it runs."""
         try:
             self._world.require_running()
         except WorldError as stopped:
@@ -55,7 +55,7 @@ class Tracebacks:
         return None
 
     def _add_note(self, error):
-        """Say which ranks have the name that the notebook lacks; only idle ranks are asked."""
+        """Add a note that says which of the idle ranks have the name that the notebook lacks."""
         idle = set(range(self._ranks.size)) - self._cells.owed().keys() - self._ranks.deaths().keys()
         answers = self._ranks.ask(sorted(idle), variables.describe, error.name, seconds=_SECONDS_TO_ANSWER)
         if having := sorted(rank for rank, answer in answers.items() if isinstance(answer, str)):
@@ -64,7 +64,7 @@ class Tracebacks:
 
 
 def named(ranks: list[int]) -> str:
-    """Return what a message calls these ranks, as in "ranks 0-3" and "rank 2"."""
+    """Return these ranks as text for a message, as in "ranks 0-3" and "rank 2"."""
     return f"{'rank' if len(ranks) == 1 else 'ranks'} {numbers(ranks)}"
 
 
@@ -75,11 +75,11 @@ def numbers(ranks: list[int]) -> str:
 
 
 def render(error: ipp.RemoteError, engine_ids: list[int]) -> list[str]:
-    """Return the lines that show the errors of ranks: equal ones once, without the frames of the helpers.
+    """Return the lines that show the errors of ranks: equal errors once, without the frames of the helpers.
 
     `engine_ids` are the ids of the engines in the order of their ranks.
     """
-    groups = {}  # what is compared: the traceback to show, and the ranks that raised it
+    groups = {}  # the compared text: the traceback to show, and the ranks that raised it
     for kind, text, traceback, engine in _errors(error):
         is_of_a_rank = traceback and "engine_id" in engine
         traceback = _without_helpers(traceback) if is_of_a_rank else f"{kind}: {text}"
@@ -103,19 +103,19 @@ def is_of_helpers(path: str) -> bool:
 
 
 def _errors(error):
-    """Return of each error its kind, its text, its traceback, and a dictionary that says which engine raised it."""
+    """Return the kind, text and traceback of each error, and a dictionary that says which engine raised it."""
     if isinstance(error, ipp.CompositeError):
         return error.elist
     return [(error.ename, error.evalue, error.traceback, error.engine_info or {})]
 
 
 def _without_helpers(traceback):
-    blocks = traceback.split("\n\n")  # a frame each
+    blocks = traceback.split("\n\n")  # one block for each frame
     return "\n\n".join(block for block in blocks if not _COLOUR.sub("", block).startswith(_FRAME_OF_HELPERS))
 
 
 def _is_without_answer(error, traceback):
-    """Return whether ipyparallel raised this error instead of handing on an answer of a rank."""
+    """Return whether ipyparallel raised this error itself, rather than passing on a rank's answer."""
     if isinstance(error, ipp.RemoteError):
         return all(kind == "EngineError" for kind, *_ in _errors(error))
     while traceback:

@@ -1,6 +1,6 @@
-"""Where every rank is, down to the line of the learner's own cell, also while it is blocked inside a C++ call.
+"""Where every rank is, down to the line of the learner's own cell, even while it is blocked inside a C++ call.
 
-What a rank says of its stacks is in `helpers.ranks.stacks`.
+`helpers.ranks.stacks` defines what a rank reports about its stacks.
 """
 
 import re
@@ -18,21 +18,21 @@ from helpers.ranks.side_channel import Failed
 from helpers.ranks.stacks import Stacks
 from helpers.table import shortened, table
 
-# Decorators of torch that stand between a cell and the collective that it calls.
+# torch's decorators, whose frames are between a cell and the collective that it calls.
 _DECORATORS = ("wrapper", "decorate_context")
 
-# These have a sender and a receiver; those of all_to_all may bring as much as they like.
+# Calls with a sender and a receiver, and all_to_all, in which the shapes of the ranks may differ.
 _ONE_TO_ONE = re.compile(r"send|recv|all_to_all")
 _MAY_DIFFER = ("in", "of", "tag", "scatter_list", "gather_list")
 
-# What to say when cells reach no rank any more.
+# The message when no cell can reach a rank any more.
 NO_CONNECTION = (
     "The process that carries messages between the notebook and its ranks has died. Call world.restart() for working "
     "ranks."
 )
 
-_WIDTH = 110  # of the table; the line of the learner is cut off there, but for its beginning
-_BEGINNING_OF_LINE = 30
+_WIDTH = 110  # characters; longer lines of the learner's code are shortened to fit
+_BEGINNING_OF_LINE = 30  # characters of the learner's code that are shown in any case
 
 _SECONDS_UNTIL_THERE = 10
 _SECONDS_BETWEEN_LOOKS = 0.02
@@ -41,18 +41,19 @@ _SECONDS_BETWEEN_LOOKS = 0.02
 class RankState(NamedTuple):
     """What one rank is doing.
 
-    `state` is idle, busy, serving (one of its threads runs the learner's code for a caller on another rank), silent
-    (alive, but it does not say where it is; `line` says why, when its helpers have raised), cut off (idle, and no cell
-    reaches it) or dead. `seconds` is how long it has been busy with a cell. `call` is the
-    function that the learner's line has called, empty when there is none in Python. `line_number` counts the lines of
-    the cell from 1, its `%%px` line included.
+    `state` is "idle", "busy", "serving" (one of its threads runs the learner's code for a caller on another rank),
+    "silent" (alive, but not answering; `line` says why if its helpers raised an error), "cut off" (idle, and no cell
+    can reach it) or "dead". `seconds` is how long the rank has been busy with a cell. `call` is the function that the
+    learner's line called, empty when it called no Python function. `line_number` counts the lines of the cell from 1,
+    including its `%%px` line.
 
-    `arguments` are those of `call` by their names: tensors as type and shape, a group as its ranks, with torch's name
-    for it. When another function of torch has been called in turn, `in` is its name; of a wait, `of` is the function
-    that has made the handle, and the arguments are those of that. `differs` names the arguments in which this rank is
-    the odd one out: among the ranks of its group that are in the same collective, no more than half have the same.
+    `arguments` has the arguments of `call` by name: a tensor as its dtype and shape, a group as its ranks and torch's
+    name for the group. If `call` called another function of torch, `in` is the name of that function. For a wait, `of`
+    is the function that returned the handle, and `arguments` has the arguments of that function. `differs` names the
+    arguments in which this rank is the odd one out: at most half of the ranks of its group that are in the same
+    collective have the same value.
 
-    `serves` says which functions its server threads run, and for which ranks that wait for them.
+    `serves` says which functions its RPC thread pool runs, and which ranks wait for them.
     """
 
     rank: int
@@ -67,7 +68,7 @@ class RankState(NamedTuple):
 
 
 class Whereabouts(list):
-    """A list of `RankState`, one for each rank, that shows as a table, below a `note` if there is one."""
+    """A list with a `RankState` for each rank; its representation is a table, below a `note` if there is one."""
 
     note = ""
 
@@ -91,21 +92,21 @@ class Whereabouts(list):
 
 
 def is_cell(path: str) -> bool:
-    """Return whether a file that a stack names stands for a cell."""
+    """Return whether a path in a stack is the name that IPython gives to a cell."""
     return bool(CELL.search(path))
 
 
 def whereabouts(ranks: Ranks, cells: Cells) -> Whereabouts:
-    """Ask every rank where it is.
+    """Ask every rank where it is, and return the answers.
 
-    `cells` are those that the ranks were sent.
+    `cells` are the cells that the ranks were sent.
     """
     owed = cells.owed()
     return from_stacks(ranks.stacks(set(range(ranks.size)) - ranks.deaths().keys()), owed, ranks, cells)
 
 
 def whereabouts_when(expected: Mapping[int, str], ranks: Ranks, cells: Cells) -> Whereabouts:
-    """Ask every rank where it is until each rank in `expected` is in that call or in that state, for 10 s at most."""
+    """Ask every rank where it is until each rank in `expected` is in that call or state, for at most 10 s."""
     deadline = time.monotonic() + _SECONDS_UNTIL_THERE
     while True:
         where = whereabouts(ranks, cells)
@@ -116,7 +117,7 @@ def whereabouts_when(expected: Mapping[int, str], ranks: Ranks, cells: Cells) ->
 
 
 def from_stacks(answers: Mapping[int, Stacks | Failed], owed: Mapping[int, float], ranks, cells: Cells) -> Whereabouts:
-    """Return where the ranks are. `answers` has the stacks of those that answer, `owed` the result of `cells.owed`."""
+    """Return where the ranks are; `answers` has the stacks of the ranks that answered, `owed` is from `cells.owed`."""
     dead, connected = ranks.deaths(), ranks.is_connected()
     stacks = {rank: answer for rank, answer in answers.items() if isinstance(answer, Stacks) and rank not in dead}
     states = []
@@ -153,7 +154,7 @@ def _state(rank, stacks, seconds, cells):
 def _place(frames, cells):
     """Return the call, the line number and the line of the learner's code that a thread runs, or None.
 
-    With the call come the arguments of the first function of torch that tells of them.
+    The call has the arguments of the first of torch's functions whose frame has recorded any.
     """
     for index, frame in enumerate(frames):
         if is_cell(frame.path):
@@ -166,40 +167,40 @@ def _place(frames, cells):
 
 
 def _arguments(frame, call):
-    """Return the arguments of a frame of torch, with its function as `in` when that is another one than the call.
+    """Return the arguments of a frame of torch, with its function as `in` when that is not the call itself.
 
-    A wait has `of` instead: its arguments are those of the function that has made the handle.
+    A wait has `of` instead, and the arguments of the function that returned the handle.
     """
     is_another = frame.function != call and not frame.function.startswith("_")
     return {"in": frame.function, **frame.arguments} if is_another and "of" not in frame.arguments else frame.arguments
 
 
 def _differs(state, states):
-    """Return the names of the arguments in which a rank is the odd one out of those in the same collective."""
+    """Return the names of the arguments in which a rank is the odd one out of the ranks in the same collective."""
     if _collective(state) is None:
         return ()
     members, group = state.arguments["group"], state.arguments["group_name"]
-    there = [other for other in states if other.rank in members and _collective(other) == _collective(state)]
-    same_group = [other for other in there if other.arguments["group_name"] == group]
+    participants = [other for other in states if other.rank in members and _collective(other) == _collective(state)]
+    same_group = [other for other in participants if other.arguments["group_name"] == group]
     odd = []
     for name, value in state.arguments.items():
-        others = there if name in ("group", "group_name") else same_group
+        others = participants if name in ("group", "group_name") else same_group
         values = [other.arguments.get(name) for other in others]
         if name == "group_name" and "group" in odd:
-            continue  # so it must
+            continue  # another group has another name in any case
         if name not in _MAY_DIFFER and values.count(value) * 2 <= len(values):
             odd.append(name)
     return tuple(odd)
 
 
 def _collective(state):
-    """Return which collective a rank is in, None for a call whose arguments differ by their nature."""
+    """Return the name of the collective that a rank is in, None for a call whose arguments naturally differ."""
     name = state.arguments.get("of", state.arguments.get("in", state.call))
     return name if "group" in state.arguments and not _ONE_TO_ONE.search(name) else None
 
 
 def _callers(stacks):
-    """Return the ranks that wait for each function on each worker."""
+    """Return, for each worker and function, the ranks that wait for this call."""
     callers = {}
     for rank, (main_thread, others) in stacks.items():
         for frame in chain(main_thread, *others):
@@ -211,7 +212,7 @@ def _callers(stacks):
 
 
 def _serves(threads, callers):
-    """Return what server threads run, each function once, with their number and the ranks that wait for it."""
+    """Return the functions that the RPC thread pool runs, with the number of threads and the waiting ranks of each."""
     requests = Counter()
     for frames in threads:
         for frame in frames:
@@ -227,17 +228,20 @@ def _say_request(function, number, callers):
 
 
 def _say_arguments(state, size):
-    """Return the arguments of a call as text: a tensor without its name, and of groups only those of not all ranks."""
-    said = []
+    """Return the arguments of a call as text: a tensor without its name, a group only if it lacks some ranks.
+
+    A group is shown in any case when it is an argument in which the rank differs.
+    """
+    texts = []
     for name, value in state.arguments.items():
         odd = " (differs)" if name in state.differs else ""
         if name in ("in", "of"):
-            said.append(f"{name} {value}")
+            texts.append(f"{name} {value}")
         elif name == "tensor":
-            said.append(f"{value}{odd}")
+            texts.append(f"{value}{odd}")
         elif odd or not ((name == "group" and len(value) == size) or name == "group_name"):
-            said.append(f"{name}={value}{odd}")
-    return ", ".join(said)
+            texts.append(f"{name}={value}{odd}")
+    return ", ".join(texts)
 
 
 def _table(columns):

@@ -1,5 +1,5 @@
-"""Instruments: bytes, messages and calls counted, links paced, times and time lines noted.
+"""Instruments that count bytes, messages and calls, pace links, and record times and time lines.
 
-Here belongs what wraps or reads torch and the system's counters while a block runs. An instrument returns plain data;
-it draws nothing, and leaves nothing behind when its block has ended.
+An instrument wraps or reads torch and the system's counters while a block runs. It returns plain data, draws nothing,
+and leaves nothing behind when its block ends.
 """

@@ -1,8 +1,8 @@
-"""The RPCs that a rank makes: whom it calls, which function, with how many bytes, and for how long.
+"""The RPCs that a rank makes: the worker it calls, the function, the number of bytes and the time.
 
-Recorded is what passes through `torch.distributed.rpc` in Python: rpc_sync, rpc_async, remote, and the same three on an
-RRef. Not recorded are the messages that it sends by itself: of RRefs' counts and of to_here(), and those of distributed
-autograd's backward pass. Nothing is recorded outside of the block that asks for it.
+The record has the calls that pass through `torch.distributed.rpc` in Python: rpc_sync, rpc_async, remote, and the same
+three on an RRef. It does not have the messages that torch sends by itself: for the reference counts of RRefs, for
+to_here(), and for the backward pass of distributed autograd. Calls are recorded only inside the block of `recorded`.
 """
 
 import time
@@ -22,10 +22,10 @@ class Call:
     """One RPC, as its caller sees it.
 
     `kind` is "sync", "async" or "remote"; `caller` and `callee` are names of workers; `function` is the name of the
-    function, on an RRef that of the method. The first call on an RRef of another worker is preceded by one of torch's
-    own, `_rref_typeof_on_owner`. `sent` and `received` are the bytes of the tensors among the arguments and in the
-    result, also inside lists, tuples and dicts. The result of a remote call stays where it is: its `received` is 0.
-    `begin` and `end` are times by `time.monotonic`; `end` is None as long as the answer is not there.
+    function, or of the method for a call on an RRef. Before the first call on an RRef of another worker, torch makes a
+    call of its own, `_rref_typeof_on_owner`. `sent` and `received` are the bytes of the tensors in the arguments and in
+    the result, including tensors inside lists, tuples and dicts. The result of a remote call stays on the callee, so
+    `received` is 0. `begin` and `end` are times by `time.monotonic`; `end` is None until the answer has arrived.
     """
 
     kind: str
@@ -40,12 +40,13 @@ class Call:
 
 @contextmanager
 def recorded() -> Iterator[list[Call]]:
-    """Record every RPC that this process makes inside the block, in whichever thread, in the order in which they begin.
+    """Record every RPC that this process makes inside the block, in any thread, in the order in which they begin.
 
-    A call that fails has ended, too, with nothing received. Raises RuntimeError when RPC has not been initialised.
+    A failed call has an `end` like any other, and `received` is 0. Raises RuntimeError when RPC has not been
+    initialised.
     """
     made, begun = [], {}
-    notes = []  # the future of each answer, and the one that completes when its end has been noted
+    notes = []  # the future of each answer, and a future that completes when the end of the call has been noted
     caller = get_worker_info().name
 
     def note_begin(event):
@@ -60,7 +61,7 @@ def recorded() -> Iterator[list[Call]]:
 
         def note_end(answer):
             call.end = time.monotonic()
-            with suppress(Exception):  # the error of a call that failed belongs to whoever waits for its answer
+            with suppress(Exception):  # the code that waits for the answer handles the error of a failed call
                 call.received = 0 if call.kind == "remote" else tensor_bytes(answer.value())
 
         made.append(call)
@@ -71,13 +72,13 @@ def recorded() -> Iterator[list[Call]]:
         with tap.subscribed(tap.Rpc, begin=note_begin, end=note):
             yield made
     finally:
-        # Whoever waits for an answer may go on before its end has been noted.
+        # Code that waits for an answer may continue before the end of the call has been noted.
         torch.futures.collect_all([noted for answer, noted in notes if answer.done()]).wait()
         made.sort(key=lambda call: call.begin)  # the calls of several threads
 
 
 def tensor_bytes(value) -> int:
-    """Return the bytes of the tensors in a value, also inside lists, tuples and dicts."""
+    """Return the bytes of the tensors in a value, including tensors inside lists, tuples and dicts."""
     if isinstance(value, torch.Tensor):
         return value.nbytes
     if isinstance(value, dict):

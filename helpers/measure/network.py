@@ -1,13 +1,13 @@
-"""Slow links between the ranks of one machine: the kernel paces them, and no root is needed.
+"""Slow links between the ranks of one machine: the kernel paces them, without root privileges.
 
-Where the ranks are on hosts of their own it is the cables between these that are paced; else it is TCP connections.
+In a world of several hosts, the cables between the hosts are paced; otherwise the TCP connections are paced.
 
-A connection between two ranks gets a rate in each direction, as if the two were far apart. What passes outside of TCP
-keeps its pace, such as the shared memory through which RPC talks on one machine. So do the connections of the ranks
-with the notebook and with the store.
+A connection between two ranks gets a rate in each direction, as if the ranks were far apart. Transfers outside TCP,
+such as RPC's shared memory on one machine, are not paced. Neither are the ranks' connections to the notebook and to
+the store.
 
-The rate is one for each connection. A rank that sends to k others at once sends k times as much as one network
-interface would let out, unless `shared` says that its connections share one interface.
+Each connection gets the whole rate. A rank that sends to k other ranks at once sends k times as fast as one network
+interface allows, unless `shared` says that its connections share one interface.
 """
 
 import socket
@@ -23,7 +23,7 @@ from helpers.ranks.connections import duplicate
 from helpers.ranks.topology import require_pace
 from helpers.table import table
 
-# Linux has it since version 3.13, and Python does not name it. See socket(7) and tcp(7).
+# Linux has this option since version 3.13, but Python has no name for it. See socket(7) and tcp(7).
 _SO_MAX_PACING_RATE = 47
 _NO_LIMIT = 2**64 - 1
 # A token bucket keeps its rate in 32 bits, as bytes per second; see tc-tbf(8).
@@ -31,17 +31,17 @@ _LARGEST_RATE_OF_A_CABLE = 8 * (2**32 - 1)
 
 _AND_MORE = {"limit": ", 1e9", "lift": ""}
 
-_paced_connections = WeakKeyDictionary()  # worlds whose cables can be paced, too: the ranks that have some
+_paced_connections = WeakKeyDictionary()  # world with cables: process ids of its ranks when connections were paced
 
 Address = tuple[str, int]
 
 
 class Links:
-    """The connections between ranks whose rate has been set, and the rate of each; shows as a table.
+    """The connections between ranks whose rate was set, and the rate of each; its representation is a table.
 
     `rates[source][destination]` is the rate, in bits per second, at which one rank sends to another over one
-    connection: infinite when there is no limit, and absent when the two have no connection or theirs was left alone.
-    Counts as false where the kernel cannot pace: then no rate has been set.
+    connection: infinite when there is no limit, and absent when the two ranks have no connection or their connection
+    was left alone. The object is false when the kernel cannot pace connections and no rate was set.
     """
 
     def __init__(self, rates: Sequence[dict[int, float]], connections: int):
@@ -64,10 +64,10 @@ class Links:
 
 
 class Cables(Links):
-    """The cables between hosts, which have been given a rate; shows as a table.
+    """The cables between hosts whose rate was set; its representation is a table.
 
-    `rates[source][destination]` is the rate between two ranks of different hosts, which they share with the others of
-    their hosts. Ranks of one host have no rate: what they send passes no cable.
+    `rates[source][destination]` is the rate between two ranks of different hosts, which they share with the other
+    ranks of their hosts. Ranks of the same host have no rate, because their messages use no cable.
     """
 
     def __init__(self, world, bits_per_second: float, delay: float, loss: float):
@@ -92,20 +92,20 @@ def limit(
     delay: float = 0.0,
     loss: float = 0.0,
 ) -> Links:
-    """Pace every connection between ranks that is there now to this rate in each direction, and return them.
+    """Pace every open connection between ranks to this rate in each direction, and return the connections.
 
-    With `ranks`, only what these ranks send and what is sent to them, and other connections keep the rate that they
-    have. The connections of a rank in `shared` share one network interface of this rate: of n - 1 connections each gets
-    1/(n - 1) of it, in both directions. A process group makes its connections when it is made: a group made after this
-    call is not paced until the next call.
+    With `ranks`, pace only the connections of these ranks; other connections keep their rates. The connections of a
+    rank in `shared` share one network interface of this rate: each of n - 1 connections gets 1/(n - 1) of it, in both
+    directions. A process group opens its connections when it is created, so a group that is created after this call is
+    not paced until the next call.
 
-    In a world of several hosts it is their cables that get the rate, and return as `Cables`; then also what connects
-    later is paced, and nothing inside a host. `delay` is how many seconds a byte takes from one host to another, `loss`
-    the share of packets that a cable loses. With `ranks` or `shared` connections are paced there, too. Hosts without
-    cables have the connections between them paced.
+    In a world of several hosts, pace the cables instead, and return them as `Cables`. Later connections between hosts
+    are then paced as well, and connections inside a host are not. `delay` is the number of seconds that a byte takes
+    from one host to another, `loss` the fraction of packets that a cable loses. With `ranks` or `shared`, or when the
+    hosts have no cables, pace the connections between hosts.
 
-    Raises `WorldError` when there are no connections yet, when a rank is not idle, for a rate or a rank that makes no
-    sense, and for a delay or a loss where there are no cables, or where the kernel cannot do it.
+    Raises `WorldError` when there are no connections yet, when a rank is not idle, for an invalid rate or rank, for a
+    delay or a loss without cables, and when the kernel cannot pace cables.
     """
     _require_world("limit", world)
     require_pace("limit", bits_per_second, delay, loss)
@@ -117,11 +117,11 @@ def limit(
         if rank not in range(world.size):
             raise WorldError(f"There is no rank {rank!r}: this world has ranks 0 to {world.size - 1}.")
     if delay or loss:
-        world.cables  # noqa: B018 - it raises when there are none
+        world.cables  # noqa: B018 - raises `WorldError` when there are no cables
     if world.has_cables and ranks is None and not shared:
         return _pace_cables(world, bits_per_second, delay, loss)
     if delay or loss:
-        raise WorldError("A delay or a loss is one of the cables: give it without `ranks` and `shared`.")
+        raise WorldError("Only cables have a delay or a loss: give it without `ranks` and `shared`.")
 
     def rate(source, destination):
         if ranks is not None and source not in ranks and destination not in ranks:
@@ -137,7 +137,7 @@ def limit(
 
 
 def lift(world) -> Links:
-    """Let every connection between ranks, and every cable, run as fast as it can again, and return them.
+    """Remove the rate of every connection between ranks and of every cable, and return them.
 
     Raises `WorldError` as `limit` does.
     """
@@ -174,7 +174,7 @@ def _pace_cables(world, bits_per_second, delay, loss):
 
 
 def _set_rates(world, rate):
-    """Give each connection between ranks the rate(source, destination), in bits per second; None leaves it alone."""
+    """Set the rate of each connection to rate(source, destination), in bits per second; None leaves it alone."""
     if sys.platform != "linux":
         return Links([{} for _ in range(world.size)], 0)
     world.require_idle("A limit on the links")
@@ -182,7 +182,7 @@ def _set_rates(world, rate):
     owner = {end: rank for rank, ends_of_rank in enumerate(ends) for end in ends_of_rank}
     rates, settings = [], []
     for source, ends_of_rank in enumerate(ends):
-        # The other end of (here, there) is (there, here); the notebook and the store have theirs outside the ranks.
+        # The other end of (here, there) is (there, here); connections to the notebook and the store end outside a rank.
         peers = {end: owner[end[::-1]] for end in ends_of_rank if end[::-1] in owner}
         wanted = {end: rate(source, peer) for end, peer in peers.items()}
         settings.append({end: bits for end, bits in wanted.items() if bits is not None})
@@ -196,12 +196,12 @@ def _set_rates(world, rate):
 
 
 def _ends() -> list[tuple[Address, Address]]:
-    """Return the two addresses, here and there, of every TCP connection of this process."""
+    """Return the local and the remote address of every TCP connection of this process."""
     return [ends for ends, _ in own_sockets()]
 
 
 def _pace(rates: dict[tuple[Address, Address], float]) -> None:
-    """Set the rate at which this process sends on its connections, in bits per second by their two addresses."""
+    """Set the rates, in bits per second, at which this process sends; the keys are the addresses of connections."""
     for ends, connection in own_sockets():
         if ends in rates:
             bytes_per_second = _NO_LIMIT if rates[ends] == float("inf") else int(rates[ends] / 8)
@@ -210,7 +210,7 @@ def _pace(rates: dict[tuple[Address, Address], float]) -> None:
 
 
 def own_sockets() -> Iterator[tuple[tuple[Address, Address], socket.socket]]:
-    """Yield the two addresses, here and there, of every TCP connection of this process, and its socket."""
+    """Yield the local and the remote address of every TCP connection of this process, and a duplicate of its socket."""
     for connection in psutil.Process().net_connections("tcp"):
         if connection.status == psutil.CONN_ESTABLISHED:
             with duplicate(connection.fd) as own:

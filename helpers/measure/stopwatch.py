@@ -1,4 +1,4 @@
-"""What two ranks compute when, while one of them calls the other by RPC: from stopwatches in the parts of a model."""
+"""Time the parts of a model that is split over two ranks, of which one calls the other by RPC."""
 
 import time
 from collections.abc import Callable
@@ -8,11 +8,11 @@ import torch.distributed.rpc as rpc
 from torch import nn
 
 _OPTIMIZER = "optimizer"
-_entries = []  # of this process, since they were last taken
+_entries = []  # entries of this process since the last `_take`
 
 
 class Entry(NamedTuple):
-    """What was computed from `begin` to `end`, in seconds by `time.monotonic`, which a machine's processes share."""
+    """A computation from `begin` to `end`, in seconds by `time.monotonic`, a clock that a machine's processes share."""
 
     what: str
     begin: float
@@ -20,10 +20,10 @@ class Entry(NamedTuple):
 
 
 class Timed(nn.Module):
-    """A part of a model, `kind(*sizes)`, which notes when it computes: forward, and backward as long as that takes.
+    """A part of a model, `kind(*sizes)`, which notes the times of its forward and backward passes.
 
-    Backward begins when the gradient of the output arrives, and ends when that of the first input is there. It is not
-    noted for an input that has no gradient.
+    The backward pass begins when the gradient of the output arrives, and ends when the gradient of the first input has
+    been computed. It is not noted for an input that needs no gradient.
     """
 
     def __init__(self, kind: type[nn.Module], *sizes):
@@ -31,7 +31,7 @@ class Timed(nn.Module):
         self.part = kind(*sizes)
 
     def forward(self, inputs, *others):
-        """Call the part."""
+        """Call the part, and note the time."""
         begin, name = time.monotonic(), type(self.part).__name__
         result = self.part(inputs, *others)
         _entries.append(Entry(f"{name} forward", begin, time.monotonic()))
@@ -45,7 +45,7 @@ class Timed(nn.Module):
 
 
 class Step(NamedTuple):
-    """A step: when it began and ended for the rank that took it, and what this rank and the other one computed."""
+    """A step: its begin and end on the rank that took it, and the computations of this rank and of the other rank."""
 
     begin: float
     end: float
@@ -54,13 +54,13 @@ class Step(NamedTuple):
 
     @property
     def seconds(self) -> float:
-        """How long the step took."""
+        """The duration of the step."""
         return self.end - self.begin
 
     def shares(self) -> dict[str, dict[str, float]]:
-        """Return for each rank the seconds in which it computes, waits for the other, and in which nobody computes.
+        """Return, for each rank, the seconds in which it computes, waits for the other, and neither rank computes.
 
-        The step of the optimizer, which both ranks take at once, is a kind of its own.
+        The step of the optimizer, which both ranks take at the same time, has an entry of its own.
         """
         optimizer = sum(entry.end - entry.begin for entry in self.here if entry.what == _OPTIMIZER)
         mine = sum(entry.end - entry.begin for entry in self.here) - optimizer
@@ -73,9 +73,9 @@ class Step(NamedTuple):
 
 
 def fastest(other: str, step: Callable, model, optimizer, *arguments, times: int = 10) -> Step:
-    """Take so many steps, `step(model, optimizer, *arguments)`, and return the fastest, the least disturbed one.
+    """Call `step(model, optimizer, *arguments)` `times` times, and return the fastest step, the least disturbed.
 
-    `other` is the name of the worker that has the other parts. The optimizer's `step` is noted as well.
+    `other` is the name of the worker that has the other parts. The optimizer's `step` is timed as well.
     """
     taken = []
     for _ in range(times):
@@ -89,7 +89,7 @@ def fastest(other: str, step: Callable, model, optimizer, *arguments, times: int
 
 
 class _Noted:
-    """An optimizer whose steps are noted."""
+    """An optimizer whose steps are timed."""
 
     def __init__(self, optimizer):
         self._optimizer = optimizer

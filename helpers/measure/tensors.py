@@ -1,4 +1,4 @@
-"""Bytes of tensors, counted over their storages: those of some tensors, or of all that are alive in this process."""
+"""Bytes of tensors, counted over their storages: of given tensors, or of all that are alive in this process."""
 
 import gc
 from collections.abc import Iterable
@@ -9,8 +9,8 @@ import torch
 def nbytes(tensors: Iterable[torch.Tensor | None]) -> int:
     """Return the bytes of the storages of these tensors.
 
-    Tensors that share a storage, as a tensor and its views do, count once, with the whole of it. None counts nothing,
-    and a DTensor what this rank has of it.
+    Tensors that share a storage, such as a tensor and its views, count once, with the whole storage. None counts as 0,
+    and a DTensor counts as its local shard.
     """
     storages = {}
     for tensor in tensors:
@@ -23,10 +23,11 @@ def nbytes(tensors: Iterable[torch.Tensor | None]) -> int:
 
 
 def alive() -> int:
-    """Return the bytes of all tensors that Python objects hold now; what only autograd keeps for backward is not seen.
+    """Return the bytes of all tensors that Python objects refer to now.
 
-    Garbage is collected before. What was there before the ranks were forked is not counted.
+    The sum does not include tensors that only autograd keeps for the backward pass, nor tensors from before the ranks
+    were forked. Garbage is collected first.
     """
     gc.collect()
-    # `isinstance` would ask objects that only stand for others which class they say that they have.
+    # `isinstance` would ask proxy objects for the class that they imitate.
     return nbytes([thing for thing in gc.get_objects() if issubclass(type(thing), torch.Tensor)])

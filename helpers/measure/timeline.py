@@ -1,23 +1,23 @@
-"""What a rank did when: the intervals of its steps, from torch.profiler."""
+"""The time line of a rank: the intervals of its operations, from torch.profiler."""
 
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
-# What torch.profiler.profile is made of; that one imports all of torch._inductor when it starts: seconds, and memory.
+# torch.profiler.profile is built on these, but imports all of torch._inductor, which takes seconds and memory.
 from torch.autograd.profiler import profile, record_function
 
 from helpers.torch_parts import unfinished_collectives
 
-_BACKWARD = "autograd::engine::evaluate_function"  # begins the name of each step of autograd's engine
+_BACKWARD = "autograd::engine::evaluate_function"  # prefix of the name of each step of autograd's engine
 _GAP = 1e-3  # seconds: steps of the engine that are closer together are one interval
 _ORIGIN = "timeline: origin"
 _PAUSE = 1e-3  # seconds
 
 
 class Interval(NamedTuple):
-    """What a rank did from `begin` to `end`, in seconds by `time.monotonic`, which all ranks of a machine share."""
+    """An activity of a rank from `begin` to `end`, in seconds by `time.monotonic`, which a machine's ranks share."""
 
     name: str
     begin: float
@@ -26,20 +26,20 @@ class Interval(NamedTuple):
 
 @contextmanager
 def recorded(*names: str) -> Iterator[list[Interval]]:
-    """Record what this process does inside the block; the list fills when the block ends, in order of `begin`.
+    """Record the intervals of this process inside the block; the list is filled when the block ends, sorted by `begin`.
 
-    It holds what the block gives one of these names with `torch.profiler.record_function`; every collective, by the
-    name that its backend gives it, as "gloo:all_reduce", from its call until it is complete (a thread of the backend
-    notes that, so up to about a millisecond late, and the block ends when the last is noted); and "backward", the time
-    in which autograd computes gradients. That ends before `loss.backward()` returns, if that waits for communication
-    at its end, as under DistributedDataParallel.
+    The list has three kinds of intervals. The first are the blocks that `torch.profiler.record_function` gives one of
+    these names. The second are the collectives, under the backend's names, as "gloo:all_reduce", from the call until
+    completion. A thread of the backend notes the completion up to about a millisecond late, and the block ends when
+    the last completion is noted. The third is "backward", the time in which autograd computes gradients. It ends before
+    `loss.backward()` returns if `loss.backward()` finally waits for communication, as in DistributedDataParallel.
     """
     intervals = []
     with profile() as profiler:
         with record_function(_ORIGIN):
             origin, since = time.monotonic(), time.time_ns()
         yield intervals
-        # An end noted later would be written where the profiler's memory has been, which another owner uses by then.
+        # A completion noted later would be written into the profiler's memory after that memory has been freed.
         while unfinished_collectives(since):
             time.sleep(_PAUSE)
     events = sorted(profiler.function_events or [], key=lambda event: event.time_range.start)
@@ -53,9 +53,9 @@ def recorded(*names: str) -> Iterator[list[Interval]]:
 
 
 def covered(intervals: Sequence[Interval], name: str, by: str) -> float:
-    """Return which share, 0 to 1, of the time in intervals of this name falls into intervals of the name `by`.
+    """Return the fraction, 0 to 1, of the time of the intervals `name` during which an interval `by` also runs.
 
-    Time in which several of them run at once counts once. Raises ValueError when there is no interval of this name.
+    Time in which several intervals of one name overlap counts once. Raises ValueError when no interval is named `name`.
     """
     of, over = _union(intervals, name), _union(intervals, by)
     total = sum(end - begin for begin, end in of)
@@ -66,7 +66,7 @@ def covered(intervals: Sequence[Interval], name: str, by: str) -> float:
 
 
 def _extend(intervals, begin, end):
-    """Lengthen the last interval of backward by a step of the engine, or begin a new one."""
+    """Extend the last "backward" interval by a step of the engine, or begin a new interval."""
     for place in range(len(intervals) - 1, -1, -1):
         last = intervals[place]
         if last.name == "backward":

@@ -1,10 +1,10 @@
-"""Bytes and messages: what a rank has sent and received, counted, and what the loopback has carried, measured.
+"""Bytes and messages: counts of what a rank sends and receives, and measurements of what the loopback carries.
 
-Counted is what torch hands to the backend: exactly the payload of each point-to-point message, whichever function of
-`torch.distributed` made it. Not counted are the messages that a collective consists of, because the backend makes them
-itself. Measured is everything that passes the loopback meanwhile: payload, headers and acknowledgements, also those of
-the notebook's own talk with its ranks and of every other program on this machine. Nothing is counted or measured
-outside of the blocks that ask for it.
+The counts cover what torch hands to the backend: exactly the payload of each point-to-point message, whichever
+function of `torch.distributed` made it. They leave out the messages inside a collective, because the backend makes
+these itself. The measurements cover everything that passes the loopback: payload, headers and acknowledgements,
+including the notebook's messages to its ranks and the traffic of every other program on this machine. Both run only
+inside the blocks that ask for them.
 """
 
 import sys
@@ -34,12 +34,13 @@ _COLUMN_OF_BYTES_SENT = 8
 
 @dataclass
 class Message:
-    """One point-to-point message, as the rank at one end of it sees it.
+    """One point-to-point message, as the rank at one end sees it.
 
-    `call` is "send" or "recv", `peer` the rank at the other end, `bytes` the size of the tensor. `posted`, `waited` and
-    `ended` are the times, by `time.monotonic`, at which the rank handed the message over, at which it began to wait for
-    it, and at which that wait ended well; None if it never did. A receive from any rank has None for `peer` until then.
-    `seen` is what the tensor that `recorded` watches held when the message was posted, None if it watches none.
+    `call` is "send" or "recv", `peer` the rank at the other end, `bytes` the size of the tensor. The other fields are
+    times by `time.monotonic`: `posted`, when the rank handed the message to the backend; `waited`, when it began to
+    wait for the message; and `ended`, when this wait succeeded. `waited` and `ended` are None until then. A receive
+    from any rank has None for `peer` until `ended`. `seen` is the content of the tensor that `recorded` watches when
+    the message was posted, None if it watches no tensor.
     """
 
     call: str
@@ -52,7 +53,7 @@ class Message:
 
     @property
     def sent(self) -> bool:
-        """Whether the message went out, rather than came in."""
+        """Whether this rank sent the message, rather than received it."""
         return self.call == "send"
 
 
@@ -60,11 +61,11 @@ class Message:
 def recorded(watch: torch.Tensor | None = None) -> Iterator[list[Message]]:
     """Record every point-to-point message of this process inside the block, in the order in which they are posted.
 
-    Blocking and non-blocking calls, batches and objects all count as the messages that they are made of. With `watch`,
-    each message keeps what this tensor held when the message was posted.
+    Blocking and non-blocking calls, batches and objects all count as the messages that they consist of. With `watch`,
+    each message keeps the content that this tensor had when the message was posted.
     """
     messages, begun = [], {}
-    # Weak, because a work object that nobody keeps must go as it would have gone.
+    # Weak references, so that recording does not keep a work object alive.
     unfinished = WeakKeyDictionary()
 
     def begin_to_post(event):
@@ -96,10 +97,10 @@ def recorded(watch: torch.Tensor | None = None) -> Iterator[list[Message]]:
 
 @contextmanager
 def collectives() -> Iterator[Counter]:
-    """Count the collectives that this process calls inside the block, by the names that `torch.distributed` gives them.
+    """Count the collectives that this process calls inside the block, by their names in `torch.distributed`.
 
-    Those that call another one count as that: all_gather_object as two all_gather. Not counted are the collectives of
-    DistributedDataParallel, which do not come from Python.
+    A collective that calls other collectives counts as these: all_gather_object counts as two all_gather. The
+    collectives of DistributedDataParallel do not count, because they are not called from Python.
     """
     calls = Counter()
 
@@ -114,8 +115,8 @@ def collectives() -> Iterator[Counter]:
 def by_group() -> Iterator[Counter]:
     """Count the bytes that this process hands to the collectives of each group, by the tuple of the group's ranks.
 
-    Of what a collective takes, the largest tensor or list of tensors counts, once for each call: the tensor of an
-    all_reduce, the whole result of an all_gather. Barriers do not count, nor what DistributedDataParallel calls.
+    Each call counts with its largest argument, a tensor or a list of tensors: the tensor of an all_reduce, the whole
+    result of an all_gather. Barriers and the collectives of DistributedDataParallel do not count.
     """
     handed = Counter()
 
@@ -130,9 +131,9 @@ def by_group() -> Iterator[Counter]:
 
 @contextmanager
 def handed_over() -> Iterator[list[int]]:
-    """List the bytes of every tensor that this process hands to the backend inside the block, to be sent to others.
+    """List the bytes of every tensor that this process hands to the backend for sending inside the block.
 
-    These are the tensors of its messages, and those that it brings to collectives.
+    These are the tensors of its messages, and its inputs of collectives.
     """
     sizes = []
 
@@ -150,17 +151,17 @@ def _bytes_of(value):
 
 
 class Sent(NamedTuple):
-    """What the ranks have sent: `bytes[source, destination]` and `messages[source, destination]`, integers."""
+    """The totals sent between ranks: `bytes[source, destination]` and `messages[source, destination]`, integers."""
 
     bytes: np.ndarray
     messages: np.ndarray
 
 
 def by_pair(messages: Sequence[Sequence[Message]]) -> Sent:
-    """Add up what each rank has sent to each other one, from the messages that every rank has recorded, in rank order.
+    """Add up what each rank sent to each other rank, from the messages that every rank recorded, in rank order.
 
-    Of the matrices of shape (n, n) a sum over columns is what each rank has sent, one over rows what has been sent to
-    each rank. Receives are not counted: each is the other end of a send.
+    The matrices have shape (n, n): summing over columns gives what each rank sent, summing over rows what was sent to
+    each rank. Receives do not count, because each is the other end of a send.
     """
     sent = Sent(*np.zeros((2, len(messages), len(messages)), dtype=np.int64))
     for source, recorded_there in enumerate(messages):
@@ -172,24 +173,24 @@ def by_pair(messages: Sequence[Sequence[Message]]) -> Sent:
 
 
 class Carried:
-    """The `bytes` that an interface, or a process, has carried; None until the block has ended."""
+    """The `bytes` that an interface or a process has carried; None until the block ends."""
 
     bytes: int | None = None
 
 
 def loopback() -> AbstractContextManager[Carried]:
-    """Measure the bytes that the loopback of this machine carries inside the block, with headers, whoever sends them.
+    """Measure the bytes that the loopback of this machine carries inside the block, with headers, from all programs.
 
-    Each byte counts once, although the loopback both sends and receives it. In a world of several hosts these are the
-    loopbacks of all of them, and their cables: whatever way a byte takes from one rank to another, it counts once.
+    Each byte counts once, although the loopback both sends and receives it. In a world of several hosts, add up the
+    loopbacks and the cables of all hosts: a byte counts once, whichever way it takes from one rank to another.
     """
     return _carried(_loopback_bytes)
 
 
 class CarriedByCable(Carried):
-    """What the cable of a host has carried: `sent` out of the host, `received` into it, and both in `bytes`.
+    """The bytes that a host `sent` and `received` over its cable, and their sum `bytes`.
 
-    Of the bytes that the host has sent, `resent` are those that its TCP took for lost and sent again, without headers.
+    `resent` counts the bytes that TCP took for lost and sent again, without headers; `sent` includes them.
     """
 
     sent: int | None = None
@@ -201,7 +202,7 @@ class CarriedByCable(Carried):
 def cable(host: str) -> Iterator[CarriedByCable]:
     """Measure the bytes that the cable of a host carries inside the block, with headers, as its interface counts them.
 
-    Nobody but the ranks is there. Raises `WorldError` for a host that is not there, and when hosts have no cables.
+    Only the ranks use the cable. Raises `WorldError` for an unknown host, and when hosts have no cables.
     """
     world = helpers.world.current()
     if world is None:
@@ -222,9 +223,9 @@ def cable(host: str) -> Iterator[CarriedByCable]:
 def own_connections() -> AbstractContextManager[Carried]:
     """Measure the bytes that this process sends and receives over TCP inside the block, without headers.
 
-    What other programs send does not count, but this rank's own talk with the notebook and the store does. The system
-    counts for each connection that is open, so keep them open inside the block. Only Linux tells (TCP_INFO, tcp(7));
-    elsewhere this is `loopback`.
+    Traffic of other programs does not count, but this rank's messages to and from the notebook and the store do. The
+    system has a counter for each open connection, so keep the connections open inside the block. Only Linux has these
+    counters (TCP_INFO, tcp(7)); on other systems this is `loopback`.
     """
     return _carried(_connection_bytes if sys.platform == "linux" else _loopback_bytes)
 
@@ -248,7 +249,7 @@ def _loopback_bytes():
         return psutil.net_io_counters(pernic=True)["lo0"].bytes_sent
     world = helpers.world.current()
     if world:
-        world.require_this_machine("What the loopbacks of the ranks carry")
+        world.require_this_machine("The traffic on the loopbacks of the ranks")
     if world and world.has_cables:
         return sum(loopback + sent for loopback, sent, *_ in world.cables.carried().values())
     lines = Path(f"/proc/{_network()}/net/dev").read_text().splitlines()
@@ -257,6 +258,6 @@ def _loopback_bytes():
 
 
 def _network():
-    """Return the id of a process on the network of the ranks: "self" where that is the network of this process."""
+    """Return the id of a process on the network of the ranks, or "self" if this process is on the same network."""
     world = helpers.world.current()
     return (world and world.network) or "self"

@@ -1,6 +1,6 @@
-"""Every figure of the course, in one style, drawn from plain data.
+"""All figures of the course, in one style, drawn from plain data.
 
-Here belongs what draws: it takes lists, dicts and arrays, and asks no rank. `style` holds the colours and the axes.
+The functions here take lists, dicts and arrays, and ask no rank. `style` has the colours and the axes.
 """
 
 from helpers.plots.a_backend_of_your_own import transports

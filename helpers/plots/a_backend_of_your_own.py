@@ -1,4 +1,4 @@
-"""The figure of 07_a_backend_of_your_own: what the ways between the ranks of one machine carry."""
+"""The figure of 07_a_backend_of_your_own: the bandwidth of the transports between the ranks of one machine."""
 
 from collections.abc import Mapping, Sequence
 
@@ -15,10 +15,10 @@ _LOOKS = (
 
 
 def transports(sizes: Sequence[float], bandwidths: Mapping[str, Sequence[float]]) -> None:
-    """Draw the bus bandwidth of each way to all-reduce against the size of the tensor; the last one is the limit.
+    """Draw the bus bandwidth of each kind of all-reduce against the size of the tensor; the last entry is the limit.
 
-    `sizes` are in bytes, `bandwidths[name]` those of all sizes in bytes a second. Each name stands at the end of its
-    line, moved a little where two would meet.
+    `sizes` are in bytes; `bandwidths[name]` has the bandwidth for each size in bytes per second. Each name is at the
+    end of its line, moved a little where two names would overlap.
     """
     axes = new_axes("One machine: what sockets carry, and what memory carries", width=7.2)
     looks = [*_LOOKS[: len(bandwidths) - 1], {**LIMIT, "marker": "", "linestyle": ":"}]
@@ -27,7 +27,7 @@ def transports(sizes: Sequence[float], bandwidths: Mapping[str, Sequence[float]]
         axes.loglog(sizes, np.array(line) / 1e9, **look)
         ends.append((line[-1] / 1e9, name, look["color"]))
     bottom, top = axes.get_ylim()
-    apart = (top / bottom) ** 0.06  # a factor: the height of a line of text
+    apart = (top / bottom) ** 0.06  # the height of a line of text, as a factor
     height = 0.0
     for end, name, color in sorted(ends):
         height = max(end, height * apart)

@@ -1,4 +1,4 @@
-"""Figures of 19_cartpole_solved: steps per second, a training as it goes on, and how far the pole leans."""
+"""Figures of 19_cartpole_solved: steps per second, the progress of a training, and how far the pole leans."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -12,9 +12,9 @@ _LEAN = 12  # degrees, either side of upright, at which an episode ends
 
 
 def paces(versions: Mapping[str, tuple[float, float]]) -> None:
-    """Draw environment steps per second of each version, with its factor over the first one.
+    """Draw the environment steps per second of each version, with its speed-up over the first version.
 
-    `versions[title]` holds steps per second and RPCs per step.
+    `versions[title]` has steps per second and RPCs per step.
     """
     axes = new_axes("Fewer RPCs per step, more steps per second", height=1.1 + 0.5 * len(versions))
     first = next(iter(versions.values()))[0]
@@ -30,9 +30,9 @@ def paces(versions: Mapping[str, tuple[float, float]]) -> None:
 
 
 def training_curve(rewards: Sequence[float], running: Sequence[float], threshold: float) -> Figure:
-    """Return the curve of a training: the reward of each episode, the running reward, and its threshold."""
+    """Return a figure of a training: the reward of each episode, the running reward, and its threshold."""
     axes = new_axes("The running reward has to pass the threshold", height=3.6)
-    plt.close(axes.figure)  # whoever draws it again and again shows it
+    plt.close(axes.figure)  # the caller shows the figure, and updates it during the training
     episodes = range(1, len(rewards) + 1)
     axes.plot(episodes, rewards, ".", color=BLUE, alpha=0.4, markersize=3, label="reward of an episode")
     axes.plot(episodes, running, label="running reward", **MODEL)
@@ -45,9 +45,10 @@ def training_curve(rewards: Sequence[float], running: Sequence[float], threshold
 
 
 def angles(episodes: Mapping[str, Sequence[Sequence[float]]]) -> None:
-    """Draw the angle of the pole over the steps of each episode of CartPole, and the limits at which one ends.
+    """Draw the angle of the pole over the steps of each episode of CartPole, and the limits at which an episode ends.
 
-    An observation is the cart's place, its speed, the pole's angle from upright (radians) and its speed.
+    An observation has the cart's position and velocity, and the pole's angle from upright, in radians, and its angular
+    velocity.
     """
     axes = new_axes("How far the pole leans", height=3.6)
     looks = (MODEL, MODEL | {"color": BLUE, "linewidth": 1})

@@ -10,8 +10,8 @@ from helpers.plots.style import GUIDE, LIMIT, MEASURED, TINTS, subplots
 
 _CELL = 0.52, 0.34  # inches
 _TITLE = {"fontsize": 9, "fontfamily": "monospace", "fontweight": "bold", "pad": 6}
-_POINTS_PER_CHARACTER = 0.62  # of the width of a character, for each point of its size
-# Hollow and larger than the dot of a rank that comes, so that both are seen where a rank leaves as it comes.
+_POINTS_PER_CHARACTER = 0.62  # the width of a character, for each point of its font size
+# Hollow and larger than the dot for entering a call, so that both are visible when a rank enters and leaves at once.
 _LEAVES = {**LIMIT, "linestyle": "", "zorder": 4, "markersize": 11, "markerfacecolor": "none", "markeredgewidth": 2}
 
 
@@ -20,10 +20,10 @@ def chunk_grid(
     values: Sequence[Sequence[object]],
     sources: Sequence[Sequence[Sequence[int]]] | None = None,
 ) -> None:
-    """Draw a grid of what the ranks hold into these axes: a row for each rank, a column for each chunk.
+    """Draw a grid of the ranks' values into these axes: a row for each rank, a column for each chunk.
 
-    `values[rank][chunk]` is written into its cell. If it is None, the rank holds nothing, and the cell stays empty.
-    `sources[rank][chunk]` lists the ranks whose numbers went into the value: the cell has a band in the colour of each
+    `values[rank][chunk]` is written into its cell. If it is None, the rank has no value, and the cell stays empty.
+    `sources[rank][chunk]` lists the ranks whose values went into the value: the cell has a band in the colour of each
     of these ranks, from left to right. Without `sources` each chunk has a colour.
     """
     rows, columns = len(values), max(map(len, values))
@@ -48,10 +48,10 @@ def chunk_grid(
 
 
 def before_and_after(*rows: Mapping[str, Sequence[Sequence[int]]]) -> None:
-    """Draw rows of grids with titles: the numbers of all ranks before and after some collectives.
+    """Draw rows of grids with titles: the values of all ranks before and after some collectives.
 
-    `row[title][rank][chunk]` is a number whose digits say which ranks went into it: the last digit comes from rank 0,
-    the last but one from rank 1, and so on. The bands of a cell are in the order of the digits. 0 means nothing.
+    `row[title][rank][chunk]` is a number whose digits say which ranks contributed to it: the last digit is from rank 0,
+    the last but one from rank 1, and so on. The bands of a cell are in the order of the digits. 0 means no value.
     """
     columns = max(map(len, rows))
     ranks = max(len(grid) for row in rows for grid in row.values())
@@ -70,10 +70,10 @@ def before_and_after(*rows: Mapping[str, Sequence[Sequence[int]]]) -> None:
 
 
 def stays(**calls: tuple[Sequence[float], Sequence[float]]) -> None:
-    """Draw when each rank came to a call and when it left, for several calls.
+    """Draw when each rank entered a call and when it left the call, for several calls.
 
-    Each call is given by its name, as (times at which the ranks came, times at which they left), in seconds on the same
-    clock for all ranks. A line marks when the last rank came.
+    Each call is given by its name, as (times at which the ranks entered, times at which they left), in seconds on one
+    clock for all ranks. A line marks the time at which the last rank entered.
     """
     size = max(len(came) for came, _ in calls.values())
     figure, all_axes = _panels(1, len(calls), width=8, height=1.3 + 0.22 * size, sharex=True, sharey=True)
@@ -107,6 +107,6 @@ def _rank_names(size):
 
 
 def _ranks_in(number):
-    """Return the ranks that have put a digit into a number, from its first digit to its last."""
+    """Return the ranks whose digits are in a number, from its first digit to its last."""
     digits = str(number)
     return [len(digits) - 1 - place for place, digit in enumerate(digits) if digit != "0"]

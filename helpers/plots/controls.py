@@ -12,8 +12,8 @@ from helpers.plots.style import png
 def live(draw: Callable[..., None], **controls: ValueWidget) -> None:
     """Show controls and the figure of `draw(name=value, ...)`, drawn again whenever one of the values changes.
 
-    `controls` are the widgets that set the arguments of `draw`, by name. The first figure is kept in the notebook, so
-    it shows also where there is no kernel to draw another one.
+    `controls` are the widgets that set the arguments of `draw`, by name. The first figure is stored in the notebook, so
+    it is visible even without a kernel that could draw another figure.
     """
 
     def picture():
@@ -23,7 +23,7 @@ def live(draw: Callable[..., None], **controls: ValueWidget) -> None:
         return Image(drawn, **size)
 
     display(VBox(list(controls.values())))
-    # No Output widget: this is replaced in place, without a flicker, and is an ordinary output of the cell.
+    # An ordinary output of the cell, not an Output widget, so that it is replaced in place without flicker.
     shown = display(picture(), display_id=True)
     for control in controls.values():
         control.observe(lambda change: shown.update(picture()), "value")

@@ -41,7 +41,7 @@ def data_parallel_step(
 
 
 def _box(axes: Axes, x, y, text, colour, linewidth=0.8):
-    """Write a text into a box of this colour."""
+    """Write a text in a box of this colour."""
     box = {"boxstyle": "round,pad=0.3", "facecolor": colour, "edgecolor": "#404040", "linewidth": linewidth}
     axes.text(x, y, text, ha="center", va="center", fontsize=9, bbox=box, zorder=3)
 
@@ -51,7 +51,7 @@ def _arrow(axes: Axes, start, end):
 
 
 def loss_curves(one_process: Sequence[float], mean: Sequence[float], by_rank: Sequence[Sequence[float]]) -> None:
-    """Draw the loss at every step: of one process, of each rank on its own shard, and the mean over the ranks."""
+    """Draw the loss at every step of one process and of each rank on its own shard, and the mean over the ranks."""
     axes = new_axes("The mean loss of the ranks is the loss of one process", height=3.2)
     for losses in by_rank:
         axes.plot(losses, color=GUIDE["color"], linewidth=0.8, alpha=0.6)

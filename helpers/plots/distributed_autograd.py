@@ -1,4 +1,4 @@
-"""Figures of 17_distributed_autograd: the graph of backward over several ranks, and a training of a remote model."""
+"""Figures of 17_distributed_autograd: the graph of a backward pass over several ranks, and remote training."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -8,21 +8,22 @@ from matplotlib.lines import Line2D
 
 from helpers.plots.style import GUIDE, MEASURED, MODEL, RED, TINTS, new_axes, subplots
 
-# What one rank knows of the graph: the names of its functions, the edges between them, and of each message that it has
-# sent, and of each that it has received, at which of its functions.
+# A rank's part of the graph: the names of its functions, the edges between them, the function of each message that the
+# rank sent, and the function of each message that it received.
 Part: TypeAlias = tuple[Sequence[str], Sequence[tuple[int, int]], Mapping[int, int], Mapping[int, int]]
 
 _WITHIN = {"color": "#404040", "linestyle": "-", "linewidth": 1.3}
 _MESSAGE = {"color": RED, "linestyle": "--", "linewidth": 1.8}
 _COLUMN, _ROW = 2.9, 0.62  # inches
-_HEIGHT = 0.3  # of a box, in rows
+_HEIGHT = 0.3  # half the height of a box, in rows
 
 
 def autograd_graph(parts: Sequence[Part]) -> None:
-    """Draw the graph of a backward pass over several ranks, with a column for each of them, from the loss downwards.
+    """Draw the graph of a backward pass over several ranks, with a column for each rank, from the loss downwards.
 
-    `parts[rank]` is what that rank knows. The functions of an edge are named by their places in the rank's list of
-    names. A gradient travels from the function that received a message in forward to the one that sent it.
+    `parts[rank]` is the rank's part of the graph. Edges and messages give a function by its index in the rank's list of
+    names. A gradient travels from the function that received a message in the forward pass to the function that sent
+    it.
     """
     names = {(rank, place): name for rank, part in enumerate(parts) for place, name in enumerate(part[0])}
     within = [((rank, a), (rank, b)) for rank, part in enumerate(parts) for a, b in part[1]]
@@ -59,7 +60,7 @@ def autograd_graph(parts: Sequence[Part]) -> None:
 
 
 def remote_training(remote: Sequence[float], local: Sequence[float]) -> None:
-    """Draw the loss at every step, of a model trained on another rank and of the same model trained locally."""
+    """Draw the loss at every step of a model trained on another rank and of the same model trained locally."""
     axes = new_axes("A model on another rank learns what it learns at home", height=3.2)
     axes.plot(local, label="local training", **MODEL)
     axes.plot(remote, label="model on node B, loss on node A", **{**MEASURED, "markersize": 5})
@@ -70,7 +71,10 @@ def remote_training(remote: Sequence[float], local: Sequence[float]) -> None:
 
 
 def _places(names, edges, ranks):
-    """Return the place of each function: its row is the longest way to it, and those of a row and rank lie abreast."""
+    """Return the place of each function; its row is the length of the longest path to it.
+
+    Functions in the same row and on the same rank are next to each other.
+    """
     rows = dict.fromkeys(names, 0)
     for _ in names:
         for begin, end in edges:

@@ -1,4 +1,4 @@
-"""Figures of 20_distributed_rnn: where the model is cut, and how its perplexity falls while it trains."""
+"""Figures of 20_distributed_rnn: where the model is split, and how its perplexity falls during training."""
 
 from collections.abc import Mapping, Sequence
 from itertools import cycle
@@ -18,7 +18,7 @@ _HEIGHTS = (3.35, 2.6, 1.35, 0.6)
 def cut_model(carried: Mapping[str, Sequence[int]]) -> None:
     """Draw the parts of the language model on trainer and server, and the four messages of its forward pass.
 
-    `carried` maps the name of each message, in their order, to the shape of its tensor.
+    `carried` maps the name of each message, in order, to the shape of its tensor.
     """
     axes = new_axes("Forward: four messages; backward answers each float tensor with its gradient", height=3.3)
     axes.axis("off")
@@ -39,10 +39,10 @@ def cut_model(carried: Mapping[str, Sequence[int]]) -> None:
 def perplexity_curve(
     training: Sequence[float], validation: Sequence[tuple[int, float]], baselines: Mapping[str, float]
 ) -> Image:
-    """Return the picture of a training, to be shown and replaced while it goes on.
+    """Return an image of a training, which the caller shows, and replaces as the training progresses.
 
-    `training` is the perplexity of each step, `validation` the steps at which the model was validated and its
-    perplexity there; `baselines` maps names to the perplexities that are drawn as lines.
+    `training` has the perplexity of each step, `validation` pairs of a step and the perplexity in validation there.
+    `baselines` maps names to perplexities that are drawn as lines.
     """
     axes = new_axes("Perplexity while the model trains")
     axes.set_yscale("log")

@@ -1,4 +1,4 @@
-"""Figures of 21_faster_distributed_rnn: what trainer and server do during a step, and how long a step takes."""
+"""Figures of 21_faster_distributed_rnn: when trainer and server compute during a step, and tokens per second."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LOOKS = {
     "optimizer step of both": {"facecolor": GREEN, "hatch": "---"},
     "RPC: nobody computes": {"facecolor": RED, "hatch": "///"},
 }
-# What stands beside a bar, by the kind of the part.
+# The label of a bar, by the class of the part.
 _NAMES = {"Embedding": "table", "Linear": "decoder", "DecoderWithLoss": "decoder, loss", "CrossEntropyLoss": "loss"}
 _SHARES = {
     "computes": {"facecolor": BLUE},
@@ -35,7 +35,7 @@ _VERSIONS = {
 
 
 def rpc_steps(steps: Mapping[str, Step]) -> None:
-    """Draw what trainer and server compute during a step, and between them the time in which neither does.
+    """Draw what trainer and server compute during a step, and the time in which neither computes between their lanes.
 
     `steps` maps a heading to a step of the trainer.
     """
@@ -45,7 +45,7 @@ def rpc_steps(steps: Mapping[str, Step]) -> None:
     for number, (heading, step) in enumerate(steps.items()):
         top = 4.5 * number
         axes.text(0, top - 0.05, heading, fontsize="small", fontweight="bold")
-        both = [entry for entry in step.here if entry.what == "optimizer"]  # the trainer's call lasts until all step
+        both = [entry for entry in step.here if entry.what == "optimizer"]  # the call ends when both have stepped
         for place, entries in ((1, step.here), (3, [*step.there, *both])):
             for entry in entries:
                 look = next((name for name in _LOOKS if entry.what.endswith(name.split()[0])), "forward")
@@ -69,7 +69,10 @@ def rpc_steps(steps: Mapping[str, Step]) -> None:
 
 
 def shares_by_rank(shares: Mapping[str, Mapping[str, float]]) -> None:
-    """Draw a bar for each rank, of the seconds of a step that go to each kind of thing, by their names."""
+    """Draw a bar for each rank, divided into the seconds of a step that each kind of activity takes.
+
+    `shares[rank]` maps the name of each kind to its seconds.
+    """
     axes = new_axes("Where the time of a step goes", height=0.9 + 0.55 * len(shares))
     axes.grid(False, axis="y")
     for place, seconds in enumerate(shares.values()):
@@ -85,9 +88,9 @@ def shares_by_rank(shares: Mapping[str, Mapping[str, float]]) -> None:
 
 
 def step_times(seconds: Mapping[str, Mapping[str, float]], tokens: int) -> None:
-    """Draw the tokens per second of one process, the first and the second version, by the links on which they ran.
+    """Draw the tokens per second of one process, of the first and of the second version, for each kind of link.
 
-    `seconds` maps a link to the duration of a step of each of them, by its name; a step reads so many tokens.
+    `seconds` maps a link to the step time of each version, by name; a step reads `tokens` tokens.
     """
     axes = new_axes("Tokens per second", height=3.4)
     axes.grid(False, axis="x")
@@ -104,7 +107,7 @@ def step_times(seconds: Mapping[str, Mapping[str, float]], tokens: int) -> None:
 
 
 def _gaps(step):
-    """Return the times in which nobody computes, as pairs."""
+    """Return the intervals in which neither rank computes, as (begin, end) pairs."""
     gaps, until = [], step.begin
     computed = sorted((entry.begin, entry.end) for entry in [*step.here, *step.there])
     for begin, end in [*computed, (step.end, step.end)]:

@@ -1,4 +1,4 @@
-"""The figure of 11_fewer_bytes: what compressed gradients gain, and what they cost."""
+"""The figure of 11_fewer_bytes: the step time that compressed gradients save, and the loss that they cost."""
 
 from collections.abc import Mapping
 
@@ -6,22 +6,22 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from helpers.plots.style import BLUE, GREEN, RED, data_size, new_axes
 
-# Hooks differ by marker beside colour.
+# Hooks differ by marker as well as by colour.
 _LOOKS = (("o", BLUE), ("s", GREEN), ("D", "#56B4E9"), ("^", "#E69F00"), ("v", RED), ("X", "#767676"), ("P", "#CC79A7"))
-_SHIFTS = [-4, 9, -17, 22, -30, 35, -43, 48]  # of a name, in points: where no other name stands
+_SHIFTS = [-4, 9, -17, 22, -30, 35, -43, 48]  # vertical shifts of a name, in points; the first free place is used
 
 
 def compression(hooks: Mapping[str, tuple[float, float, float, float]]) -> None:
-    """Draw the loss of each hook against the time of a step, with its name and its bytes beside the point.
+    """Draw the loss of each hook against its step time, with its name and its bytes next to the point.
 
-    `hooks[name]` holds the bytes that a rank gives to all-reduce in a step, the relative error of the gradients, the
-    time of a step in seconds and the loss after training.
+    `hooks[name]` has the bytes that a rank passes to all-reduce in a step, the relative error of the gradients, the
+    step time in seconds and the loss after training.
     """
     axes = new_axes("Good is below and on the left: the time of a step, and the loss after training", width=8.2)
     times = [1e3 * seconds for _, _, seconds, _ in hooks.values()]
     losses = [loss for *_, loss in hooks.values()]
     axes.set_xscale("log")
-    axes.set_xlim(min(times) / 1.3, max(times) * 2.2)  # names stand on the right
+    axes.set_xlim(min(times) / 1.3, max(times) * 2.2)  # names are on the right
     axes.set_ylim(0, max(losses) * 1.1)
     axes.xaxis.set_major_locator(LogLocator(subs=[1, 2, 5]))
     axes.xaxis.set_minor_locator(NullLocator())

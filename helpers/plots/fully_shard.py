@@ -1,4 +1,4 @@
-"""The figure of 32_fully_shard: how many elements of the optimizer's state each rank has."""
+"""The figure of 32_fully_shard: the number of elements of the optimizer's state on each rank."""
 
 from collections.abc import Mapping, Sequence
 
@@ -8,7 +8,7 @@ _LOOKS = ({"color": "#767676"}, {"color": RED, "hatch": "//"}, {"color": BLUE, "
 
 
 def elements_by_rank(elements: Mapping[str, Sequence[int]]) -> None:
-    """Draw the number of elements that each rank has, a row of bars for each name, with the number beside its bar."""
+    """Draw the number of elements on each rank, a group of bars for each name, with the number next to its bar."""
     ranks = len(next(iter(elements.values())))
     rows = len(elements) * (ranks + 1)
     axes = new_axes("Elements of the optimizer's state on each rank", width=7.2, height=0.9 + 0.2 * rows)

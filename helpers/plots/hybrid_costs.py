@@ -1,4 +1,4 @@
-"""The figure of 25_hybrid_costs: the time of a step over the rows of a table."""
+"""The figure of 25_hybrid_costs: the step time against the number of rows of an embedding table."""
 
 from collections.abc import Mapping
 
@@ -14,9 +14,9 @@ _LOOKS = (
 
 
 def table_sizes(times: Mapping[tuple[str, int], float]) -> None:
-    """Draw the duration of a step, in seconds, over the rows of the table, a line for each kind of step.
+    """Draw the step time against the number of rows of the embedding table, a line for each kind of step.
 
-    `times` maps a kind and a number of rows to the duration.
+    `times` maps a pair (kind, number of rows) to the step time in seconds.
     """
     axes = new_axes("The time of a step, by the size of the table")
     kinds = dict.fromkeys(kind for kind, _ in times)

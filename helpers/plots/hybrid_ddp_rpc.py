@@ -1,4 +1,4 @@
-"""Figures of 23_hybrid_ddp_rpc: who talks to whom, a training with several trainers, and one backward pass."""
+"""Figures of 23_hybrid_ddp_rpc: the roles of the ranks, a training with several trainers, and one backward pass."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ _LOOKS = (
 
 
 def roles(trainers: int) -> None:
-    """Draw the ranks of a hybrid training with so many trainers, and what flows between them."""
+    """Draw the ranks of a hybrid training with this number of trainers, and the messages between them."""
     axes = new_axes(f"{trainers} trainers, a server and a master", height=3.9)
     others = "rank 1: trainer" if trainers == 2 else f"ranks 1 to {trainers - 1}: trainers"
     axes.set_axis_off()
@@ -50,12 +50,12 @@ def roles(trainers: int) -> None:
 
 
 def trainers_learn(reports: Sequence[tuple[int, float, float]]) -> Figure:
-    """Return the curves of a training, above the loss of each trainer, below the share of validation that is right.
+    """Return a figure of a training: the loss of each trainer in the upper panel, the accuracy in the lower panel.
 
-    A report is a trainer's number, its mean loss over an epoch, and that share, from 0 to 1.
+    A report has a trainer's number, its mean loss over an epoch, and its accuracy in validation, from 0 to 1.
     """
     figure, all_axes = subplots(2, 1, figsize=(7.2, 4.8), sharex=True)
-    plt.close(figure)  # whoever draws it again and again shows it
+    plt.close(figure)  # the caller shows the figure, and updates it during the training
     for place, (axes, label) in enumerate(zip(all_axes, ("loss (cross-entropy)", "right (share)"), strict=True)):
         for trainer in sorted({report[0] for report in reports}):
             values = [report[place + 1] for report in reports if report[0] == trainer]
@@ -77,12 +77,12 @@ def trainers_learn(reports: Sequence[tuple[int, float, float]]) -> Figure:
 
 
 def distances(by_version: Mapping[str, Sequence[float]]) -> None:
-    """Draw how far a training is from one process at every step, a line for each version of it."""
+    """Draw how far the weights of a training are from one process at every step, a line for each version."""
     axes = new_axes("Distance of the dense weights from those of one process", height=3.6)
     looks = ((GREEN, "-"), (BLUE, "--"), (RED, ":"))
-    for (version, of_step), (colour, style) in zip(by_version.items(), looks, strict=False):
-        # A logarithm has no place for 0, which is what equal numbers differ by.
-        values = [max(value, 1e-17) for value in of_step]
+    for (version, by_step), (colour, style) in zip(by_version.items(), looks, strict=False):
+        # A logarithmic axis cannot show 0, the difference of equal values.
+        values = [max(value, 1e-17) for value in by_step]
         axes.plot(range(1, len(values) + 1), values, style, color=colour, linewidth=2, label=version)
     axes.set_yscale("log")
     axes.set_xlabel("step")
@@ -91,10 +91,10 @@ def distances(by_version: Mapping[str, Sequence[float]]) -> None:
 
 
 def backward_pass(marks: Mapping[str, Mapping[str, float]]) -> None:
-    """Draw one backward pass over several ranks: a lane for each, from the time, in seconds, of each event there.
+    """Draw one backward pass over several ranks, with a lane for each rank.
 
-    "... begins" and "... ends" become the ends of a bar; "gradient leaves" and "gradient of TRAINER arrives" become
-    markers.
+    `marks` maps each rank to the times of its events in seconds, by name. "... begins" and "... ends" become the ends
+    of a bar; "gradient leaves" and "gradient of TRAINER arrives" become markers.
     """
     axes = new_axes("One backward pass", height=3.2)
     origin = min(time for of_rank in marks.values() for time in of_rank.values())
@@ -126,7 +126,7 @@ def backward_pass(marks: Mapping[str, Mapping[str, float]]) -> None:
 
 
 def _join(axes: Axes, marks, origin):
-    """Draw the way of each trainer's gradient, from where it leaves to where it arrives."""
+    """Draw a line for each trainer's gradient, from where it leaves to where it arrives."""
     for lane, (trainer, of_rank) in enumerate(marks.items()):
         arrival = f"gradient of {trainer.replace(' ', '')} arrives"
         for other_lane, of_other in enumerate(marks.values()):

@@ -1,4 +1,4 @@
-"""Figure of 36_in_your_own_job: the collectives of all ranks side by side, as their flight records have them."""
+"""Figure of 36_in_your_own_job: the collectives of all ranks side by side, from their flight records."""
 
 from collections.abc import Sequence
 from string import ascii_uppercase
@@ -9,9 +9,9 @@ from helpers.plots.style import RED, TINTS, new_axes
 
 
 def flight_records(calls: Sequence[Sequence[str]], number: int) -> None:
-    """Draw a row of squares for each rank, one for each of its calls, with a letter for each kind of call.
+    """Draw a row of squares for each rank, a square for each of its calls, with a letter for each kind of call.
 
-    `calls[rank]` are the calls of a rank, in words. A frame is drawn round those with this number, counted from 1.
+    `calls[rank]` has the calls of a rank as text. A frame surrounds the calls with this number, counted from 1.
     """
     kinds = list(dict.fromkeys(call for rank_calls in calls for call in rank_calls))
     longest = max(map(len, calls))

@@ -7,16 +7,16 @@ from matplotlib.patches import Rectangle
 
 from helpers.plots.style import TINTS, new_axes
 
-_GAP = 0.03  # between buckets, as a share of all bytes
+_GAP = 0.03  # between buckets, as a fraction of all bytes
 _HEIGHT = 0.5
-_LEAST = 0.08  # the share of all bytes from which on a name has room in a bar
+_LEAST = 0.08  # a name fits into a bar above this fraction of all bytes
 
 
 def buckets(rows: Mapping[str, Sequence[Mapping[str, int]]]) -> None:
     """Draw the buckets of each row, from left to right in the order in which they are sent.
 
     `rows` maps the name of a row to its buckets; a bucket maps the names of its parameters to their bytes, in the order
-    in which it holds them. The parameters of one layer, whose names are the same up to the last dot, are drawn as one.
+    of the bucket. The parameters of a layer, whose names are the same up to the last dot, are drawn as one block.
     """
     axes = new_axes("What travels together, in the order of sending", height=0.9 + 0.7 * len(rows))
     axes.grid(False)
@@ -39,7 +39,7 @@ def buckets(rows: Mapping[str, Sequence[Mapping[str, int]]]) -> None:
 
 
 def _draw(axes: Axes, layers, left, top, tints, total):
-    """Draw a bucket, given as the bytes of its layers, from `left` on."""
+    """Draw a bucket, given as the bytes of its layers, beginning at `left`."""
     begin = left
     for layer, size in layers.items():
         axes.add_patch(Rectangle((left, top), size, _HEIGHT, facecolor=tints[layer]))
@@ -52,7 +52,7 @@ def _draw(axes: Axes, layers, left, top, tints, total):
 
 
 def _by_layer(bucket):
-    """Return the bytes of each layer of a bucket, in the order in which its first parameter comes."""
+    """Return the bytes of each layer of a bucket, in the order of the layers' first parameters."""
     layers = {}
     for name, size in bucket.items():
         layers[_layer(name)] = layers.get(_layer(name), 0) + size

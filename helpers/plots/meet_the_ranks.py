@@ -11,7 +11,7 @@ _GREY = "#404040"
 
 
 def notebook_and_ranks(size: int) -> None:
-    """Draw the notebook, its ranks, their process group and their store, and say what each of them is for."""
+    """Draw the notebook, its ranks, their process group and their store, each with its purpose."""
     axes = new_axes(f"The notebook, its {size} ranks and their store are separate processes", height=3.7)
     axes.set_axis_off()
     axes.set(xlim=(0, 10), ylim=(0, 6))
@@ -43,9 +43,9 @@ def lines_of_ranks(
     alone: Sequence[tuple[float, float]],
     together: tuple[float, float],
 ) -> None:
-    """Draw each rank's points and the line that the rank found alone, and the line that all ranks found together.
+    """Draw each rank's points and the line that the rank fitted alone, and the line that all ranks fitted together.
 
-    `points[rank]` are pairs (x, y), with x from 0 to 1; a line is its slope and its intercept.
+    `points[rank]` has pairs (x, y), with x from 0 to 1; a line is given by its slope and its intercept.
     """
     axes = new_axes("Few points mislead each rank alone; together the ranks fit all points", height=4.0)
     ends = np.array([0.0, 1.0])
@@ -65,7 +65,7 @@ def lines_of_ranks(
 
 
 def _spread(heights, gap):
-    """Return heights for the labels of lines that differ by at least `gap`, near those at which the lines end."""
+    """Return heights for the labels of lines, at least `gap` apart and near the ends of the lines."""
     places, last = {}, -np.inf
     for name in sorted(heights, key=heights.get):
         last = places[name] = max(heights[name], last + gap)

@@ -1,4 +1,4 @@
-"""The figure of 09_overlap, the timeline of a step, which later notebooks draw, too."""
+"""The figure of 09_overlap, the timeline of a step, which later notebooks also draw."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from matplotlib.patches import Patch
 
 from helpers.plots.style import BLUE, GREEN, GUIDE, RED, new_axes
 
-if TYPE_CHECKING:  # it imports torch, which the other figures do without
+if TYPE_CHECKING:  # this imports torch, which the other figures do not need
     from helpers.measure.timeline import Interval
 
-# Heights: of a lane, of which each rank has two, below each rank, and of the heading of a step.
+# The heights of a lane (each rank has two), of the gap below each rank, and of the heading of a step.
 _LANE, _GAP, _HEADING = 1.0, 0.5, 1.5
-# How each kind of interval looks; all communication looks like the last one.
+# The look of each kind of interval; all collectives have the look of the last kind.
 _COMMUNICATION = "communication"
 _LOOKS = {
     "forward": {"facecolor": "#B5D6EC"},
@@ -27,12 +27,12 @@ _LOOKS = {
 
 
 def step_timeline(title: str, steps: Mapping[str, Sequence[Sequence[Interval]]]) -> None:
-    """Draw what each rank did during a step, as bars: what it computed above, its communication below.
+    """Draw each rank's activity during a step as bars: its computation above, its communication below.
 
-    `steps` maps a heading to the intervals of each rank, as `timeline.recorded` lists them. Each step begins at
-    0 with the first interval of any of its ranks, and all share one axis. Intervals named "forward", "backward" and
-    "optimizer" have looks of their own, collectives, such as "gloo:all_reduce", have another, and all other names share
-    one. Collectives that are under way at the same time share the height of their lane; an interval within another one,
+    `steps` maps a heading to the intervals of each rank, as `timeline.recorded` lists them. Each step begins at 0 with
+    the first interval of any of its ranks, and all steps share one axis. Intervals named "forward", "backward" and
+    "optimizer" have looks of their own; collectives, such as "gloo:all_reduce", share a look, and all other names share
+    another. Collectives that run at the same time share the height of their lane. An interval within another interval,
     such as an optimizer's step within backward, has half its height.
     """
     lanes = sum(2 * len(ranks) * _LANE + len(ranks) * _GAP + _HEADING for ranks in steps.values())
@@ -61,7 +61,7 @@ def step_timeline(title: str, steps: Mapping[str, Sequence[Sequence[Interval]]])
 
 
 def _draw_rank(axes: Axes, intervals, origin, top):
-    """Draw the two lanes of a rank, from `top` down, and return the kinds of interval that it has."""
+    """Draw the two lanes of a rank, from `top` down, and return the kinds of its intervals."""
     computed = [interval for interval in intervals if _kind(interval.name) != _COMMUNICATION]
     for interval in sorted(computed, key=lambda interval: interval.begin - interval.end):
         around = [i for i in computed if i.begin <= interval.begin and interval.end <= i.end and i is not interval]
@@ -82,7 +82,7 @@ def _bar(axes, interval, origin, top, height):
 
 
 def _rows(intervals):
-    """Share the intervals out to as few rows as possible, so that those of one row do not overlap."""
+    """Distribute the intervals over as few rows as possible, so that intervals in one row do not overlap."""
     rows = []
     for interval in sorted(intervals, key=lambda interval: interval.begin):
         for row in rows:

@@ -1,10 +1,10 @@
-"""Figures of 27_pipelines and 28_replicated_pipelines: what stages did when, what is bubble, what staleness costs."""
+"""Figures of 27_pipelines and 28_replicated_pipelines: the schedule of the stages, the bubble, and stale weights."""
 
 from collections.abc import Mapping, Sequence
 
 from helpers.plots.style import BLUE, GUIDE, MEASURED, MODEL, RED, new_axes
 
-# A forward is light and has a dark number, a backward dark with a light number.
+# A forward is light with a dark number, a backward is dark with a light number.
 _LOOKS = {"F": ("#B5D6EC", "black"), "B": (BLUE, "white")}
 _HEADING = 1.0  # the height of the line above the stages of a picture
 
@@ -12,10 +12,10 @@ Event = tuple[str, int, float, float]
 
 
 def pipeline_steps(title: str, steps: Mapping[str, Sequence[Sequence[Event]]]) -> None:
-    """Draw what each stage did during a step: a box for each forward and backward, with the number of its micro-batch.
+    """Draw the work of each stage during a step: a box for each forward and backward, with its micro-batch's number.
 
     `steps` maps a heading to the events of each stage: kind ("F", "B"), micro-batch, begin and end in seconds. Each
-    step begins at 0 with the first event of any stage, and all share one axis.
+    step begins at 0 with the first event of any stage, and all steps share one axis.
     """
     rows = sum(len(stages) + _HEADING for stages in steps.values())
     axes = new_axes(title, width=7.6, height=0.9 + 0.3 * rows)
@@ -42,9 +42,9 @@ def pipeline_steps(title: str, steps: Mapping[str, Sequence[Sequence[Event]]]) -
 
 
 def bubbles(measured: Mapping[str, Mapping[int, float]], formula: Mapping[int, float]) -> None:
-    """Draw the share of a step that is bubble over the number of micro-batches, beside the formula.
+    """Draw the bubble fraction of a step against the number of micro-batches, measured and by the formula.
 
-    `measured` maps the name of a schedule to its shares, 0 to 1, by the number of micro-batches.
+    `measured` maps the name of a schedule to its fractions, 0 to 1, by the number of micro-batches.
     """
     axes = new_axes("How much of a step is bubble", height=3.6)
     axes.plot(list(formula), list(formula.values()), label="formula", **MODEL)
@@ -61,7 +61,7 @@ def bubbles(measured: Mapping[str, Mapping[int, float]], formula: Mapping[int, f
 
 
 def kept_over_time(kept: Mapping[str, Sequence[int]]) -> None:
-    """Draw how many micro-batches a stage keeps after each of its actions, a line for each schedule."""
+    """Draw the number of micro-batches that a stage keeps after each of its actions, a line for each schedule."""
     axes = new_axes("Micro-batches kept for backward, on stage 0", height=3.0)
     looks = ({"color": RED, "linestyle": "--"}, {"color": BLUE, "linestyle": "-"})
     for (name, numbers), look in zip(kept.items(), looks, strict=False):
@@ -78,7 +78,7 @@ def kept_over_time(kept: Mapping[str, Sequence[int]]) -> None:
 
 
 def stale_losses(fresh: Sequence[float], stale: Sequence[float]) -> None:
-    """Draw the loss of each batch: of one process, and of a pipeline whose weights are stale."""
+    """Draw the loss of each batch, for one process and for a pipeline whose weights are stale."""
     axes = new_axes("The loss with fresh and with stale weights", height=3.2)
     axes.plot(list(fresh), label="one process", **MODEL)
     axes.plot(list(stale), label="PipeDream", **MEASURED)

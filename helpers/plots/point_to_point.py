@@ -1,4 +1,4 @@
-"""Figures of 02_point_to_point: two messages as a drawing, the token in the ring, and what a message costs."""
+"""Figures of 02_point_to_point: a drawing of two messages, the token in the ring, and the cost of a message."""
 
 from collections.abc import Sequence
 
@@ -31,10 +31,10 @@ _WAITS = {"facecolor": "white", "edgecolor": "#767676", "hatch": "////"}
 def two_messages(
     *, sent: tuple[float, float], received: tuple[float, float], sizes: tuple[float, float], alpha: float, beta: float
 ) -> None:
-    """Draw two messages from rank 0 to rank 1 on a time line for each rank; the second message is labelled.
+    """Draw two messages from rank 0 to rank 1 on a time line for each rank, and label the second message.
 
     Rank 0 calls `send` at the times `sent`, rank 1 calls `recv` at the times `received`. A message begins when both
-    have called, and takes `alpha + beta * size`. Times and sizes are in units of your choice.
+    ranks have called, and takes `alpha + beta * size`. Times and sizes are in arbitrary units.
     """
     axes = _lanes("Each rank waits for the other; then the message takes α + β · bytes", ["rank 0", "rank 1"])
     begin = [0.0, 0.0]
@@ -83,7 +83,7 @@ def ring_of_waits(*, waits: Sequence[tuple[float, float]], works: Sequence[tuple
 def message_cost(
     sizes: Sequence[float], *, measured: Sequence[float], limit: Sequence[float], alpha: float, beta: float
 ) -> None:
-    """Draw the time of a message against its size: measured, by the model alpha + beta * size, and the limit.
+    """Draw the time of a message against its size: measured, by the model alpha + beta * size, and as a limit.
 
     `sizes`, in bytes, increase; `measured` and `limit` are the times of these messages and `alpha` is a time, all in
     seconds; `beta` is in seconds per byte.
@@ -118,7 +118,7 @@ def message_cost(
 
 
 def _lanes(title: str, names: Sequence[str]) -> Axes:
-    """Return axes with a lane for each name, the first one on top."""
+    """Return axes with a lane for each name, the first name on top."""
     axes = new_axes(title, height=1.5 + 0.45 * len(names))
     axes.grid(False)
     axes.set_yticks(range(len(names)), names)
@@ -144,6 +144,6 @@ def _label(axes, text, place, shift, color, ha="left"):
 
 
 def _legend(axes, works, waits):
-    """Explain the two kinds of bars below the axes."""
+    """Add a legend for the two kinds of bars below the axes."""
     handles = [Patch(label=works, **_WORKS), Patch(label=waits, **_WAITS)]
     axes.figure.legend(handles=handles, loc="outside lower center", ncols=2, frameon=False)

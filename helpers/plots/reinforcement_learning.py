@@ -11,28 +11,28 @@ from matplotlib.patches import Patch
 
 from helpers.plots.style import BLUE, GREEN, GUIDE, MODEL, RED, new_axes
 
-if TYPE_CHECKING:  # it imports torch, which the other figures do without
+if TYPE_CHECKING:  # this imports torch, which the other figures do not need
     from helpers.measure.calls import Call
 
 _OWN = "PyTorch's own"
-# How each function looks; all others look like the last one.
+# The look of each function; all other functions have the last look.
 _LOOKS = {
     "run_episode": {"facecolor": "#D9D9D9"},
     "select_action": {"facecolor": BLUE},
     "report_reward": {"facecolor": RED, "hatch": "///"},
     _OWN: {"facecolor": GREEN, "hatch": "---"},
 }
-_HALF = 0.16  # of the height of a bar
+_HALF = 0.16  # half the height of a bar
 
 
 def message_diagram(made: Sequence[Call]) -> None:
     """Draw calls between workers on one machine: a lane for each worker, and time to the right.
 
-    A bar on the lane of its caller is the time from a call to its answer, as `calls.recorded` has recorded it. An arrow
-    leads to the callee when the call is made, and a dashed one back when the answer is there.
+    A bar on the lane of the caller is the time from a call to its answer, as `calls.recorded` recorded it. An arrow
+    leads to the callee when the call is made, and a dashed arrow leads back when the answer arrives.
     """
     origin = min(call.begin for call in made)
-    # The one that is called most in the middle, so that few arrows pass a lane on their way.
+    # The worker that is called most is in the middle, so that few arrows cross a lane.
     ((called_most, _),) = Counter(call.callee for call in made).most_common(1)
     others = sorted({worker for call in made for worker in (call.caller, call.callee)} - {called_most})
     workers = [*others[: len(others) // 2], called_most, *others[len(others) // 2 :]]
@@ -66,8 +66,8 @@ def message_diagram(made: Sequence[Call]) -> None:
 def episode_rewards(rounds: Sequence[Sequence[float]], running: Sequence[float], by_chance: float) -> None:
     """Draw the reward of every episode, in the order of the rounds, and the running reward after each round.
 
-    `rounds` has the rewards of each round; `running` begins with what it was before the first one. `by_chance` is the
-    mean reward of episodes in which every push is drawn by chance.
+    `rounds` has the rewards of each round; `running` begins with the running reward before the first round. `by_chance`
+    is the mean reward of episodes in which every push is random.
     """
     axes = new_axes("Rewards while the agent learns", height=3.2)
     rewards = [reward for of_round in rounds for reward in of_round]
@@ -87,17 +87,17 @@ def _kind(call):
 
 
 def _span(made, call):
-    """Return the lower and the upper end of a bar: calls of one caller at the same time share the height.
+    """Return the lower and the upper end of a bar; simultaneous calls of one caller share the height.
 
-    The end of a call is noted a moment late, so calls that hardly overlap count as one after the other.
+    The end of a call is noted a moment late, so calls that hardly overlap count as sequential.
     """
-    beside = [c for c in made if c.caller == call.caller and _overlap(c, call) > 0.5]
-    height = 2 * _HALF / len(beside)
-    low = -_HALF + beside.index(call) * height
+    simultaneous = [c for c in made if c.caller == call.caller and _overlap(c, call) > 0.5]
+    height = 2 * _HALF / len(simultaneous)
+    low = -_HALF + simultaneous.index(call) * height
     return low, low + height
 
 
 def _overlap(one, other):
-    """Return how much of the shorter of two calls lies within the other one."""
+    """Return the fraction of the shorter of two calls during which the other call also runs."""
     shared = min(one.end, other.end) - max(one.begin, other.begin)
     return shared / min(one.end - one.begin, other.end - other.begin)

@@ -1,4 +1,4 @@
-"""Figures of 05_ring_all_reduce: who sends what, and the ring, step by step, as the ranks have recorded it."""
+"""Figures of 05_ring_all_reduce: which chunk each rank sends, and the ring, step by step, as the ranks recorded it."""
 
 from collections.abc import Sequence
 
@@ -9,8 +9,8 @@ from matplotlib.patches import Rectangle
 from helpers.plots.collectives import chunk_grid
 from helpers.plots.style import RED, TINTS, subplots
 
-# frames[rank][step][chunk]: what a rank holds in a chunk after so many steps. The digits of a number say what is in it:
-# rank 0 has put in the last digit, rank 1 the last but one, and so on.
+# frames[rank][step][chunk]: a rank's value of a chunk after this number of steps. The digits of the number say which
+# ranks contributed to it: the last digit is from rank 0, the last but one from rank 1, and so on.
 Frames = Sequence[Sequence[Sequence[float]]]
 
 _COLUMNS = 4
@@ -19,8 +19,8 @@ _COLUMNS = 4
 def ring_of_chunks(steps: Sequence[Sequence[int]]) -> None:
     """Draw a ring of ranks for each step of a reduce-scatter, and on each arrow the chunk that travels.
 
-    `steps[step][rank]` is the chunk that a rank sends to its right neighbour. In each step it holds the numbers of one
-    rank more than in the one before.
+    `steps[step][rank]` is the chunk that a rank sends to its right neighbour. In each step it sums the values of one
+    more rank than in the previous step.
     """
     size = len(steps[0])
     columns = min(_COLUMNS, len(steps))
@@ -42,7 +42,7 @@ def ring_of_chunks(steps: Sequence[Sequence[int]]) -> None:
 
 
 def _draw_arrow(axes, rank, size, chunk):
-    """Draw a rank, and the arrow to its right neighbour with what it sends."""
+    """Draw a rank, and an arrow to its right neighbour with the chunk that the rank sends."""
     here, there = _place(rank, size), _place(rank + 1, size)
     style = {"arrowstyle": "-|>", "shrinkA": 17, "shrinkB": 17, "color": "#404040"}
     axes.annotate("", there, here, arrowprops={**style, "connectionstyle": "arc3,rad=-0.25"})
@@ -55,16 +55,16 @@ _ROUND = {"boxstyle": "circle,pad=0.4", "facecolor": "white", "edgecolor": "blac
 
 
 def _place(rank, size, radius=1.0):
-    """Return where a rank sits: rank 0 at the top, the others clockwise."""
+    """Return the place of a rank: rank 0 at the top, the other ranks clockwise."""
     angle = np.pi / 2 - 2 * np.pi * rank / size
     return radius * np.cos(angle), radius * np.sin(angle)
 
 
 def ring_storyboard(frames: Frames) -> None:
-    """Draw every step of a ring all-reduce, rank by chunk; what a step has brought to a rank has a thick frame.
+    """Draw every step of a ring all-reduce, rank by chunk; a thick frame marks a value that the step has changed.
 
-    `frames[rank][step][chunk]` is what a rank holds in a chunk after so many steps. The digits of the number say what
-    is in it: rank 0 has put in the last digit, rank 1 the last but one, and so on.
+    `frames[rank][step][chunk]` is a rank's value of a chunk after this number of steps. The digits of the number say
+    which ranks contributed to it: the last digit is from rank 0, the last but one from rank 1, and so on.
     """
     size, steps = len(frames), len(frames[0])
     columns = min(_COLUMNS, steps)
@@ -84,7 +84,7 @@ def ring_storyboard(frames: Frames) -> None:
 
 
 def ring_step(frames: Frames, step: int) -> None:
-    """Draw what every rank holds after so many steps of a ring all-reduce, as one panel of `ring_storyboard`."""
+    """Draw the values of all ranks after `step` steps of a ring all-reduce, as one panel of `ring_storyboard`."""
     size = len(frames)
     shape = 0.7 * size + 1.2, 0.46 * size + 1.0
     _, axes = subplots(figsize=shape)
@@ -119,6 +119,6 @@ def _name(step, size):
 
 
 def _ranks_in(number):
-    """Return the ranks that have put a digit into a number, from its first digit to its last."""
+    """Return the ranks whose digits are in a number, from its first digit to its last."""
     digits = str(number)
     return [len(digits) - 1 - place for place, digit in enumerate(digits) if digit != "0"]

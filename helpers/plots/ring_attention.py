@@ -1,4 +1,4 @@
-"""Figures of 34_ring_attention: who computes which part of causal attention, and how much in each step of the ring."""
+"""Figures of 34_ring_attention: the rank that computes each chunk of causal attention, and its work in each step."""
 
 from collections.abc import Mapping, Sequence
 
@@ -10,7 +10,7 @@ _SHADES = ("white", "#D6E9F5", "#A9D0E8", "#6FAFD6", "#3C8FC2")  # for 0 to 4 qu
 
 
 def causal_chunks(orders: Mapping[str, Sequence[int]]) -> None:
-    """Draw the scores of causal attention, chunk by chunk, in the colour and with the number of the rank that has them.
+    """Draw the scores of causal attention, chunk by chunk, in the colour and with the number of their rank.
 
     `orders` maps the name of an order to the rank of each chunk, from the first chunk of the sequence to the last.
     """
@@ -32,9 +32,9 @@ def causal_chunks(orders: Mapping[str, Sequence[int]]) -> None:
 
 
 def ring_work(work: Mapping[str, Sequence[Sequence[int]]]) -> None:
-    """Draw a grid of ranks and steps for each order, with what a rank computes in a step, in quarters of a block.
+    """Draw a grid of ranks and steps for each order, with the work of a rank in a step, in quarters of a block.
 
-    `work[order][rank][step]` is a number from 0 to 4. Below each step stands the largest number, for which all wait.
+    `work[order][rank][step]` is a number from 0 to 4. Below each step is the largest number, for which all ranks wait.
     """
     size = len(next(iter(work.values())))
     panels = _panels(len(work), 0.5 * size + 1.4, 0.42 * size + 1.5)
@@ -56,7 +56,7 @@ def ring_work(work: Mapping[str, Sequence[Sequence[int]]]) -> None:
 
 
 def _panels(number, width, height):
-    """Return the axes of so many panels of this size in inches, side by side in one figure."""
+    """Return the axes of this number of panels, each of this size in inches, side by side in one figure."""
     return subplots(1, number, figsize=(number * width, height), squeeze=False)[1][0]
 
 

@@ -1,4 +1,4 @@
-"""Figures of 16_rpc_threads_and_failures: the requests that each server thread ran."""
+"""Figures of 16_rpc_threads_and_failures: the requests that each thread of a thread pool ran."""
 
 from collections.abc import Mapping, Sequence
 
@@ -11,10 +11,10 @@ _GAP = 0.6  # between two workers, in rows
 
 
 def server_threads(served: Mapping[str, Sequence[tuple[int, float, float]]]) -> None:
-    """Draw which server thread of each worker ran which request, and when.
+    """Draw which thread of each worker's thread pool ran which request, and when.
 
-    `served` maps the name of a worker to its requests, each as the thread that ran it, its begin and its end in seconds
-    by `time.monotonic`. The bars of a worker are numbered in the order in which its requests began.
+    `served` maps the name of a worker to its requests. A request has the thread that ran it, its begin and its end in
+    seconds by `time.monotonic`. The bars of a worker are numbered in the order in which its requests began.
     """
     first = min(begin for requests in served.values() for _, begin, _ in requests)
     last = max(end for requests in served.values() for _, _, end in requests)

@@ -1,4 +1,4 @@
-"""Figures of 14_scaling: throughput here, efficiency on many machines by the model, and loss by batch size."""
+"""Figures of 14_scaling: throughput here, modelled efficiency on many machines, and loss by batch size."""
 
 from collections.abc import Mapping, Sequence
 
@@ -6,7 +6,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocato
 
 from helpers.plots.style import BLUE, GREEN, GUIDE, LIMIT, MEASURED, MODEL, RED, new_axes, note
 
-# Fills and lines of the bands: no two of them differ by colour alone.
+# Fills and lines of the bands; no two bands differ only by colour.
 _BANDS = (
     {"color": RED, "linestyle": "--", "hatch": "///"},
     {"color": GREEN, "linestyle": "-.", "hatch": "..."},
@@ -15,10 +15,10 @@ _BANDS = (
 
 
 def throughput(batch: int, measured: Mapping[str, Mapping[int, float]], model: Mapping[int, float], cores: int) -> None:
-    """Draw images per second against the number of ranks, and a line where the ranks have used up the cores.
+    """Draw images per second against the number of ranks, and a line where the number of ranks reaches `cores`.
 
-    `batch` is the number of images of each rank. `measured[name]` has the time of a step in seconds for each number of
-    ranks, of two settings, of which the last one is what `model` predicts.
+    `batch` is the number of images of each rank. `measured[name]` has the step time in seconds by the number of ranks,
+    for two settings; `model` has the predicted step times for the second setting.
     """
     axes = new_axes("Images per second on this machine", height=3.6)
 
@@ -41,10 +41,10 @@ def throughput(batch: int, measured: Mapping[str, Mapping[int, float]], model: M
 def extrapolation(
     machines: Sequence[int], times: Mapping[str, Sequence[tuple[float, float]]], measured: Mapping[int, float]
 ) -> None:
-    """Draw the efficiency of many machines by the model: for each link a band, from no overlap to full overlap.
+    """Draw the modelled efficiency of many machines: a band for each link, from no overlap to full overlap.
 
-    `times[name]` has for each number of machines the times of computing and of communication in seconds, by the model;
-    `measured` has the efficiency of a few of them.
+    `times[name]` has the modelled times of computation and of communication in seconds for each number of machines;
+    `measured` has the measured efficiency for a few numbers of machines.
     """
     axes = new_axes("Model, not measurement: efficiency, one rank on each machine", height=3.8)
     for look, (name, rows) in zip(_BANDS, times.items(), strict=False):
@@ -68,9 +68,9 @@ def extrapolation(
 
 
 def batch_sizes(losses: Mapping[str, Mapping[int, float]]) -> None:
-    """Draw the loss after training against the global batch; `losses[rule]` has it for each size, by learning rate.
+    """Draw the loss after training against the global batch size, a line for each rule for the learning rate.
 
-    Each line has its name at its right end.
+    `losses[rule]` maps a batch size to the loss. Each line has its name at its right end.
     """
     axes = new_axes("Loss after the same number of epochs, by the size of the global batch", width=8.2, height=3.8)
     looks = (LIMIT, {**MODEL, "marker": "o"}, {"color": BLUE, "linestyle": ":", "linewidth": 2, "marker": "^"})

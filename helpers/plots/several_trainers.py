@@ -1,4 +1,4 @@
-"""Figure of 22_several_trainers: when each trainer was in a step, and which steps came to nothing or were stale."""
+"""Figure of 22_several_trainers: when each trainer was in a step, and which steps failed or were stale."""
 
 from collections.abc import Mapping, Sequence
 
@@ -15,10 +15,10 @@ _SHOWN = 8  # steps of the slowest trainer
 
 
 def trainer_steps(steps: Mapping[str, Sequence[tuple[float, float, str]]]) -> None:
-    """Draw the first steps of each trainer as bars, and a line through all of them where one has ended with an update.
+    """Draw the first steps of each trainer as bars, and a line through all trainers where a step ended with an update.
 
-    `steps` maps the name of a trainer to its steps: when each began and ended, in seconds of one clock, and what it
-    was: "fresh", "stale" or "fails".
+    `steps` maps the name of a trainer to its steps. A step has its begin and end, in seconds on one clock, and its
+    outcome: "fresh", "stale" or "fails".
     """
     start = min(own[0][0] for own in steps.values())
     until = max(own[:_SHOWN][-1][1] for own in steps.values())

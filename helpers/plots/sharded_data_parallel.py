@@ -1,10 +1,10 @@
-"""Figures of 31_sharded_data_parallel: a flat vector and its shards, and what a rank holds over the time of a step."""
+"""Figures of 31_sharded_data_parallel: a flat vector and its shards, and the memory of a rank during a step."""
 
 from collections.abc import Mapping, Sequence
 
 from helpers.plots.style import BLUE, GREEN, GUIDE, RED, TINTS, new_axes, subplots
 
-# From the bottom up, with what tells them apart in print.
+# From the bottom up, with hatches that distinguish them in print.
 _KINDS = {
     "optimizer's state": {"facecolor": TINTS[2], "edgecolor": GREEN, "hatch": "..."},
     "gradients": {"facecolor": TINTS[5], "edgecolor": RED, "hatch": "///"},
@@ -13,7 +13,7 @@ _KINDS = {
 
 
 def flat_vector(sizes: Mapping[str, int], shards: int) -> None:
-    """Draw a flat vector: the parameters in it, by name and number of elements, and below them the shards."""
+    """Draw a flat vector: its parameters, with names and numbers of elements, and below them the shards."""
     padding = -sum(sizes.values()) % shards
     length = sum(sizes.values()) + padding
     axes = new_axes(f"A small layer as one flat vector of {length} elements", width=7.2, height=1.9)
@@ -39,10 +39,10 @@ def flat_vector(sizes: Mapping[str, int], shards: int) -> None:
 
 
 def step_ledgers(ledgers: Mapping[str, Sequence[tuple[str, Sequence[int]]]], whole: int) -> None:
-    """Draw what a rank holds over the time of a step, a panel for each version.
+    """Draw the bytes that a rank holds during a step, a panel for each version.
 
-    `ledgers` maps the name of a version to its moments in order: a name, and the bytes of parameters, gradients and
-    optimizer's state. `whole` is the size of all parameters, which the heights are given in.
+    `ledgers` maps the name of a version to its moments in order. A moment has a name, and the bytes of parameters,
+    gradients and optimizer's state. `whole`, the size of all parameters, is the unit of the heights.
     """
     columns = 2
     rows = -(-len(ledgers) // columns)
@@ -66,7 +66,7 @@ def _ledger(axes, name, moments, whole):
     places = range(len(moments))
     bottom = [0.0] * len(moments)
     for (kind, look), column in zip(_KINDS.items(), (2, 1, 0), strict=True):
-        heights = [held[column] / whole for _, held in moments]
+        heights = [sizes[column] / whole for _, sizes in moments]
         axes.bar(places, heights, bottom=bottom, width=1, label=kind, linewidth=0.4, **look)
         bottom = [low + height for low, height in zip(bottom, heights, strict=True)]
     most = max(bottom)

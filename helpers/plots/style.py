@@ -1,4 +1,4 @@
-"""The one style of the figures: colours and looks, axes, and how sizes and durations are written."""
+"""The common style of the figures: colours and looks, axes, and the format of sizes and durations."""
 
 import io
 
@@ -10,13 +10,13 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-# Of the colours of Okabe and Ito, which people with any kind of colour vision tell apart.
+# Colours of Okabe and Ito, which people with any kind of colour vision can tell apart.
 BLUE, RED, GREEN = "#0072B2", "#D55E00", "#009E73"
 
-# Light tints of these and of grey, one for each of 8 ranks, on which a number in black can be read.
+# Light tints of Okabe and Ito's colours and of grey, one for each of 8 ranks, on which a black number is readable.
 TINTS = ("#7FB8D8", "#F2CF7F", "#7FCEB9", "#E5BCD3", "#D9D9D9", "#EAAE7F", "#F7F1A0", "#C6E3F6")
 
-# What a series is says how it looks, and no two of them differ by colour alone.
+# The look of a series depends on its kind, and no two kinds differ only by colour.
 MEASURED = {"color": BLUE, "marker": "o", "linestyle": "", "markersize": 7, "zorder": 3}
 MODEL = {"color": RED, "linestyle": "-", "linewidth": 2}
 LIMIT = {"color": GREEN, "marker": "s", "linestyle": "--", "linewidth": 2, "markersize": 5}
@@ -26,7 +26,7 @@ DENSITY = 2  # pixels of a stored figure for each pixel of the page, so that it 
 
 
 class SmallFigure(Figure):
-    """A figure that a notebook stores sharp, and in few bytes; see `png`."""
+    """A figure that a notebook stores in high resolution and in few bytes; see `png`."""
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
@@ -38,27 +38,27 @@ class SmallFigure(Figure):
 
 
 def png(figure: Figure) -> tuple[bytes, dict[str, int]]:
-    """Return the PNG of a figure, and the width and height in pixels of the page at which it is shown.
+    """Return a figure as PNG, and the width and height in pixels of the page at which the figure is shown.
 
-    The PNG has 64 colours, and twice as many pixels in each direction as the page, like IPython's format "retina".
+    The PNG has 64 colours, and twice as many pixels in each direction as the page, like IPython's "retina" format.
     """
     with io.BytesIO() as drawn, io.BytesIO() as small:
         figure.savefig(drawn, format="png", bbox_inches="tight", dpi=DENSITY * figure.dpi)
-        # Maximum coverage keeps the colour of a thin line, which few pixels have, and kmeans that of all the others.
+        # MAXCOVERAGE keeps the colour of a thin line, which few pixels have; kmeans keeps the other colours.
         picture = PIL.Image.open(drawn).convert("RGB").quantize(64, PIL.Image.Quantize.MAXCOVERAGE, kmeans=1)
         picture.save(small, format="png", optimize=True)
         return small.getvalue(), {"width": picture.width // DENSITY, "height": picture.height // DENSITY}
 
 
 def subplots(*rows_and_columns: int, **options) -> tuple[Figure, Axes]:
-    """Return a new figure and its axes, as `plt.subplots` does, in the look that all figures of the course share."""
-    # White even where JupyterLab is dark. A page has 96 pixels an inch, so letters are as large as they say.
+    """Return a new figure and its axes, as `plt.subplots` does, in the common style of the course's figures."""
+    # White even in JupyterLab's dark theme. A page has 96 pixels per inch, so font sizes are correct.
     look = {"dpi": 96, "layout": "constrained", "facecolor": "white", "FigureClass": SmallFigure}
     return plt.subplots(*rows_and_columns, **(look | options))
 
 
 def new_axes(title: str, width: float = 7.2, height: float = 4.4) -> Axes:
-    """Return the axes of a new figure, of this size in inches, which a notebook shows when the cell ends."""
+    """Return the axes of a new figure of this size in inches, which a notebook shows when the cell ends."""
     _, axes = subplots(figsize=(width, height))
     axes.set_title(title, loc="left", pad=12, fontsize="medium", fontweight="bold")
     axes.spines[["top", "right"]].set_visible(False)
@@ -68,7 +68,7 @@ def new_axes(title: str, width: float = 7.2, height: float = 4.4) -> Axes:
 
 
 def note(axes: Axes, text: str, place: tuple[float, float], shift: tuple[float, float]) -> None:
-    """Write a text beside a place of the data, shifted by so many points to the right and up."""
+    """Write a text near a point of the data, shifted to the right and up by `shift`, in typographic points."""
     axes.annotate(text, place, shift, textcoords="offset points", color="#404040")
 
 

@@ -1,4 +1,4 @@
-"""The figure of 33_tensor_parallel: two layers, cut by columns and by rows."""
+"""The figure of 33_tensor_parallel: two layers, split by columns and by rows."""
 
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
@@ -11,7 +11,7 @@ _WHOLE = "#D9D9D9"
 
 
 def two_cut_layers(ranks: int) -> None:
-    """Draw x, a layer cut by columns, the hidden numbers, a layer cut by rows, and the sum, a colour for each rank."""
+    """Draw x, a layer split by columns, the hidden values, a layer split by rows, and y, in a colour for each rank."""
     axes = new_axes("Two layers, cut by columns and then by rows", width=8.4, height=2.9)
     axes.set_axis_off()
     matrices = [
@@ -21,7 +21,7 @@ def two_cut_layers(ranks: int) -> None:
         ("B", "by rows", _WIDTH, _HIDDEN, 1, ranks),
         ("y", "on every rank", _WIDTH, _TOKENS, 1, 1),
     ]
-    signs = ("·", "→", "·", "Σ →", "")  # after each of them
+    signs = ("·", "→", "·", "Σ →", "")  # the sign after each matrix
     left = 0.0
     for (name, how, width, height, columns, rows), sign in zip(matrices, signs, strict=True):
         _draw(axes, left, width, height, columns, rows)
@@ -33,7 +33,7 @@ def two_cut_layers(ranks: int) -> None:
 
 
 def _draw(axes: Axes, left, width, height, columns, rows):
-    """Draw a matrix in the middle of the picture, cut into columns or rows that are numbered by rank."""
+    """Draw a matrix at mid-height of the picture, split into columns or rows that are numbered by rank."""
     cut = columns * rows > 1
     for rank in range(columns * rows):
         corner = left + (rank % columns) * width / columns, height / 2 - (rank // columns + 1) * height / rows

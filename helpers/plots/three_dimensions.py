@@ -1,4 +1,4 @@
-"""Figures of 35_three_dimensions: ranks in a grid on their hosts, and what the seconds of a step are made of."""
+"""Figures of 35_three_dimensions: ranks in a grid on their hosts, and the parts of the step time."""
 
 from collections.abc import Mapping, Sequence
 
@@ -24,8 +24,8 @@ _PARTS = {
 def grids_of_ranks(hosts: Sequence[Sequence[int]], panels: Mapping[str, tuple]) -> None:
     """Draw ranks on their hosts, and lines between neighbours along each axis of a grid, one panel for each grid.
 
-    `hosts` lists the ranks of each host. A panel has the coordinates of each rank, by axis, and a text that stands
-    below. Ranks that share what they send in a ring, along tensor and data, have a line from the last to the first.
+    `hosts` lists the ranks of each host. A panel has the coordinates of each rank, by axis, and a text below it. Along
+    tensor and data, whose ranks form a ring, another line connects the last rank with the first.
     """
     rows = max(map(len, hosts))
     figure, drawn = subplots(
@@ -55,10 +55,10 @@ def grids_of_ranks(hosts: Sequence[Sequence[int]], panels: Mapping[str, tuple]) 
 
 
 def stacked_seconds(title: str, rows: Sequence[tuple], point: str = "measured") -> None:
-    """Draw what the seconds of a step are made of, a row for each layout, and as a point what a step has taken.
+    """Draw the parts of the step time, a row for each layout, and a point for another step time, such as measured.
 
-    A row has a name, its parts in seconds, the seconds of the point or None, and a text that stands beside it. `point`
-    says what the points are.
+    A row has a name, its parts in seconds, the seconds of the point or None, and a text that is written next to the
+    row. `point` is the legend of the points.
     """
     axes = new_axes(title, width=8.2, height=1.5 + 0.27 * len(rows))
     edge = {"edgecolor": "#404040", "linewidth": 0.6}
@@ -88,7 +88,7 @@ def stacked_seconds(title: str, rows: Sequence[tuple], point: str = "measured") 
 
 
 def _draw_hosts(axes, hosts):
-    """Draw a box for each host, its ranks one below the other, and return where each rank is."""
+    """Draw a box for each host, and return the place of each rank; the ranks of a host are in a column."""
     rows = max(map(len, hosts))
     places = {}
     for host, ranks in enumerate(hosts):
@@ -103,7 +103,7 @@ def _draw_hosts(axes, hosts):
 
 
 def _bend(begin, end):
-    """Return how much a line bends: past the ranks that are between its ends, to the outer side of its host."""
+    """Return how much a line bends: around the ranks between its ends, towards the outer side of its host."""
     if begin[0] != end[0] or abs(begin[1] - end[1]) == 1:
         return 0
     outwards = -1 if begin[0] == 0 else 1
@@ -111,7 +111,7 @@ def _bend(begin, end):
 
 
 def _neighbours(coordinates, axis):
-    """Yield the pairs of ranks that follow each other along an axis, in a ring but for the pipeline."""
+    """Yield the pairs of neighbouring ranks along an axis, in a ring except for the pipeline."""
     size = 1 + max(place[axis] for place in coordinates)
     rank_at = {tuple(place.items()): rank for rank, place in enumerate(coordinates)}
     for rank, place in enumerate(coordinates):

@@ -1,4 +1,4 @@
-"""Figures of 29_two_hosts: a training while a cable is out, and the ways of an all-reduce over the cables."""
+"""Figures of 29_two_hosts: a training while a cable is unplugged, and the routes of an all-reduce over the cables."""
 
 from collections.abc import Mapping, Sequence
 
@@ -13,11 +13,11 @@ _ERROR = {"color": RED, "marker": "X", "linestyle": "", "markersize": 9, "clip_o
 
 
 def training_and_cable(scenes: Mapping[str, Mapping], killed: str) -> None:
-    """Draw when each rank ended its steps and when it got an error, one panel for each scene.
+    """Draw when each rank finished its steps and when it got an error, one panel for each scene.
 
-    A scene has "steps", for each rank a list of times, and "errors", for some ranks a time; "out" is the time at which
-    the cable was in again, None if it was not touched. All times are in seconds since the cable came out or the rank
-    `killed`, as it is called in the figure, was killed.
+    A scene has "steps", a list of times for each rank; "errors", a time for some ranks; and "out", the time at which
+    the cable was plugged in again, None if it stayed in. All times are in seconds since the cable was unplugged or a
+    rank was killed. `killed` is the legend for the killed rank.
     """
     last = max(_last(scene) for scene in scenes.values())
     rows = [len(scene["steps"]) for scene in scenes.values()]
@@ -56,10 +56,10 @@ def training_and_cable(scenes: Mapping[str, Mapping], killed: str) -> None:
 
 
 def ways_over_cables(hosts: Sequence[Sequence[int]], ways: Mapping[str, tuple], size: str) -> None:
-    """Draw who sends to whom in each way of an all-reduce, the hosts as boxes, one panel for each way.
+    """Draw the messages of several kinds of all-reduce, with the hosts as boxes and one panel for each kind.
 
-    `hosts` lists the ranks of each host. A way has its pairs of source and destination, and a text that stands below;
-    what passes from one host to another is drawn in another colour. `size` says what the numbers in the texts count.
+    `hosts` lists the ranks of each host. `ways` has, for each kind, its pairs of source and destination, and a text
+    below the panel. Messages between hosts have another colour. `size` says what the numbers in the texts count.
     """
     figure, panels = subplots(
         1,

@@ -1,4 +1,4 @@
-"""Figures of 06_what_all_reduce_costs: how a tree and a ring use the time, and what each algorithm takes."""
+"""Figures of 06_what_all_reduce_costs: how a tree and a ring use their time, and the time of each algorithm."""
 
 from collections.abc import Mapping, Sequence
 from math import ceil, log2
@@ -41,10 +41,10 @@ _LOOKS = {
 
 
 def tree_and_ring(n: int, small: float, large: float) -> None:
-    """Draw when each of n ranks takes part in a message, for an all-reduce by a tree and by a ring.
+    """Draw when each of n ranks takes part in a message, for a tree all-reduce and for a ring all-reduce.
 
-    The latency of a message is 1 unit of time. The bytes of a whole tensor take `small` units in the left column and
-    `large` units in the right column.
+    The latency of a message is 1 unit of time. Sending the bytes of a whole tensor takes `small` units in the left
+    column and `large` units in the right column.
     """
     figure, all_axes = subplots(2, 2, figsize=(8.2, 3.9), sharex="col", sharey=True)
     title = "A small tensor is finished sooner by the tree, a large tensor by the ring"
@@ -105,8 +105,8 @@ def all_reduce_times(
 ) -> None:
     """Draw measured times against the size of the tensor, in a panel for each algorithm that has a prediction.
 
-    `sizes` are in bytes, `measured[name]` and `predicted[name]` the times of all sizes in seconds. `dist.all_reduce`,
-    which is a ring in gloo, is drawn into the panel of `ring_all_reduce`.
+    `sizes` are in bytes; `measured[name]` and `predicted[name]` have the time for each size in seconds.
+    `dist.all_reduce`, which is a ring in gloo, is drawn in the panel of `ring_all_reduce`.
     """
     names = [name for name in measured if name in predicted]
     figure, all_axes = subplots(1, len(names), figsize=(9.2, 3.4), squeeze=False, sharex=True, sharey=True)
@@ -160,10 +160,10 @@ def modelled_times(
     sizes: Sequence[float],
     times: Mapping[str, Sequence[float]],
 ) -> None:
-    """Draw the time of each algorithm by the model against the size of the tensor, and mark one or several `size`.
+    """Draw the modelled time of each algorithm against the size of the tensor, and mark one or several sizes, `size`.
 
-    `sizes` and `size` are in bytes, `times[name]` the times of all sizes in seconds. The label of an algorithm says
-    how long it takes for each marked size.
+    `sizes` and `size` are in bytes; `times[name]` has the time for each size in seconds. The label of an algorithm
+    gives its time for each marked size.
     """
     axes = new_axes(title, width=8.2)
     marked = np.atleast_1d(size)
@@ -172,10 +172,10 @@ def modelled_times(
         axes.loglog(sizes, time, **{**_LOOKS[name], "marker": ""}, linewidth=2)
         at = np.exp(np.interp(np.log(marked), np.log(sizes), np.log(time)))
         labels[name] = f"{name}: {' and '.join(map(duration, at))}"
-    for one in marked:
-        axes.axvline(one, zorder=0, **GUIDE)
+    for mark in marked:
+        axes.axvline(mark, zorder=0, **GUIDE)
         place = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points"}
-        axes.annotate(data_size(one), (one, 1), (3, -10), **place, color=GUIDE["color"], fontsize="small")
+        axes.annotate(data_size(mark), (mark, 1), (3, -10), **place, color=GUIDE["color"], fontsize="small")
     axes.set_xlabel("size of the tensor")
     axes.set_ylabel("time by the model, not measured")
     axes.set_xlim(sizes[0], sizes[-1])
@@ -185,12 +185,12 @@ def modelled_times(
 
 
 def _label_ends(axes: Axes, x: float, ends: Mapping[str, float], labels: Mapping[str, str] | None = None) -> None:
-    """Write a label to the right of the axes where each line ends; labels that would overlap move apart."""
-    axes.figure.canvas.draw()  # only now are the limits final
+    """Write a label to the right of the axes where each line ends, and move overlapping labels apart."""
+    axes.figure.canvas.draw()  # makes the limits final
     transform = axes.transData.transform
     low, high = axes.transAxes.transform([(0, 0), (0, 1)])[:, 1]
     heights = {name: (transform((x, end))[1] - low) / (high - low) for name, end in ends.items()}
-    apart = 0.065  # of the height of the axes: a line of text
+    apart = 0.065  # the height of a line of text, as a fraction of the height of the axes
     places = []
     for name in sorted(heights, key=heights.get):
         places.append(max(heights[name], places[-1] + apart) if places else heights[name])

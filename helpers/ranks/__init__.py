@@ -1,5 +1,5 @@
-"""How ranks start fast, find each other, are reached by the notebook, and never outlive it.
+"""Start ranks quickly, connect them with each other and with the notebook, and end them with the notebook.
 
-The modules here make processes, sockets and files, end them, and have a rank answer questions about itself. `look`
+The modules here create and remove processes, sockets and files, and have a rank answer questions about itself. `look`
 shows what a rank does, `measure` counts what it sends.
 """

@@ -1,4 +1,4 @@
-"""What torch has been called with, read from its own frames while the call is still under way."""
+"""The arguments of torch's functions, read from their frames while the call is in progress."""
 
 import json
 import logging
@@ -22,16 +22,16 @@ def of(frame: FrameType) -> Told | None:
     """Return the arguments of a call of torch.distributed by name, None for a frame of other code."""
     describe = _DESCRIBE.get(frame.f_code.co_filename)
     try:
-        told = describe(frame) if describe else None
-        # Through JSON, because an object of the learner's class, such as a tag, cannot be read in the notebook.
-        return json.loads(json.dumps(told))
-    except Exception:  # whatever a learner has called it with, where() shows the rest
+        description = describe(frame) if describe else None
+        # Through JSON, because the notebook cannot unpickle an object of the learner's class, such as a tag.
+        return json.loads(json.dumps(description))
+    except Exception:  # where() shows the rest, whatever arguments the learner passed
         _logger.debug("the arguments of %s are not known", frame.f_code.co_name, exc_info=True)
         return None
 
 
 def outline(tensor: torch.Tensor) -> str:
-    """Return the type and the shape of a tensor in a few letters."""
+    """Return the dtype and the shape of a tensor as a short text."""
     return f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
 
 
@@ -40,22 +40,22 @@ def _collective(frame):
 
 
 def _outlines(called_with):
-    """Return the arguments of a collective or a message: what goes from rank to rank, and between which."""
-    told = {}
+    """Return the arguments of a collective or a message: its tensors, its operator, its peers and its group."""
+    outlines = {}
     group = called_with.get("group") or dist.group.WORLD
     for name, value in called_with.items():
         if _has_tensors(value):
-            told[name] = outline(value) if isinstance(value, torch.Tensor) else _outline_list(value)
+            outlines[name] = outline(value) if isinstance(value, torch.Tensor) else _outline_list(value)
         elif name == "op":
-            told[name] = str(value).rpartition(".")[2]
+            outlines[name] = str(value).rpartition(".")[2]
         elif name in ("src", "dst"):
-            told[name] = _peer(value, called_with.get(f"group_{name}"), group)
+            outlines[name] = _peer(value, called_with.get(f"group_{name}"), group)
         elif (name == "tag" and value) or (name == "ranks" and isinstance(value, list)):
-            told[name] = value
+            outlines[name] = value
         elif name == "group":
-            told[name] = dist.get_process_group_ranks(group)
-            told["group_name"] = group.group_name  # two groups may have the same ranks
-    return told
+            outlines[name] = dist.get_process_group_ranks(group)
+            outlines["group_name"] = group.group_name  # two groups may have the same ranks
+    return outlines
 
 
 def _has_tensors(value):
@@ -96,7 +96,7 @@ def _whom(call):
 
 
 def _request(frame):
-    """Return which function a caller has asked this worker for, and how the caller knows this worker."""
+    """Return the function that a caller requested from this worker, and the name by which the caller knows it."""
     if frame.f_code is not internal._run_function.__code__:
         return None
     request = frame.f_locals["python_udf"]
@@ -105,7 +105,7 @@ def _request(frame):
 
 
 def _wait(frame):
-    """Return what a wait is for: the function that has made the handle, and what that was called with."""
+    """Return what a wait is for: the function that returned the handle, and the arguments of that function."""
     handle = tap.waited_for(frame)
     if handle is None:
         return None
@@ -116,13 +116,13 @@ def _wait(frame):
 
 
 def _wait_for_all(frame):
-    """Return whom the calls go to that torch.futures.wait_all still waits for."""
+    """Return the workers and the functions of the calls that torch.futures.wait_all still waits for."""
     if frame.f_code is not torch.futures.wait_all.__code__:
         return None
     pending = [handles.made_by[future] for future in frame.f_locals["futures"] if not future.done()]
-    told = [_whom(call) for _, call in pending]
-    names = {key: ", ".join(dict.fromkeys(call[key] for call in told)) for key in ("to", "function")}
-    return {"of": f"{len(told)} calls", **names}
+    calls = [_whom(call) for _, call in pending]
+    names = {key: ", ".join(dict.fromkeys(call[key] for call in calls)) for key in ("to", "function")}
+    return {"of": f"{len(calls)} calls", **names}
 
 
 _DESCRIBE: dict[str, Callable[[FrameType], Told | None]] = {

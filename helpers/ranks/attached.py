@@ -1,6 +1,6 @@
-"""Ranks on an ipyparallel cluster that somebody else has started: the cluster of a classroom, or of several hosts.
+"""Ranks on an ipyparallel cluster that somebody else started: the cluster of a classroom, or of several hosts.
 
-Everything between the notebook and a rank goes over ipyparallel, on whatever host the rank is.
+The notebook and a rank communicate only over ipyparallel, whatever host the rank is on.
 """
 
 import os
@@ -27,7 +27,7 @@ from helpers.ranks.topology import LOOPBACK, LOOPBACK_ADDRESS, Place, ProcessEls
 
 _SECONDS_TO_CONNECT = 5
 _SECONDS_TO_ANSWER = 30
-_SECONDS_TO_JOIN = 120  # each imports torch, maybe from a slow disk that all share
+_SECONDS_TO_JOIN = 120  # each engine imports torch, maybe from a slow shared disk
 _SECONDS_TO_PUBLISH = 2.0
 _SECONDS_TO_LEAVE = 1
 
@@ -35,9 +35,9 @@ _SECONDS_TO_LEAVE = 1
 class AttachedRanks:
     """The engines of a running cluster, in blocks by host, and a client that talks to them.
 
-    It is used like `LocalRanks`, but ends only what it has started itself. Raises `WorldError` when there is no such
-    cluster; `start` does when the cluster has no engines, serves another notebook, or has hosts that do not reach each
-    other.
+    The class has the interface of `LocalRanks`, but `stop` does not end the engines. Raises `WorldError` when there is
+    no such cluster. `start` raises it when the cluster has no engines, serves another notebook, or has hosts that
+    cannot reach each other.
     """
 
     network = None
@@ -57,7 +57,7 @@ class AttachedRanks:
                 cluster_id=cluster_id,
                 timeout=_SECONDS_TO_CONNECT,
             )
-        except (OSError, TimeoutError, ValueError, KeyError, TypeError) as error:  # not there, or another file
+        except (OSError, TimeoutError, ValueError, KeyError, TypeError) as error:  # no cluster, or not its file
             raise WorldError(
                 "No running ipyparallel cluster was found there. Start one with `ipcluster start -n 4`, or give the "
                 "profile, or the path of the ipcontroller-client.json, of one that runs."
@@ -65,28 +65,28 @@ class AttachedRanks:
 
     @property
     def size(self) -> int:
-        """How many ranks there are."""
+        """The number of ranks."""
         return len(self.engine_ids)
 
     def start(self) -> None:
-        """Give the engines torchrun's environment."""
+        """Make the engines ranks of this world, with torchrun's environment variables."""
         ids = sorted(self.client.ids)
         if not ids:
             raise WorldError("The cluster runs, but has no engines. Start some with `ipcluster engines -n 4`.")
-        said = dict(zip(ids, self._ask_all(ids, engine.introduce), strict=True))
-        self._require_free([of_engine.owner for of_engine in said.values()])
-        self.hosts = list(dict.fromkeys(of_engine.host for of_engine in said.values()))
+        engines = dict(zip(ids, self._ask_all(ids, engine.introduce), strict=True))
+        self._require_free([introduced.owner for introduced in engines.values()])
+        self.hosts = list(dict.fromkeys(introduced.host for introduced in engines.values()))
         self.hosts_elsewhere = [host for host in self.hosts if host != socket.gethostname()]
-        self.engine_ids = [id for host in self.hosts for id in ids if said[id].host == host]
-        self.pids = [_pid(said[id]) for id in self.engine_ids]
-        self._places = self._make_places([said[id].host for id in self.engine_ids])
+        self.engine_ids = [id for host in self.hosts for id in ids if engines[id].host == host]
+        self.pids = [_pid(engines[id]) for id in self.engine_ids]
+        self._places = self._make_places([engines[id].host for id in self.engine_ids])
         self._answers = [
             self.client[id].apply_async(
                 engine.join,
                 rank,
                 store.environment(rank, self.size, 0, self._places[rank]),
                 self._owner,
-                said[id].owner,
+                engines[id].owner,
             )
             for rank, id in enumerate(self.engine_ids)
         ]
@@ -96,18 +96,18 @@ class AttachedRanks:
         self._ask_all(self.engine_ids, engine.find_store, self.new_store())
 
     def restart(self) -> None:
-        """Refuse: the engines are not this world's to end."""
+        """Raise `WorldError`, because this world did not start the engines and must not end them."""
         raise WorldError(
             "These ranks belong to a cluster that somebody else has started. Restart its engines where it was started "
             "(`ipcluster stop`, `ipcluster start`), then attach again."
         )
 
     def restart_rank(self, rank: int) -> None:
-        """Refuse, as `restart` does."""
+        """Raise `WorldError`, as `restart` does."""
         self.restart()
 
     def new_store(self) -> int:
-        """Start a fresh store in place of the old one, on the host of rank 0, and return its port."""
+        """Start a new store in place of the old store, on the host of rank 0, and return its port."""
         return self._wait(self.client[self.engine_ids[0]].apply_async(engine.open_store, self._places[0].master))
 
     def stop(self) -> None:
@@ -127,7 +127,7 @@ class AttachedRanks:
 
     @property
     def where_they_are(self) -> str | None:
-        """On which hosts the ranks are, and who can reach them; None when they are on this machine."""
+        """The hosts of the ranks, and who can reach the ranks; None when they are on this machine."""
         if len(self.hosts) > 1:
             return (
                 f"{len(self.hosts)} hosts of a cluster, on the network that they share: whoever reaches "
@@ -142,30 +142,30 @@ class AttachedRanks:
         return self.hosts[self._places[rank].host]
 
     def device(self, rank: int) -> str:
-        """Return the device that a rank takes."""
+        """Return the device that a rank uses."""
         place = self._places[rank]
         return devices.choose(place.local_rank, place.local_size, self._joined[rank].gpus).device
 
     def memory(self, rank: int) -> int:
-        """Return the bytes of memory that a rank took when it was last asked for its stacks, 0 when it never was."""
+        """Return the bytes of memory that a rank used when it last reported its stacks, 0 if it never did."""
         published = self._published(rank, "SIGUSR1")
         return published.memory if published else 0
 
     def signal(self, rank: int, number: int | str) -> None:
-        """Send a signal, by number or name, to a rank: through the nanny process that ipyparallel gives each engine."""
-        with suppress(IndexError):  # it has just died
+        """Send a signal, by number or name, to a rank, through the nanny process that ipyparallel starts per engine."""
+        with suppress(IndexError):  # the rank has just died
             self.client.send_signal(number, self.engine_ids[rank], block=False)
 
     def stacks(self, ranks: set[int]) -> dict[int, Stacks | Failed]:
-        """Ask ranks that are alive for their stacks, from outside; return the stacks of each that answers in time."""
+        """Ask living ranks for their stacks, by a signal; return the stacks of each rank that answers in time."""
         return self._ask_by_signal(ranks, "SIGUSR1")
 
     def collectives(self, ranks: set[int]) -> dict[int, Record | Failed]:
-        """Ask ranks that are alive for their collectives, from outside; return those of each that answers in time."""
+        """Ask living ranks for their collectives, by a signal; return the record of each rank that answers in time."""
         return self._ask_by_signal(ranks, "SIGUSR2")
 
     def _ask_by_signal(self, ranks, signal):
-        """Send ranks a signal; return what each of them publishes for it within a few seconds."""
+        """Send ranks a signal; return the answer that each rank publishes within a few seconds."""
         before = {rank: self._published(rank, signal) for rank in ranks}
         for rank in ranks:
             self.signal(rank, signal)
@@ -178,7 +178,7 @@ class AttachedRanks:
         return {rank: self._published(rank, signal).answer for rank in ranks - waiting - self.deaths().keys()}
 
     def is_connected(self) -> bool:
-        """Return True: we did not start the controller, and cannot see its process."""
+        """Return True, because this world did not start the controller and cannot see its process."""
         return True
 
     def deaths(self) -> dict[int, str]:
@@ -188,7 +188,7 @@ class AttachedRanks:
         return {rank: lost for rank, id in enumerate(self.engine_ids) if id not in alive}
 
     def ask(self, ranks: Iterable[int], function: Callable, *arguments, seconds: float) -> dict[int, object]:
-        """Have ranks that are idle call a function; return the results that arrive in time."""
+        """Have idle ranks call a function; return the results that arrive in time."""
         if self.client is None:
             return {}
         deadline = time.monotonic() + seconds
@@ -200,12 +200,12 @@ class AttachedRanks:
         return answers
 
     def samples(self, ranks: set[int], seconds: float) -> dict[int, Sample | Failed]:
-        """Return a sample of each of these ranks that answers in time, without what its connections have carried."""
+        """Return a sample of each of these ranks that answers in time; `carried` is always None."""
         answers = self.stacks(ranks).items()
         return {rank: Sample(answer, None) if isinstance(answer, Stacks) else answer for rank, answer in answers}
 
     def last_words(self, rank: int) -> str:
-        """Return the last lines of the log of a rank that has died, read by another rank of its host."""
+        """Return the last lines of the log of a dead rank, which another rank of its host reads."""
         deaths = self.deaths()
         if rank not in deaths:
             return ""
@@ -217,15 +217,15 @@ class AttachedRanks:
         return f"(What it may have written is in {where}, where no rank is free to read it.)"
 
     def _beside(self, rank):
-        """Return the ranks of the host of a rank."""
+        """Return the ranks on the host of a rank, including the rank itself."""
         return [other for other, place in enumerate(self._places) if place.host == self._places[rank].host]
 
     def _logs_beside(self, rank):
-        joined = dict(enumerate(self._joined))  # none when `start` has failed
+        joined = dict(enumerate(self._joined))  # empty if `start` failed
         return [joined[other].log for other in self._beside(rank) if joined.get(other)]
 
     def _make_places(self, hosts_of_ranks):
-        """Return the place of each rank; raise `WorldError` when a host does not reach the others."""
+        """Return the place of each rank; raise `WorldError` when the hosts cannot reach each other."""
         first = {host: hosts_of_ranks.index(host) for host in self.hosts}
         ids = [self.engine_ids[rank] for rank in first.values()]
         addresses = find_addresses(self.hosts, partial(self._ask_all, ids)) if len(self.hosts) > 1 else None
@@ -242,13 +242,13 @@ class AttachedRanks:
         ]
 
     def _require_free(self, owners):
-        """Raise `WorldError` when another notebook has made ranks of an engine; one on this host may have ended."""
+        """Raise `WorldError` when an engine belongs to another notebook, unless it ran on this host and has ended."""
         for owner in set(owners) - {None}:
             if owner.host != self._owner.host or Path(owner.folder).exists():
                 raise _taken()
 
     def _published(self, rank, signal):
-        """Return what a rank has published most recently for a signal, None if nothing; see `engine.Published`."""
+        """Return a rank's most recent `engine.Published` for a signal, None if there is none."""
         (message,) = self._answers[rank].msg_ids
         return self.client.metadata[message]["data"].get(signal)
 
@@ -260,8 +260,8 @@ class AttachedRanks:
             return answer.get(seconds)
         except TimeoutError:
             raise WorldError(
-                f"The engines have not answered for {seconds} s: somebody else's cell runs on them, or torch takes "
-                "longer than that to import."
+                f"The engines did not answer within {seconds} s: another user's cell may be running on them, or the "
+                "import of torch may take longer. Try again later."
             ) from None
         except ipp.RemoteError as error:
             if error.ename not in ("ImportError", "ModuleNotFoundError"):
@@ -278,8 +278,9 @@ def _require_texts(**arguments):
             raise WorldError(f"attach({name}={value!r}): give a text, in quotes.")
 
 
-def _pid(said):
-    return said.pid if said.host == socket.gethostname() else ProcessElsewhere(said.pid, said.host)
+def _pid(introduced):
+    is_here = introduced.host == socket.gethostname()
+    return introduced.pid if is_here else ProcessElsewhere(introduced.pid, introduced.host)
 
 
 def _taken():

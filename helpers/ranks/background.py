@@ -1,4 +1,4 @@
-"""Calls and commands in the background, which run as ranks do: on a private network, and nothing of them is left."""
+"""Calls and commands in the background, which run as ranks do: on a private network, and with every child ended."""
 
 import os
 import shutil
@@ -12,11 +12,11 @@ _SECONDS_TO_END = 10
 
 
 class Background:
-    """A call of `function(*arguments)` in a process of its own, which on Linux has imported torch already.
+    """A call of `function(*arguments)` in a process of its own, which has already imported torch on Linux.
 
-    The call ends, with everything that it has started, when it returns, after this many seconds, when `end` is called,
-    or when the notebook ends for any reason. Its output goes to `log`. `folder`, if given, is removed by `end` and at
-    the end of the notebook. `exit_code` is None until the call has ended by itself.
+    The call and every process that it has started end when the call returns, after this many seconds, when `end` is
+    called, or when the notebook ends for any reason. The output goes to `log`. `folder`, if given, is removed by `end`
+    and at the end of the notebook. `exit_code` is None until the call has ended by itself.
     """
 
     def __init__(self, function, arguments: tuple, log: Path, seconds: float, folder: Path | None = None):
@@ -26,13 +26,13 @@ class Background:
         try:
             self._process = prefork.start(_watch, other_end, function, arguments, log, seconds, folder)
         except BaseException:
-            self._link.close()  # so that the process ends, if it has started
+            self._link.close()  # ends the process, if it has started
             raise
         finally:
             other_end.close()
 
     def wait(self, seconds: float) -> bool:
-        """Wait at most this many seconds until everything has ended; return whether it has."""
+        """Wait at most this many seconds until the call and its processes have ended; return whether they have."""
         if not self._ended and self._link.poll(seconds):
             self._ended = True
             with suppress(EOFError, ConnectionError):  # somebody has killed the process
@@ -49,9 +49,9 @@ class Background:
 
 
 def run_command(command: list[str], environment: dict[str, str], log: Path, seconds: float) -> int | None:
-    """Run a command as ranks run: on a private network, and in the end nothing that it has started is left.
+    """Run a command as ranks run, on a private network, and end every process that it has started.
 
-    Its output goes to `log`. Return its exit code, or None when it did not end within this many seconds.
+    The output goes to `log`. Return the exit code, or None when the command did not end within this many seconds.
     """
     running = Background(os.execvpe, (command[0], command, environment), log, seconds)
     try:
@@ -74,7 +74,7 @@ def _watch(link, function, arguments, log, seconds, folder):
     process.join()
     with suppress(EOFError, ConnectionError):  # the notebook has ended
         link.send(process.exitcode if end in ready else None)
-        link.recv()  # until the notebook no longer needs the folder
+        link.recv()  # wait until the notebook no longer needs the folder
     if folder is not None:
         shutil.rmtree(folder, ignore_errors=True)
 

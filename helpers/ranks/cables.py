@@ -1,8 +1,8 @@
 """Hosts in namespaces of this machine: each with a name, a loopback, one address, and a cable to a switch.
 
-The private network of the process that makes them is the switch: a bridge, on which each host has one end of a veth
-pair. What a host sends and gets is real TCP over real interfaces, and nobody else is on them. All of it vanishes with
-the last process inside. See network_namespaces(7), veth(4) and tc-tbf(8). Only Linux has this.
+The switch is a bridge on the private network of the process that makes the hosts; one end of each host's veth pair is
+attached to it. Hosts exchange real TCP traffic over real interfaces, which nothing else uses. Hosts and switch
+vanish with the last process inside. See network_namespaces(7), veth(4) and tc-tbf(8). Only Linux has these namespaces.
 """
 
 import ipaddress
@@ -19,24 +19,24 @@ from helpers.ranks.topology import OneNetwork
 
 _SWITCH = "switch"
 _INTERFACE = "eth0"
-# Nobody outside sees them, so they cannot meet others.
+# These addresses are not visible outside, so they cannot conflict with others.
 _FIRST_ADDRESS, _PREFIX = ipaddress.IPv4Address("10.77.0.11"), 16
 
-# Jumbo frames, as networks of clusters have: headers take 0.7 % of them, and 4.4 % of those of 1500 bytes.
+# Jumbo frames, as in cluster networks: headers take 0.7 % of a jumbo frame, and 4.4 % of a frame of 1500 bytes.
 _BYTES_OF_A_PACKET = 9000
-# A token bucket lets its burst through at once: that has to make up for a processor that comes late, and to hold two
-# frames. Its queue is so long that the switch loses nothing: what is sent twice would be counted twice.
+# A token bucket sends its burst at once. The burst makes up for late scheduling, and must hold two frames. The queue is
+# long enough for the switch to lose nothing, because retransmitted bytes would be counted twice.
 _SECONDS_OF_BURST, _LEAST_BURST = 0.005, 2 * (_BYTES_OF_A_PACKET + 14)
 _SECONDS_OF_QUEUE, _LEAST_QUEUE = 0.5, 2**20
-_WITH_TCP_INFO = 2  # INET_DIAG_INFO, as a bit
+_WITH_TCP_INFO = 2  # the bit of INET_DIAG_INFO
 _ROOT, _BEHIND_DELAY = "1:0", "1:1"
 
 
 class CabledHosts(OneNetwork):
     """`count` hosts, in blocks of ranks, each in namespaces of its own with a cable to a switch.
 
-    The process that makes them is on the network of the switch, has a single thread, and is on a private network
-    already. Raises OSError, with the reason, when the kernel lacks something.
+    Make the hosts in a process with a single thread on a private network, which becomes the network of the switch.
+    Raises OSError, with the reason, when the kernel lacks a feature.
     """
 
     interface = _INTERFACE
@@ -66,14 +66,14 @@ class CabledHosts(OneNetwork):
             namespaces.enter(self._switch)
 
     def set_cable(self, name: str, plugged: bool) -> None:
-        """Put the cable of a host into the switch, or take it out."""
+        """Plug the cable of a host into the switch, or unplug it."""
         with IPRoute() as netlink:
             netlink.link("set", index=socket.if_nametoindex(name), state="up" if plugged else "down")
 
     def pace(self, bits_per_second: float, delay: float, loss: float) -> None:
-        """Let each cable carry this rate in each direction, and delay or lose a share of what its host sends.
+        """Pace each cable to this rate in each direction, and delay what its host sends or lose a fraction of it.
 
-        An infinite rate is none. Raises OSError when the kernel cannot do it; then no cable is paced.
+        An infinite rate means no limit. Raises OSError when the kernel cannot do this; then no cable is paced.
         """
         try:
             for host, name in enumerate(self.names):
@@ -86,18 +86,18 @@ class CabledHosts(OneNetwork):
             raise OSError(error.code, error.args[1]) from None
 
     def carried(self) -> dict[str, tuple[int, int, int, dict[int, int]]]:
-        """Return for each host the bytes that its loopback has carried, and its interface has sent and received.
+        """Return, for each host, the bytes that its loopback carried, and that its interface sent and received.
 
-        The last value says how many bytes each open connection to another host has sent again. The packets of a veth
-        overtake each other when their sender moves to another processor, and TCP takes the late ones for lost: up to
-        9 % of a tensor.
+        The last value has the bytes that each open connection to another host has retransmitted. Packets of a veth pair
+        overtake each other when their sender moves to another core, and TCP takes the late packets for lost: up to 9 %
+        of a tensor.
         """
-        counted = {}
+        counters = {}
         for host, name in enumerate(self.names):
             with self.inside(host):
                 loopback, cable = _counters("lo"), _counters(_INTERFACE)
-                counted[name] = loopback.sent, cable.sent, cable.received, _sent_again()
-        return counted
+                counters[name] = loopback.sent, cable.sent, cable.received, _sent_again()
+        return counters
 
     def _lay_cables(self):
         _disable_ipv6()
@@ -135,7 +135,7 @@ def _counters(interface):
 
 
 def _sent_again():
-    """Return the bytes that each TCP connection of this process's network to another host has sent again, by its id.
+    """Return the bytes that each TCP connection of this network to another host has retransmitted, by connection id.
 
     See sock_diag(7) and, for the counter, struct tcp_info in linux/tcp.h.
     """
@@ -150,16 +150,16 @@ def _sent_again():
 
 
 def _disable_ipv6():
-    """Keep new interfaces of this network from sending messages by themselves, as IPv6 does."""
+    """Disable IPv6 on new interfaces of this network, because IPv6 sends messages by itself."""
     with suppress(OSError):  # no IPv6, or a container that may not change this
         Path("/proc/sys/net/ipv6/conf/default/disable_ipv6").write_text("1")
 
 
 def _shape(interface, bits_per_second, delay=0.0, loss=0.0):
-    """Set what an interface of this process's network does to the packets that it sends, in place of what it did."""
+    """Set the rate, delay and loss of an interface of this process's network, in place of the earlier values."""
     with IPRoute() as netlink:
         index = socket.if_nametoindex(interface)
-        with suppress(NetlinkError):  # it did nothing
+        with suppress(NetlinkError):  # there was no setting
             netlink.tc("del", index=index, root=True)
         place = {"handle": _ROOT}
         if delay or loss:

@@ -1,4 +1,4 @@
-"""What the TCP connections of this process have carried, as the system counts it (TCP_INFO, tcp(7)); Linux only."""
+"""The bytes that the TCP connections of this process have carried, from TCP_INFO, see tcp(7); Linux only."""
 
 import os
 import socket
@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
-# Where struct tcp_info of linux/tcp.h has these counters, of 64 bits each. What has been acknowledged has one, too, but
-# it comes late: take what has been sent, less what has been sent again.
+# The offsets of these 64-bit counters in struct tcp_info of linux/tcp.h. There is a counter of acknowledged bytes, but
+# it lags behind, so bytes sent minus bytes sent again are used instead.
 _BYTES_RECEIVED, _BYTES_SENT, _BYTES_SENT_AGAIN = 128, 200, 208
 
 
@@ -21,20 +21,21 @@ class Carried(NamedTuple):
 
 
 def carried() -> dict[int, Carried]:
-    """Return what each TCP connection of this process that is open now has carried, by a number that is its own."""
-    found = {}
+    """Return the bytes that each open TCP connection of this process has carried, by the inode of its socket."""
+    connections = {}
     for name in os.listdir("/proc/self/fd"):
         with suppress(OSError), duplicate(int(name)) as connection:
             if connection is not None and _is_tcp(connection):
-                found[os.fstat(connection.fileno()).st_ino] = _counters(connection)
-    return found
+                connections[os.fstat(connection.fileno()).st_ino] = _counters(connection)
+    return connections
 
 
 @contextmanager
 def duplicate(descriptor: int) -> Iterator[socket.socket | None]:
-    """Yield a socket that shares the connection of this file descriptor, and is closed without closing it.
+    """Yield a socket that shares the connection of this file descriptor; closing it leaves the connection open.
 
-    Yields None when the descriptor is no socket, or no longer one: others may close and open files meanwhile.
+    Yields None when the descriptor is not a socket, or no longer a socket, because other threads may close and open
+    files meanwhile.
     """
     connection = None
     with suppress(OSError):
@@ -51,8 +52,8 @@ def duplicate(descriptor: int) -> Iterator[socket.socket | None]:
             connection.close()
 
 
-def _is_tcp(one):
-    return one.type == socket.SOCK_STREAM and one.family in (socket.AF_INET, socket.AF_INET6)
+def _is_tcp(connection):
+    return connection.type == socket.SOCK_STREAM and connection.family in (socket.AF_INET, socket.AF_INET6)
 
 
 def _counters(connection):

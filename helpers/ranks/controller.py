@@ -1,7 +1,7 @@
 """ipyparallel's controller, which carries the messages between the notebook and the ranks, over sockets in a folder.
 
-Unix sockets have no ports that another program could take or reach, and they lead into and out of a network namespace.
-The controller ends with the process that has started it, or when that process closes its pipe.
+Unix sockets have no ports that another program could take or reach, and they work across network namespaces. The
+controller ends when the process that started it ends or closes its pipe.
 """
 
 import os
@@ -16,7 +16,7 @@ from jupyter_client.session import Session
 
 from helpers.ranks import prefork
 
-# ipyparallel numbers its channels by port. Here a number is just the end of the socket's name.
+# ipyparallel identifies its channels by port numbers. Here a number is only the last part of a socket's name.
 _REGISTRATION = 1
 _FOR_ENGINES = {"control": 2, "mux": 3, "task": 4, "iopub": 5, "hb_ping": 6, "hb_pong": 7, "broadcast": [8]}
 _FOR_CLIENTS = {"control": 9, "mux": 10, "task": 11, "iopub": 12, "notification": 13, "broadcast": 14}
@@ -24,9 +24,9 @@ _MONITOR = 15
 
 
 class Controller:
-    """A controller that runs, with its sockets in a private folder.
+    """A running controller, with its sockets in a private folder.
 
-    `for_clients` and `for_engines` are the connection info of ipyparallel for clients and for engines.
+    `for_clients` and `for_engines` are ipyparallel's connection info for clients and for engines.
     """
 
     def __init__(self, directory: str):
@@ -47,7 +47,7 @@ class Controller:
         try:
             self._process = prefork.start(run_controller, end, directory, self.for_engines, self.for_clients)
         except BaseException:
-            self._life.close()  # so that the controller ends, if it has started
+            self._life.close()  # ends the controller, if it has started
             raise
         finally:
             end.close()
@@ -58,11 +58,11 @@ class Controller:
         return self._process.pid
 
     def is_alive(self) -> bool:
-        """Return whether the controller has not ended."""
+        """Return whether the controller is still running."""
         return self._process.is_alive()
 
     def unregister(self, engine_id: int) -> None:
-        """Send the controller the message that ipyparallel's nanny process sends when its engine has died."""
+        """Send the controller the message that ipyparallel's nanny process sends when its engine dies."""
         session = Session(key=self.for_engines["key"].encode(), signature_scheme=self.for_engines["signature_scheme"])
         with zmq.Context.instance().socket(zmq.DEALER) as registrar:
             registrar.linger = 1000
@@ -77,7 +77,7 @@ class Controller:
 
 
 def run_controller(end, directory: str, for_engines: dict, for_clients: dict) -> None:
-    """Be the controller until the process that has started this one has ended, or has closed its side of `end`."""
+    """Run the controller until the process that started this one ends or closes its end of the pipe."""
     os.setsid()
     os.umask(0o077)
     tempfile.tempdir = directory  # temporary files are removed with the world
@@ -91,6 +91,6 @@ def run_controller(end, directory: str, for_engines: dict, for_clients: dict) ->
 
 
 def _end_with(end):
-    """Kill this process when the notebook has closed the other side of a pipe, or has ended."""
+    """Kill this process when the notebook ends or closes its end of the pipe."""
     end.poll(None)
     os.kill(os.getpid(), signal.SIGKILL)

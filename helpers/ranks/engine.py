@@ -1,7 +1,7 @@
-"""Functions that a world calls over ipyparallel in an engine that somebody else has started, to make it a rank.
+"""Functions that a world calls over ipyparallel in an engine that somebody else started, to make the engine a rank.
 
-They include a side channel. The notebook cannot reach the engine through a socket, so it asks by a signal, which
-ipyparallel's nanny process passes on, and the engine publishes the answer over ipyparallel.
+They include a side channel. The notebook cannot reach the engine through a socket, so it sends a signal, which
+ipyparallel's nanny process passes on, and the engine publishes its answer over ipyparallel.
 """
 
 import faulthandler
@@ -17,24 +17,24 @@ from typing import NamedTuple
 from helpers.ranks import memory, prefork, recorder, side_channel, stacks, store
 from helpers.ranks.reachability import stop_listening
 
-_owner = None  # the world whose rank this engine is
-_store = None  # only rank 0 has one
-_errors = None  # a copy of file descriptor 2 from before it led to the log
+_owner = None  # the world to which this engine belongs
+_store = None  # only rank 0 has a store
+_errors = None  # a copy of file descriptor 2 from before it was redirected to the log
 _before = None  # the engine's own settings, which `leave` restores
-_publisher = None  # of the answers to signals
+_publisher = None  # publishes the answers to signals
 
 _QUESTIONS = {signal.SIGUSR1: stacks.of_this_process, signal.SIGUSR2: recorder.record}
 
 
 class Owner(NamedTuple):
-    """A world: the host of its notebook, and the world's folder there, which exists as long as the world."""
+    """The world that owns an engine: the notebook's host, and the world's folder there, which exists while it does."""
 
     host: str
     folder: str
 
 
 class Engine(NamedTuple):
-    """What an engine says of itself: its host, its process id, and the world whose rank it is."""
+    """An engine's description of itself: its host, its process id, and the world to which it belongs."""
 
     host: str
     pid: int
@@ -42,35 +42,35 @@ class Engine(NamedTuple):
 
 
 class Joined(NamedTuple):
-    """What a new rank says of itself: how many GPUs it sees, and where its log is."""
+    """A new rank's description of itself: the number of GPUs that it sees, and the path of its log."""
 
     gpus: int
     log: str
 
 
 class _Settings(NamedTuple):
-    """What a world changes in an engine: variables of its environment, None where unset, and the threads of torch."""
+    """The settings that a world changes in an engine: environment variables, None if unset, and torch's threads."""
 
     environment: dict[str, str | None]
     threads: int
 
 
 class Published(NamedTuple):
-    """What a rank publishes for a signal: the answer, or a `Failed`, and the bytes of memory that the rank takes."""
+    """A rank's reply to a signal: the answer, or a `Failed`, and the bytes of memory that the rank uses."""
 
     answer: object
     memory: int
 
 
 def introduce() -> Engine:
-    """Return what this engine says of itself."""
+    """Return the host, the process id and the owner of this engine."""
     return Engine(socket.gethostname(), os.getpid(), _owner)
 
 
 def join(rank: int, environment: dict[str, str], owner: Owner, before: Owner | None) -> Joined | None:
     """Make this engine a rank of the world `owner`.
 
-    Return None when it already is a rank of another world, unless that world is `before`, which has ended.
+    Return None when the engine is already a rank of another world, unless that world is `before`, which has ended.
     """
     global _owner, _errors, _before
     if _owner not in (None, before, owner):
@@ -88,7 +88,7 @@ def join(rank: int, environment: dict[str, str], owner: Owner, before: Owner | N
     from helpers.ranks import handles
 
     handles.note()
-    if _before is None:  # otherwise the settings are those of another world, which has not restored them
+    if _before is None:  # otherwise an earlier world changed the settings, and did not restore them
         _before = own
     torch.set_num_threads(1)
     path = Path(IPEngine.instance().profile_dir.log_dir, f"rank-{rank}-{socket.gethostname()}.log")
@@ -102,9 +102,9 @@ def join(rank: int, environment: dict[str, str], owner: Owner, before: Owner | N
 
 
 def _answer_signals():
-    """Publish the answer to each of `_QUESTIONS` when its signal arrives, as data of the call that this engine is in.
+    """Publish the answer to each of `_QUESTIONS` when its signal arrives, as data of the call that runs in this engine.
 
-    A signal just wakes the thread that answers, so there is no answer while another thread holds the GIL.
+    A signal only wakes the answering thread, so there is no answer while another thread holds the GIL.
     """
     global _publisher
     from ipykernel.zmqshell import ZMQInteractiveShell
@@ -118,14 +118,14 @@ def _answer_signals():
     if is_first:
         for number in _QUESTIONS:
             signals, signalled = os.pipe()
-            os.set_blocking(signalled, False)  # a signal never waits, even if nobody reads
+            os.set_blocking(signalled, False)  # a signal handler must not block, even if no thread reads the pipe
             faulthandler.register(number, file=signalled, all_threads=False)
             threading.Thread(target=_publish_answers, args=[number, signals], daemon=True).start()
 
 
 def _publish_answers(number, signals):
     while os.read(signals, 2**16):
-        side_channel.call(_publish_answer, [number])  # which logs errors, because the thread must go on
+        side_channel.call(_publish_answer, [number])  # logs errors instead of raising, so that the thread continues
 
 
 def _publish_answer(number):
@@ -134,9 +134,9 @@ def _publish_answer(number):
 
 
 def open_store(address: str) -> int:
-    """Start a fresh store in this process, in place of the old one; return its port.
+    """Start a new store in this process, in place of the old store; return its port.
 
-    It listens only on this address.
+    The store listens only on this address.
     """
     global _store
     _store = None
@@ -145,15 +145,15 @@ def open_store(address: str) -> int:
 
 
 def find_store(port: int) -> None:
-    """Have this rank use the store at this port."""
+    """Make this rank use the store at this port."""
     os.environ["MASTER_PORT"] = str(port)
 
 
 def leave(owner: Owner, logs: Sequence[str]) -> None:
-    """Stop being a rank of this world: end its store, and remove these logs, its own and those of dead neighbours.
+    """Stop being a rank of this world: end the store, and remove these logs, its own and the logs of dead neighbours.
 
-    The engine gets its environment, its number of threads and its standard error back. The wrappers of torch's
-    functions stay, because other code may have wrapped them meanwhile.
+    Restore the engine's environment, number of threads and standard error. The wrappers of torch's functions stay,
+    because other code may have wrapped them meanwhile.
     """
     global _owner, _store, _errors
     if _owner not in (None, owner):
@@ -170,8 +170,8 @@ def leave(owner: Owner, logs: Sequence[str]) -> None:
 
 
 def _settings(names):
-    """Return the settings of this engine: its threads, and the variables with these names."""
-    # An engine that has not imported torch yet will do so as a rank, and then with one thread.
+    """Return the settings of this engine: its number of threads, and the variables with these names."""
+    # An engine that has not imported torch yet will import it as a rank, and then with one thread.
     torch = sys.modules.get("torch")
     threads = torch.get_num_threads() if torch else prefork.threads_of_torch()
     return _Settings({name: os.environ.get(name) for name in names}, threads)

@@ -1,4 +1,4 @@
-"""The frames of the last error of a rank: Python keeps them, with their variables, until the next error comes."""
+"""The frames of a rank's last error, which Python keeps with their variables until the next error."""
 
 import itertools
 import linecache
@@ -19,11 +19,11 @@ _numbers = itertools.count(1)
 
 
 class _Brief(reprlib.Repr):
-    """Makes short texts of values, and of the values inside lists and dictionaries."""
+    """A `Repr` that makes short texts of values, and of the values inside lists and dictionaries."""
 
-    def repr_instance(self, held, level):
-        """Return the text of a value of any other class, without the address that many print."""
-        return shortened(_ADDRESS.sub("", " ".join(_printed(held).split())), _MOST_LETTERS)
+    def repr_instance(self, value, level):
+        """Return the text of a value of any other class, without the memory address that many classes print."""
+        return shortened(_ADDRESS.sub("", " ".join(_printed(value).split())), _MOST_LETTERS)
 
 
 _brief = _Brief()
@@ -43,7 +43,7 @@ class Kept(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """The last error of this process, with its number, and its frames, the innermost last."""
+    """The last error of this process: its number, its text, and its frames, the innermost last."""
 
     number: int
     error: str
@@ -51,7 +51,7 @@ class Failure(NamedTuple):
 
 
 class Value(NamedTuple):
-    """The value of a variable: as it prints and, where it can be sent, pickled."""
+    """The value of a variable: its repr and, if it can be sent, its pickle."""
 
     text: str
     pickled: bytes | None
@@ -75,8 +75,8 @@ def is_last(number: int) -> bool:
 
 def value(frame: int, name: str) -> Value | None:
     """Return a variable of a frame of the last failure, None when the frame has no variable of this name."""
-    held, _ = _frames()[frame]
-    for names in (held.f_locals, held.f_globals):
+    python_frame, _ = _frames()[frame]
+    for names in (python_frame.f_locals, python_frame.f_globals):
         if name in names:
             return Value(_printed(names[name]), _pickled(names[name]))
     return None
@@ -85,58 +85,58 @@ def value(frame: int, name: str) -> Value | None:
 def _frames():
     """Return the frames of the last error, the innermost last, each with the number of its line.
 
-    Left out are those of IPython and ipyparallel, which run a cell, or what the notebook has sent, among its names.
+    Leave out the outer frames, in which IPython and ipyparallel run a cell or a function that the notebook sent.
     """
-    found = list(traceback.walk_tb(sys.last_traceback))
-    while found and (found[0][0].f_globals.get("__name__") != "__main__" or _is_line_of_ipyparallel(found[0][0])):
-        del found[0]
-    return found
+    frames = list(traceback.walk_tb(sys.last_traceback))
+    while frames and (frames[0][0].f_globals.get("__name__") != "__main__" or _is_line_of_ipyparallel(frames[0][0])):
+        del frames[0]
+    return frames
 
 
 def _is_line_of_ipyparallel(frame):
-    return frame.f_code.co_filename == "<string>"  # result = function(*arguments)
+    return frame.f_code.co_filename == "<string>"  # ipyparallel's own line, result = function(*arguments)
 
 
 def _keep(frame, number):
     code = frame.f_code
-    # A cell shares its names with all others: take those that stand in it.
+    # All cells share one namespace, so keep only the names that occur in this cell.
     names = code.co_names if frame.f_locals is frame.f_globals else frame.f_locals
     values = {name: frame.f_locals[name] for name in names if name in frame.f_locals}
-    told = {name: _short(held) for name, held in values.items() if not _is_program(held)}
-    return Kept(code.co_name, code.co_filename, number, linecache.getline(code.co_filename, number).strip(), told)
+    variables = {name: _short(value) for name, value in values.items() if not _is_program(value)}
+    return Kept(code.co_name, code.co_filename, number, linecache.getline(code.co_filename, number).strip(), variables)
 
 
-def _is_program(held):
-    return isinstance(held, ModuleType | FunctionType | type)
+def _is_program(value):
+    return isinstance(value, ModuleType | FunctionType | type)
 
 
-def _short(held):
-    """Return a value in a few letters: of a tensor that would be longer, its type and shape."""
+def _short(value):
+    """Return a short text of a value: for a tensor with a longer text, its dtype and shape."""
     import torch
 
     from helpers.ranks.arguments import outline
 
-    if isinstance(held, torch.Tensor):
-        text = _printed(held) if held.numel() <= _MOST_LETTERS else ""
-        return text if 0 < len(text) <= _MOST_LETTERS and "\n" not in text else outline(held)
-    return shortened(_brief.repr(held), _MOST_LETTERS)
+    if isinstance(value, torch.Tensor):
+        text = _printed(value) if value.numel() <= _MOST_LETTERS else ""
+        return text if 0 < len(text) <= _MOST_LETTERS and "\n" not in text else outline(value)
+    return shortened(_brief.repr(value), _MOST_LETTERS)
 
 
-def _printed(held):
+def _printed(value):
     try:
-        return repr(held)
+        return repr(value)
     except Exception as error:
-        return f"<{type(held).__name__}, whose repr raises {type(error).__name__}>"
+        return f"<{type(value).__name__}, whose repr raises {type(error).__name__}>"
 
 
-def _pickled(held):
+def _pickled(value):
     import torch
 
-    if isinstance(held, torch.Tensor):
-        held = held.detach().cpu().clone()  # what is left out: its storage, if it is a view, its device, its graph
+    if isinstance(value, torch.Tensor):
+        value = value.detach().cpu().clone()  # without its graph, its device, and the rest of a shared storage
     try:
-        pickled = pickle.dumps(held)
+        pickled = pickle.dumps(value)
     except Exception:  # each class has its own reason
         return None
-    # What the cells of the ranks define is not there in the notebook, or is something else of that name.
+    # A class that the cells of the ranks define does not exist in the notebook, or is a different class of that name.
     return None if b"__main__" in pickled else pickled

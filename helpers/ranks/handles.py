@@ -1,7 +1,7 @@
-"""What a handle of torch is of: a Work, a Future or an RRef does not tell which call has made it.
+"""The calls that returned torch's handles, because a Work, a Future or an RRef does not say which call it is from.
 
-Once `note` has been called, it is noted for each handle that a rank gets, as long as the rank keeps the handle; and
-each wait for a handle is a function of Python, which a stack shows. A call that waits by itself gives no handle away.
+`note` starts to record the call of each handle, for as long as the rank keeps the handle. Each wait for a handle is
+then a Python function, which a stack shows. A blocking call returns no handle.
 """
 
 import sys
@@ -13,28 +13,28 @@ import torch.distributed as dist
 from helpers import tap
 from helpers.torch_parts import Future, RRef
 
-made_by = WeakKeyDictionary()  # of each handle: the name of the function, and what it was called with
+made_by = WeakKeyDictionary()  # handle: the name of the function that returned it, and the arguments
 
 _COLLECTIVES = dist.distributed_c10d.__file__
-_BLOCKING = ("send", "recv")  # like a collective whose options say that it is not asynchronous
-_FRAMES_OF_THE_TAP = 3  # from the search for a frame to the wrapper of the method
+_BLOCKING = ("send", "recv")  # blocking calls whose options do not say so
+_FRAMES_OF_THE_TAP = 3  # from `_function_of_torch` up to the tap's wrapper of the method
 
 
 def note() -> None:
-    """From now on `made_by` knows the handles of this process; a second call does nothing."""
+    """Record the handles of this process in `made_by` from now on; a second call does nothing."""
     tap.subscribe(tap.Operation, end=_note_work)
     tap.subscribe(tap.Rpc, end=_note_rpc)
     tap.subscribe(tap.RpcOnRRef, end=_note_rpc_on_rref)
 
 
 def parameters(frame: FrameType) -> dict[str, object]:
-    """Return what the function of this frame was called with."""
+    """Return the arguments of the function of this frame, by name."""
     code, values = frame.f_code, frame.f_locals
     return {name: values.get(name) for name in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]}
 
 
 def called(called_with: dict[str, object]) -> dict[str, object]:
-    """Return of what an RPC was called with whom it calls, and which function, on an RRef which method."""
+    """Return the callee and the function of an RPC, or the method for an RPC on an RRef, from its arguments."""
     name, *_ = tap.named(called_with["func"], called_with.get("args"), called_with.get("kwargs"))
     return {"to": called_with["to"], "function": name}
 
@@ -58,7 +58,7 @@ def _note_rpc_on_rref(event):
 
 
 def _function_of_torch():
-    """Return the frame of the function of torch.distributed that has asked a process group for what has just ended."""
+    """Return the frame of the torch.distributed function that made the process group's call that has just ended."""
     frame = sys._getframe(_FRAMES_OF_THE_TAP)
     while frame and frame.f_code.co_filename != _COLLECTIVES:
         frame = frame.f_back

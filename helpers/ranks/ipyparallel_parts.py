@@ -1,4 +1,4 @@
-"""What of ipyparallel is replaced, and why: its names that are not made for it stand here and nowhere else."""
+"""Replacements for parts of ipyparallel; only this module uses ipyparallel's undocumented names."""
 
 import threading
 from types import SimpleNamespace
@@ -24,23 +24,23 @@ class SocketsInAFolder(ipyparallel.controller.app.IPController):
 
 
 class BeatsForNewcomers(HeartMonitor):
-    """A heart monitor that sends a beat when an engine waits for it to be registered, and else is quiet.
+    """A heart monitor that sends heartbeats only while an engine is waiting to be registered.
 
-    The death of a rank is noticed by other means, and sooner. Without an end of beats every rank would wake five times
-    a second, also those of learners who have gone for lunch.
+    The death of a rank is detected sooner by other means. With continuous heartbeats every rank would wake five times a
+    second, even if its learner is not at the machine.
     """
 
     def beat(self):
-        """Send a beat if it is needed, and register the engines that have answered the one before."""
+        """Send a heartbeat if an engine needs it, and register the engines that answered the previous heartbeat."""
         if SocketsInAFolder.instance().hub.incoming_registrations:
             super().beat()
 
 
 class RankStream(OutStream):
-    """What a rank's sys.stdout and sys.stderr are: both go to the notebook.
+    """The class of a rank's sys.stdout and sys.stderr, which send their text to the notebook.
 
-    By itself this class also takes over what C++ writes to the file descriptors. Of standard error that would be lost
-    when a rank crashes, and it says why: it stays in the rank's log.
+    The base class also captures what C++ writes to the file descriptors. Captured standard error would be lost when a
+    rank crashes, although it says why the rank crashed, so it stays in the rank's log.
     """
 
     def __init__(self, session, thread, name):
@@ -49,10 +49,10 @@ class RankStream(OutStream):
 
 def launch_controller(directory: str, for_engines: dict, for_clients: dict, monitor: int) -> None:
     """Run a controller with this connection info, until it is killed."""
-    # The heart monitor would be a process of its own. What it takes is a thread's share, and it ends with the others.
+    # The heart monitor would be a process of its own; as a thread it costs less and ends with the controller.
     ipyparallel.controller.app.Process = threading.Thread
     ipyparallel.controller.heartmonitor.HeartMonitor = BeatsForNewcomers
-    # The hub sleeps for a quarter of a second while it starts, for a database that this one has not.
+    # The hub sleeps for a quarter of a second while it starts, to wait for a database that this hub does not have.
     ipyparallel.controller.app.time = SimpleNamespace(sleep=lambda seconds: None)
     transport, _, interface = for_engines["interface"].partition("://")
     SocketsInAFolder.launch_instance(
@@ -62,11 +62,11 @@ def launch_controller(directory: str, for_engines: dict, for_clients: dict, moni
             f"--IPController.ip={interface}",
             f"--IPController.ports={monitor}",
             f"--Session.key={for_engines['key']}",
-            # One process in place of eight. What ranks send to each other does not pass through here.
+            # One process in place of eight, because messages between ranks do not pass through the controller.
             "--IPController.use_threads=True",
             "--IPController.broadcast_scheduler_depth=0",
-            # An engine is registered after its first heartbeat, so this is short. A rank that misses heartbeats because
-            # the machine is short of time must not be taken for dead.
+            # An engine is registered after its first heartbeat, so the period is short. A rank that misses heartbeats
+            # because the machine is busy must not count as dead.
             "--HeartMonitor.period=200",
             "--HeartMonitor.max_heartmonitor_misses=1000000",
         ],

@@ -28,11 +28,11 @@ from helpers.ranks.topology import host_names, require_pace
 
 _SECONDS_TO_START = 120
 _SECONDS_TO_TELL_OF_STACKS = 1
-_SECONDS_TO_TELL_OF_COLLECTIVES = 5  # of two thousand calls, on a busy machine
+_SECONDS_TO_TELL_OF_COLLECTIVES = 5  # enough for two thousand calls on a busy machine
 _SECONDS_TO_CONNECT = 60
 _SECONDS_TO_CONNECT_AGAIN = 10
 _SECONDS_TO_UNREGISTER = 5
-# Signals that a crash raises, most often in C++; a kill from outside is another signal.
+# Signals of a crash, most often in C++; a process that is killed from outside receives other signals.
 _CRASHES = {"SIGABRT", "SIGBUS", "SIGFPE", "SIGILL", "SIGSEGV"}
 
 _CONTROLLER = "The process that carries messages between the notebook and its ranks"
@@ -41,7 +41,7 @@ _CONTROLLER = "The process that carries messages between the notebook and its ra
 class LocalRanks:
     """The processes of a world of `size` ranks on this machine, and the ipyparallel client that talks to them.
 
-    `hosts` is the number of their hosts, `directory` a private folder for sockets, logs and stacks. `start` raises
+    `hosts` is the number of hosts, `directory` a private folder for sockets, logs and stacks. `start` raises
     `WorldError` when the ranks do not start, and when a module in `preload` cannot be imported.
     """
 
@@ -59,7 +59,7 @@ class LocalRanks:
         self._controller = None
         self._supervisor = None
         self._deaths = {}
-        self._reported = []  # the ranks whose deaths have been noted, one after the other
+        self._reported = []  # the ranks whose deaths have been noted, in order
 
     def start(self) -> None:
         """Start the controller and the ranks, and connect to them."""
@@ -68,7 +68,7 @@ class LocalRanks:
             self._start_ranks(progress)
 
     def restart(self) -> None:
-        """Replace every rank by a new process; the controller, too, if it has died or does not answer."""
+        """Replace every rank by a new process, and replace the controller if it has died or does not answer."""
         self._require_folder()
         self._stop_ranks()
         if self._all_unregistered():
@@ -79,10 +79,10 @@ class LocalRanks:
             self.start()
 
     def restart_rank(self, rank: int) -> None:
-        """Replace one rank, dead or not, by a new process; for the other ranks it is a death."""
+        """Replace one rank, dead or alive, by a new process; the other ranks see the death of the old process."""
         self._require_folder()
         deaths, reported = self._supervisor.end_rank(rank), self._reported
-        # Other ranks may die meanwhile, too.
+        # Wait for all deaths that have been reported, because other ranks may die meanwhile.
         self._wait_for(rank, _SECONDS_TO_UNREGISTER, lambda: len(reported) >= deaths and rank not in self.client.ids)
         cause = self._deaths.pop(rank)
         try:
@@ -91,15 +91,15 @@ class LocalRanks:
             if rank in self._deaths:
                 raise WorldError(self._why_not_started())
         except BaseException:
-            self._deaths.setdefault(rank, cause)  # an Interrupt, too: then the rank can be restarted again
+            self._deaths.setdefault(rank, cause)  # so that the rank can be restarted again, even after an Interrupt
             raise
 
     def new_store(self) -> int:
-        """Start a fresh store in place of the old one, and return its port."""
+        """Start a new store in place of the old store, and return its port."""
         return self._supervisor.new_store()
 
     def stop(self) -> None:
-        """End every process; a second call does nothing."""
+        """End every process of the world; a second call does nothing."""
         self._stop_ranks()
         self._stop_controller()
 
@@ -113,33 +113,33 @@ class LocalRanks:
         return self.hosts[rank * len(self.hosts) // self.size]
 
     def device(self, rank: int) -> str:
-        """Return the device that a rank takes."""
+        """Return the device that a rank uses."""
         return devices.choose(rank, self.size, self._supervisor.cuda_devices).device
 
     def memory(self, rank: int) -> int:
-        """Return the bytes of memory that a rank takes."""
+        """Return the bytes of memory that a rank uses."""
         return memory.share(self.pids[rank])
 
     def signal(self, rank: int, number: int) -> None:
         """Send a signal to a rank."""
-        with suppress(ProcessLookupError):  # it has just died
+        with suppress(ProcessLookupError):  # the rank has just died
             os.kill(self.pids[rank], number)
 
     def stacks(self, ranks: set[int]) -> dict[int, Stacks | Failed]:
-        """Ask ranks that are alive for their stacks, from outside; return the stacks of each that answers in time.
+        """Ask living ranks for their stacks, on the side channel; return the stacks of each rank that answers in time.
 
-        Raises `WorldError` when the private folder is gone.
+        Send a signal to the ranks that do not answer. Raises `WorldError` when the private folder is gone.
         """
         self._require_folder()
         answers = self.ask(sorted(ranks), stacks.of_this_process, seconds=_SECONDS_TO_TELL_OF_STACKS)
-        silent = ranks - answers.keys() - self.deaths().keys()  # the process id of a dead rank may be used again
+        silent = ranks - answers.keys() - self.deaths().keys()  # another process may have a dead rank's process id
         try:
             return answers | stacks.by_signal(self.directory, {rank: self.pids[rank] for rank in silent})
         except FileNotFoundError:
             raise self._folder_is_gone() from None
 
     def collectives(self, ranks: set[int]) -> dict[int, Record | Failed]:
-        """Ask ranks that are alive for their collectives, from outside; return those of each that answers in time."""
+        """Ask living ranks for their collectives, on the side channel; return the records that arrive in time."""
         return self.ask(ranks, recorder.record, seconds=_SECONDS_TO_TELL_OF_COLLECTIVES)
 
     @property
@@ -153,28 +153,28 @@ class LocalRanks:
         return self._supervisor.why_no_cables
 
     def set_cable(self, host: str, plugged: bool) -> None:
-        """Put the cable of a host into the switch, or take it out."""
+        """Plug the cable of a host into the switch, or unplug it."""
         self._supervisor.set_cable(host, plugged)
         (self.unplugged.discard if plugged else self.unplugged.add)(host)
 
     def pace(self, bits_per_second: float, delay: float, loss: float) -> None:
-        """Give every cable this rate, in bits per second, this delay, in seconds, and this share of lost packets.
+        """Set the rate of every cable, in bits per second, its delay, in seconds, and its fraction of lost packets.
 
-        Raises `WorldError` for an impossible number, and OSError when the kernel cannot do it.
+        Raises `WorldError` for an impossible value, and OSError when the kernel cannot do this.
         """
         require_pace("pace", bits_per_second, delay, loss)
         self._supervisor.pace(bits_per_second, delay, loss)
 
     def carried(self) -> dict[str, tuple[int, int, int, dict[int, int]]]:
-        """Return what `CabledHosts.carried` counts for each host: loopback, cable out and in, and sent again."""
+        """Return what `CabledHosts.carried` counts for each host: loopback, cable out and in, and retransmissions."""
         return self._supervisor.carried()
 
     def is_connected(self) -> bool:
-        """Return whether messages get through, which is whether the controller lives."""
+        """Return whether the controller, which carries the messages, is alive."""
         return self._controller is not None and self._controller.is_alive()
 
     def ask(self, ranks: Iterable[int], function: Callable, *arguments, seconds: float) -> dict[int, object]:
-        """Have ranks call a function while their cells run; return the results that arrive in time."""
+        """Have ranks call a function, even while their cells run; return the results that arrive in time."""
         return side_channel.ask(self.directory, ranks, function, *arguments, seconds=seconds)
 
     def samples(self, ranks: Iterable[int], seconds: float) -> dict[int, Sample | Failed]:
@@ -186,20 +186,20 @@ class LocalRanks:
         return dict(self._deaths)
 
     def last_words(self, rank: int) -> str:
-        """Return the last lines of the log of a rank that has crashed; an empty text for a rank that was killed."""
+        """Return the last lines of the log of a rank that crashed; an empty text for a rank that did not crash."""
         if self._deaths.get(rank) not in _CRASHES:
             return ""
         return last_lines(log_path(self.directory, rank).read_text(errors="replace"))
 
     def _require_preloaded(self):
-        """Raise `WorldError` when a module of `preload` could not be imported; the next world tries it again."""
+        """Raise `WorldError` when a module of `preload` could not be imported; the next world tries again."""
         for name in self._preload:
             if why := self._supervisor.could_not_import.get(name):
                 prefork.end_fork_server()
                 raise WorldError(f"preload: the module {name} cannot be imported ({why}). Leave it out, or install it.")
 
     def _require_folder(self):
-        """Raise `WorldError` when the private folder, through which ranks are reached, was removed."""
+        """Raise `WorldError` when the private folder, which has the sockets of the ranks, was removed."""
         if not os.path.isdir(self.directory):
             raise self._folder_is_gone()
 
@@ -210,7 +210,7 @@ class LocalRanks:
         )
 
     def _progress(self):
-        # The first step is the supervisor, which comes up as soon as torch has been imported.
+        # The first step is the supervisor, which starts as soon as torch has been imported.
         return tqdm(total=1 + self.size, desc=f"starting {self.size} ranks", unit="process", file=sys.stdout)
 
     def _start_ranks(self, progress):
@@ -239,9 +239,9 @@ class LocalRanks:
             time.sleep(0.01)
             before, started = started, len(self.client.ids)
             progress.update(started - before)
-            # The controller tells a new client of the ranks that are registered, and then of each new rank as soon as
-            # the client listens. On a busy machine a rank may register in between: this client misses it, the next one
-            # does not.
+            # The controller tells a new client which ranks are registered, and then announces each new rank as soon as
+            # the client listens. On a busy machine a rank may register in between. This client then misses the rank;
+            # a new client does not.
             connect = new and started < self.size and time.monotonic() > connect_again
 
     def _connect(self):
@@ -255,7 +255,7 @@ class LocalRanks:
     def _all_unregistered(self):
         """Wait until the controller has unregistered every rank; return False when it is dead or does not answer."""
         if self.client is None:
-            return False  # an earlier restart has failed
+            return False  # an earlier restart failed
         deadline = time.monotonic() + _SECONDS_TO_UNREGISTER
         while self.client.ids:
             if not self.is_connected() or time.monotonic() > deadline:
@@ -264,7 +264,7 @@ class LocalRanks:
         return True
 
     def _wait_for(self, rank, seconds, condition):
-        """Wait until the condition holds; raise `WorldError` when that takes more than this many seconds."""
+        """Wait until the condition holds; raise `WorldError` if it does not within this many seconds."""
         deadline = time.monotonic() + seconds
         while not condition():
             if not self.is_connected() or time.monotonic() > deadline:
@@ -273,13 +273,13 @@ class LocalRanks:
 
     def _why_not_started(self):
         if not self.is_connected():
-            return f"{_CONTROLLER} died while it started. Try again."
+            return f"{_CONTROLLER} died during its start. Try again."
         missing = min(self._deaths, default=None)
         if missing is None:
             missing = min(set(self.engine_ids) - set(self.client.ids))
             what = f"Rank {missing} did not start within {_SECONDS_TO_START} s."
         else:
-            what = f"Rank {missing} died while it started ({self._deaths[missing]})."
+            what = f"Rank {missing} died during its start ({self._deaths[missing]})."
         log = log_path(self.directory, missing)
         tail = log.read_text(errors="replace").splitlines()[-5:] if log.exists() else []
         return "\n".join([what + " Its log ends with:", *tail])
@@ -299,10 +299,10 @@ class LocalRanks:
 def _note_deaths(
     exits: Connection, controller: Controller, size: int, deaths: dict[int, str], reported: list[int]
 ) -> None:
-    """Note in `deaths` what ends each rank, and tell the controller, so that nobody goes on waiting for the rank.
+    """Note the cause of each rank's death in `deaths`, and tell the controller, so that no client waits for the rank.
 
-    `exits` receives the rank and its exit code; it ends with the supervisor, and then all `size` ranks have ended.
-    `reported` gets each rank whose death has been noted.
+    `exits` receives each rank with its exit code. It closes when the supervisor ends, and then all `size` ranks have
+    ended. Each rank whose death has been noted is appended to `reported`.
     """
     with suppress(EOFError, OSError):
         while True:

@@ -1,4 +1,4 @@
-"""How much memory ranks take, and how much is free."""
+"""The memory that ranks use, and the memory that is free."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -10,18 +10,18 @@ from helpers.ranks import prefork
 
 MiB = 2**20
 _OWN_GROUPS, _GROUPS = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
-# The files with the limit and the use of a control group, and the line of its memory.stat that counts the cached files
-# which the kernel drops when memory is needed. A group of version 1 without a limit shows a number above all memory.
+# The files with the limit and the usage of a control group, and the line of its memory.stat that counts the cached
+# files which the kernel drops when memory is needed. Without a limit, a version 1 group reports more than all memory.
 _VERSION_2 = "memory.max", "memory.current", "inactive_file"
 _VERSION_1 = "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"
 
-# Measured with torch 2.13 on Linux. A new rank has 29 MiB for itself, and up to 165 MiB at work in 32_fully_shard. A
-# rank that shares nothing begins with 230 MiB.
+# Measured with torch 2.13 on Linux. A new rank has 29 MiB of its own, and up to 165 MiB while it works in
+# 32_fully_shard. A rank that shares no memory starts with 230 MiB.
 RANK = {"forkserver": 170 * MiB, "spawn": 300 * MiB}
 
 
 def free() -> int:
-    """Return the bytes that are available on the machine, or in the control groups of this process, if that is less."""
+    """Return the bytes that are available on the machine, or to this process's control groups if that is less."""
     available = psutil.virtual_memory().available
     try:
         groups = _groups(_OWN_GROUPS.read_text(), _GROUPS)
@@ -31,10 +31,10 @@ def free() -> int:
 
 
 def _groups(own: str, root: Path) -> list[Path]:
-    """Return the folders of the control groups of a process, and of the groups above them: each can limit its memory.
+    """Return the folders of a process's control groups and of their parents, because each can limit its memory.
 
     `own` is the text of /proc/self/cgroup, `root` the folder where control groups are mounted; see cgroups(7). Inside a
-    container some of these folders may not exist, because the container sees its own group as the top.
+    container some of these folders may not exist, because the container sees its own group as the root.
     """
     groups = []
     for line in own.splitlines():
@@ -52,12 +52,13 @@ def _groups(own: str, root: Path) -> list[Path]:
 
 
 def _free_in(group: Path) -> float:
-    """Return the bytes that a control group can still take, infinite when it has no limit or does not exist.
+    """Return the bytes that a control group can still allocate, infinite when it has no limit or does not exist.
 
-    Its use includes cached files. The kernel drops the files that were not read again lately when memory is needed.
+    The group's usage includes cached files. When memory is needed, the kernel drops cached files that were not read
+    again recently.
     """
     for limit, used, inactive in (_VERSION_2, _VERSION_1):
-        with suppress(OSError, ValueError, KeyError):  # there is no such file, or the limit is "max"
+        with suppress(OSError, ValueError, KeyError):  # the file does not exist, or the limit is "max"
             most, now = int((group / limit).read_text()), int((group / used).read_text())
             statistics = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
             return most - now + int(statistics[inactive])
@@ -65,7 +66,7 @@ def _free_in(group: Path) -> float:
 
 
 def share(pid: int) -> int:
-    """Return the bytes of memory that a process takes; a shared page is divided among the processes that share it.
+    """Return the bytes of memory that a process uses; a shared page is divided among the processes that share it.
 
     Only Linux can divide shared pages; elsewhere they count in full.
     """

@@ -1,4 +1,4 @@
-"""Namespaces of Linux: a network of its own for a process, and hosts with a name and a network on one machine.
+"""Linux namespaces: a private network for a process, and hosts with a name and a network each on one machine.
 
 See unshare(2), user_namespaces(7), network_namespaces(7) and netdevice(7).
 """
@@ -16,7 +16,7 @@ _CLONE_NEWUSER, _CLONE_NEWNET, _CLONE_NEWUTS = 0x10000000, 0x40000000, 0x0400000
 _SIOCSIFFLAGS, _IFF_UP = 0x8914, 0x1
 
 _FOLDER_OF_SETTINGS = Path("/proc/sys")
-# The settings that can forbid user namespaces, the value that does, and one that does not.
+# The settings that can forbid user namespaces, each with a value that forbids and a value that allows them.
 _SETTINGS = {
     "kernel.apparmor_restrict_unprivileged_userns": ("1", "0"),
     "kernel.unprivileged_userns_clone": ("0", "1"),
@@ -25,15 +25,15 @@ _SETTINGS = {
 
 
 def enter_private_network() -> bool:
-    """Give this process, and those that it starts, a network with a loopback and nothing else; return whether it has.
+    """Move this process and its future children to a private network that has only a loopback; return True on success.
 
-    No process outside can reach what listens there. Root just leaves the network of the machine; any other user needs a
-    user namespace, in which they keep their name. Call it while the process has a single thread.
+    Processes outside this network cannot connect to the processes inside. Root only leaves the network of the machine;
+    any other user needs a user namespace, in which they keep their name. Call this while the process has one thread.
     """
     if sys.platform != "linux":
         return False
     if not _unshare(_CLONE_NEWNET):
-        # Some systems allow only the first of these steps, and it cannot be undone, so a child process tries both.
+        # Some systems allow only the first of these steps, which cannot be undone, so a child process tries both.
         if not _succeeds_in_a_child(_enter_as_a_user):
             return False
         _enter_as_a_user()
@@ -42,10 +42,10 @@ def enter_private_network() -> bool:
 
 
 def make_host(name: str) -> dict[str, int]:
-    """Make a host: user, network and host name of its own; return its namespaces as open files, which keep them.
+    """Make a host with its own user, network and host name; return its namespaces as open files, which keep them alive.
 
-    In another user namespace no process reads the memory of one on another host, as RPC does within a machine. Call it
-    on a private network. Raises OSError where the system does not allow it.
+    The user namespace keeps processes from reading the memory of processes on other hosts, as RPC does within a
+    machine. Call this on a private network. Raises OSError when the system does not allow such a host.
     """
     here, there = socket.socketpair()
     child = os.fork()
@@ -56,14 +56,14 @@ def make_host(name: str) -> dict[str, int]:
             _raise_loopback()
             there.send(b"made")
             here.close()
-            there.recv(1)  # until it is held open
+            there.recv(1)  # wait until the parent has opened the namespaces
         os._exit(0)
     try:
         with here:
             there.close()
             made = here.recv(4)
             if made:
-                for kind in ("uid", "gid"):  # every user keeps their number
+                for kind in ("uid", "gid"):  # every user and group keeps its number
                     numbers = [line.split() for line in Path(f"/proc/self/{kind}_map").read_text().splitlines()]
                     known = "".join(f"{first} {first} {count}\n" for first, _, count in numbers)
                     Path(f"/proc/{child}/{kind}_map").write_text(known)
@@ -76,12 +76,12 @@ def make_host(name: str) -> dict[str, int]:
 
 
 def this_network() -> dict[str, int]:
-    """Return the network of this process as `make_host` returns that of a host, and nothing else."""
+    """Return the network namespace of this process, in the form in which `make_host` returns namespaces."""
     return _namespaces("self", "net")
 
 
 def enter(namespaces: dict[str, int], *kinds: str) -> None:
-    """Move this process, which has a single thread, into these namespaces of a host; without `kinds`, into all."""
+    """Move this process, which must have a single thread, into a host's namespaces; `kinds` restricts which ones."""
     for kind in kinds or namespaces:
         _call("setns", namespaces[kind], 0)
 
@@ -99,11 +99,11 @@ def _namespaces(process, *kinds):
 
 
 def why_none() -> str:
-    """Return why there are no network namespaces for this user, and how to allow them, as half a sentence."""
+    """Return a clause that says why this user has no network namespaces, and how to allow them."""
     if sys.platform != "linux":
         return f"this system ({sys.platform}) has none, Linux has"
     for name, (forbids, allows) in _SETTINGS.items():
-        with suppress(OSError):  # not every system has each of them
+        with suppress(OSError):  # not every system has every setting
             if Path(_FOLDER_OF_SETTINGS, name.replace(".", "/")).read_text().strip() == forbids:
                 return f"this system forbids them; its administrator allows them with `sysctl -w {name}={allows}`"
     return (
@@ -141,7 +141,7 @@ def _raise_loopback():
 def _unshare(flags):
     try:
         _call("unshare", flags)
-    except OSError:  # not allowed, or not in this kernel
+    except OSError:  # not allowed, or not supported by this kernel
         return False
     return True
 

@@ -1,4 +1,4 @@
-"""Processes that start fast: torch is imported once, by a process from which all of them are forked.
+"""Processes that start fast, because they are forked from a process that has imported torch.
 
 On Linux this process is the fork server of multiprocessing. In a kernel of the course the fork server is a copy of the
 kernel from before the kernel had threads, so torch is in memory once for the notebook and its ranks:
@@ -7,10 +7,10 @@ kernel from before the kernel had threads, so torch is in memory once for the no
       │ prepare(): import torch, fork ────────> waits for an order
       │ warm_up(): order ─────────────────────> becomes the fork server, imports helpers.ranks.preload
       │ start(f, x): request ─────────────────> forks ──────> new process: f(x), forks its own children
-      │ end, however it comes                                 learns that its parent has ended, see `process_tree`
+      │ end, for any reason                                   learns that its parent has ended, see `process_tree`
 
 A kernel that was started in another way has no such copy, so its fork server is a new Python process. On macOS every
-process is a new Python process, because it is not safe there to fork a process that has imported torch.
+process is a new Python process, because forking a process that has imported torch is not safe there.
 """
 
 import fcntl
@@ -35,11 +35,11 @@ import psutil
 
 from helpers.errors import WorldError
 
-# What a kernel and its ranks both need, and what the fork server imports in addition before it forks.
+# The modules that a kernel and its ranks both need, and the modules that only the fork server imports.
 SHARED = ["torch.distributed.rpc", "ipykernel.kernelapp", "ipyparallel"]
 PRELOADED = ["helpers.ranks.preload"]
 START_METHOD = "forkserver" if sys.platform == "linux" else "spawn"
-# The variable that names the folder to remove when everything that the fork server has forked has ended; see `preload`.
+# The variable that names the folder to remove when all processes of the fork server have ended; see `preload`.
 FOLDER_TO_REMOVE = "FOLDER_TO_REMOVE"
 # The variable that names the modules, as JSON, that a world asks the fork server to import.
 MODULES_TO_IMPORT = "MODULES_TO_IMPORT"
@@ -52,7 +52,7 @@ _BYTES_OF_A_SOCKET_NAME = 100
 _LONGEST_NAME = "world-12345678/socket:99"
 _SECONDS_TO_FORK = 120  # the first process waits until torch is imported, maybe from a slow disk
 _SECONDS_AFTER_INTERRUPT = 5
-_STANDARD_STREAMS = (1, 2)  # the fork server writes where a new Python process would write
+_STANDARD_STREAMS = (1, 2)  # the fork server inherits these, as a new Python process would
 
 
 # ---------------------------------------------------------------- before the kernel has threads
@@ -70,8 +70,8 @@ _copy: _Copy | None = None
 def prepare() -> None:
     """Import torch, which takes a second or two, for this process and for the ranks that it will start.
 
-    Call it before anything else: it forks this process, which must have a single thread. A module that cannot be
-    imported is left out: the cell that imports it will say why.
+    Call this before anything else, because it forks this process, which must have a single thread. Skip a module that
+    cannot be imported: the cell that imports it will raise the error.
     """
     global _copy
     if START_METHOD != "forkserver":
@@ -89,21 +89,21 @@ def prepare() -> None:
         _wait_for_order(theirs)
     theirs.close()
     _copy = _Copy(pid, ours, at_import())
-    if torch := sys.modules.get("torch"):  # one thread is for ranks, and not for this process
+    if torch := sys.modules.get("torch"):  # only ranks are limited to one thread, not this process
         torch.set_num_threads(threads_of_torch())
 
 
 def at_import() -> dict[str, str]:
     """Return the environment variables that torch reads when a rank imports it.
 
-    Several ranks that share the cores must not start a thread for each core. And c10d warns of every connection to a
-    host without a name, which the loopback of an offline machine is; whoever wants to see the warnings sets the level.
+    Ranks that share the cores must not start a thread for each core each. And c10d logs a warning for every connection
+    to a host without a name, such as the loopback of an offline machine. Set TORCH_CPP_LOG_LEVEL to see the warnings.
     """
     return {"OMP_NUM_THREADS": "1", "TORCH_CPP_LOG_LEVEL": os.environ.get("TORCH_CPP_LOG_LEVEL", "ERROR")}
 
 
 def threads_of_torch() -> int:
-    """Return with how many threads torch computes in a process that imports it in this environment."""
+    """Return the number of threads that torch uses in a process that imports it in this environment."""
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1  # macOS has none
     cores = min(psutil.cpu_count(logical=False) or 1, usable)
     asked = os.environ.get("OMP_NUM_THREADS", "")
@@ -111,15 +111,15 @@ def threads_of_torch() -> int:
 
 
 def _wait_for_order(connection):
-    """Wait in the copy for the code to run, and run it as a new Python process would; does not return."""
-    os.setsid()  # an Interrupt is for the kernel's process group
+    """Wait, in the copy, for code, and run it as a new Python process would; does not return."""
+    os.setsid()  # an Interrupt goes to the kernel's process group
     try:
         code, environment, folder, numbers = connection.recv()
         received = [reduction.recv_handle(connection) for _ in numbers]
     except (EOFError, OSError):  # the kernel has ended, or wants a new Python process
         os._exit(0)
     connection.close()
-    # Each descriptor gets the number that it has in the kernel: by way of higher numbers, because another file may have
+    # Each descriptor gets the number that it has in the kernel, by way of higher numbers, because another file may have
     # that number here.
     higher = [fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, max(numbers) + 1) for descriptor in received]
     for descriptor in received:
@@ -138,11 +138,11 @@ def _wait_for_order(connection):
 
 
 def warm_up(preload: Sequence[str] = ()) -> None:
-    """Start the fork server, which goes on to import torch, and these modules, while the caller does something else.
+    """Start the fork server, which imports torch and these modules while the caller continues.
 
-    It does nothing when the fork server is running already, or when this system starts new Python processes. Raises
-    `WorldError` when `preload` is no list of names, and when the name of the temporary folder is too long for the
-    sockets that will be in it.
+    Do nothing when the fork server is already running, or when this system starts new Python processes. Raises
+    `WorldError` when `preload` is not a list of names, and when the name of the temporary folder is too long for the
+    sockets in it.
     """
     if not isinstance(preload, list | tuple) or not all(isinstance(name, str) and name for name in preload):
         raise WorldError(f"preload={preload!r}: give a list of modules, as in preload=['torch._dynamo'].")
@@ -159,9 +159,9 @@ def warm_up(preload: Sequence[str] = ()) -> None:
 
 @contextmanager
 def _started_from_copy(environment: Mapping[str, str]):
-    """Have multiprocessing start its fork server from the copy of this kernel, if that fits this environment."""
+    """Make multiprocessing start its fork server from the copy of this kernel, if the copy has this environment."""
     resource_tracker.ensure_running()  # otherwise it would be started from the copy
-    # multiprocessing calls this to start a Python process. It is not documented, so tests/canaries watches it.
+    # multiprocessing calls this function to start a Python process. It is undocumented, so tests/canaries checks it.
     original = util.spawnv_passfds
 
     def start(path, arguments, descriptors):
@@ -176,7 +176,7 @@ def _started_from_copy(environment: Mapping[str, str]):
 
 
 def _order(code, descriptors, environment):
-    """Have the copy run the code, with these file descriptors; return its process id, or None if that cannot be."""
+    """Have the copy run the code, with these file descriptors; return its process id, or None if it cannot."""
     global _copy
     copy, _copy = _copy, None
     if copy is None:
@@ -197,7 +197,7 @@ def _order(code, descriptors, environment):
 
 @contextmanager
 def _changed(environment: Mapping[str, str]):
-    """Set these variables for a while."""
+    """Set these environment variables inside the block."""
     before = {name: os.environ.get(name) for name in environment}
     os.environ.update(environment)
     try:
@@ -217,9 +217,9 @@ def _is_out_of_reach():
 
 
 def end_fork_server() -> None:
-    """Kill the fork server, so that another one can start. Processes that it has forked live on."""
+    """Kill the fork server, so that a new fork server can start; processes that it has forked keep running."""
     pid = forkserver._forkserver._forkserver_pid
-    with suppress(ProcessLookupError, ChildProcessError, TypeError):  # it has ended; there is none
+    with suppress(ProcessLookupError, ChildProcessError, TypeError):  # it has ended, or was never started
         os.kill(pid, signal.SIGKILL)
         os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
 
@@ -230,8 +230,8 @@ def end_fork_server() -> None:
 def start(target, *arguments) -> multiprocessing.Process:
     """Start a process that calls `target(*arguments)`, a function of an importable module.
 
-    Raises `WorldError` when the fork server cannot start a process, and when it does not answer in time; then the fork
-    server has ended, and the next call starts another one.
+    Raises `WorldError` when the fork server cannot start a process, and when it does not answer in time. The fork
+    server has then ended, and the next call starts a new fork server.
     """
     warm_up()
     process = multiprocessing.get_context(START_METHOD).Process(target=target, args=arguments)
@@ -239,7 +239,7 @@ def start(target, *arguments) -> multiprocessing.Process:
         try:
             process.start()
         except (EOFError, ConnectionError):
-            end_fork_server()  # its sockets close a moment before multiprocessing notices that it has ended
+            end_fork_server()  # its sockets close a moment before multiprocessing can see that it has ended
             if patience.is_over:
                 why = f"The process that ranks are forked from did not answer for {_SECONDS_TO_FORK} s. Try again."
             else:
@@ -253,20 +253,20 @@ def start(target, *arguments) -> multiprocessing.Process:
 
 
 def children():
-    """Return the `multiprocessing` context in which a process that `start` has started makes its own children.
+    """Return the `multiprocessing` context in which a process that `start` has started starts its own children.
 
-    Such a process has torch already, and a single thread, so a process that was forked can just fork.
+    A process that was forked has already imported torch and has a single thread, so it can simply fork.
     """
     return multiprocessing.get_context("fork" if START_METHOD == "forkserver" else START_METHOD)
 
 
 def pipe(duplex: bool = False):
-    """Return the two ends of a pipe between this process and one that it starts: the receiving one first."""
+    """Return the two ends of a pipe between this process and a process that it starts, the receiving end first."""
     return multiprocessing.get_context(START_METHOD).Pipe(duplex)
 
 
 class _Patience:
-    """Within this context a fork server that keeps the caller waiting for too long is killed.
+    """A context that kills the fork server when the caller has waited too long for it.
 
     A fork server that was stopped by a signal would never answer.
     """
@@ -284,7 +284,7 @@ class _Patience:
             timer.cancel()
 
     def end_soon(self):
-        """Allow the fork server a few more seconds only: after an Interrupt the learner expects the prompt back."""
+        """Give the fork server only a few more seconds, because after an Interrupt the learner expects the prompt."""
         self._end_after(_SECONDS_AFTER_INTERRUPT)
 
     def _end_after(self, seconds):
@@ -300,11 +300,11 @@ class _Patience:
 
 @contextmanager
 def _interrupted_later(at_once: Callable[[], None] = lambda: None):
-    """Put an Interrupt off until the end: the fork server dies of a request that breaks off in the middle.
+    """Defer an Interrupt until the end of the block, because an incomplete request would end the fork server.
 
-    Only `at_once` is called when the Interrupt comes.
+    Only `at_once` is called immediately when the Interrupt arrives.
     """
-    if threading.current_thread() is not threading.main_thread():  # only the main thread is interrupted
+    if threading.current_thread() is not threading.main_thread():  # an Interrupt reaches only the main thread
         yield
         return
     interrupts = []
@@ -324,9 +324,9 @@ def _interrupted_later(at_once: Callable[[], None] = lambda: None):
 
 @contextmanager
 def _without_main():
-    """Hide the main module, which multiprocessing would import in the new process: no target of ours is in it.
+    """Hide the main module, which multiprocessing would import in the new process although no target is in it.
 
-    A script that makes a world would make another one in each of its processes.
+    A script that makes a world would otherwise make another world in each of its processes.
     """
     main = sys.modules["__main__"]
     sys.modules["__main__"] = types.ModuleType("__main__")
@@ -340,18 +340,18 @@ def _without_main():
 
 
 def make_folder() -> str:
-    """Make a folder that only this user can read, inside the folder that is removed when the notebook has ended.
+    """Make a folder that only this user can read, inside the folder that is removed when the notebook ends.
 
-    Raises `WorldError` when its name is too long for the sockets that will be in it.
+    Raises `WorldError` when its name is too long for the sockets in it.
     """
     return tempfile.mkdtemp(prefix="world-", dir=_temporary_folder())
 
 
 def _temporary_folder():
-    """Return the private folder of this process, made again when it was removed.
+    """Return the private folder of this process, and create it again if it was removed.
 
-    A fork server that is killed removes it, and so does a cleaner of /tmp. Raises `WorldError` when its name is too
-    long, and when somebody else has taken the name.
+    A fork server that is killed removes the folder, and so may a program that cleans /tmp. Raises `WorldError` when the
+    name of the folder is too long, and when another user has taken the name.
     """
     folder = util.get_temp_dir()
     if len(os.fsencode(f"{folder}/{_LONGEST_NAME}")) > _BYTES_OF_A_SOCKET_NAME:

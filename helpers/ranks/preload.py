@@ -1,7 +1,7 @@
-"""The imports of every rank, made once, in the fork server from which the ranks are forked.
+"""Import the modules of every rank once, in the fork server from which the ranks are forked.
 
-The fork server ends when everything that it has forked has ended, and the notebook, too. It has a session of its own,
-so it survives when the notebook's whole process group is killed, and removes the notebook's folder.
+The fork server ends when the notebook and all forked processes have ended. It has a session of its own, so it survives
+when the notebook's whole process group is killed, and removes the notebook's folder.
 """
 
 # ruff: noqa: E402, F401
@@ -16,11 +16,12 @@ import sys
 from helpers.ranks.prefork import FOLDER_TO_REMOVE, MODULES_TO_IMPORT
 
 if FOLDER_TO_REMOVE in os.environ:
-    if os.getsid(0) != os.getpid():  # the copy of a kernel does so already
+    if os.getsid(0) != os.getpid():  # the copy of a kernel has a session already
         os.setsid()
     atexit.register(shutil.rmtree, os.environ.pop(FOLDER_TO_REMOVE), ignore_errors=True)
 
-# ipykernel imports debugpy where it can. A rank is not debugged through ipyparallel, so it saves the time and memory.
+# ipykernel imports debugpy if it can. Ranks are not debugged through ipyparallel, so hide debugpy to save time and
+# memory.
 sys.modules["debugpy"] = None
 import ipykernel.debugger
 
@@ -41,13 +42,13 @@ import zmq.devices.monitoredqueue
 import helpers.ranks.controller
 import helpers.ranks.supervisor
 
-could_not_import = {}  # the error of each module that a world asked for and that failed, by its name
+could_not_import = {}  # name of each module that a world asked for and that could not be imported: its error
 for name in json.loads(os.environ.pop(MODULES_TO_IMPORT, "[]")):
     try:
         importlib.import_module(name)
     except Exception as error:
         could_not_import[name] = f"{type(error).__name__}: {error}"
 
-# A garbage collection writes to the objects that it visits, and a page that is written to is shared no longer.
+# A garbage collection writes to the objects that it visits, and a written page is no longer shared.
 gc.collect()
 gc.freeze()

@@ -1,4 +1,4 @@
-"""How processes end: when their parent ends, and with everything that they have started."""
+"""End processes when their parent ends, and together with every process that they have started."""
 
 import ctypes
 import multiprocessing
@@ -20,16 +20,16 @@ _SECONDS_TO_END = 5
 def become_root() -> None:
     """Start a new session and adopt orphans, so that `kill_descendants` finds every descendant, orphans included.
 
-    From now on only this user can read the files that this process and its descendants make.
+    From now on only this user can read the files that this process and its descendants create.
     """
-    os.setsid()  # an Interrupt of the notebook, or its end by force, goes to its whole process group
-    os.umask(0o077)  # even if somebody can enter the private folder
+    os.setsid()  # an Interrupt or a kill of the notebook may go to its whole process group
+    os.umask(0o077)  # protects the files even if another user can enter the private folder
     if sys.platform == "linux":
         _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 def kill_descendants() -> None:
-    """Kill every descendant of this process, even if its own parent has ended."""
+    """Kill every descendant of this process, even a descendant whose own parent has ended."""
     this = psutil.Process()
     while alive := [child for child in this.children(recursive=True) if not _is_over(child)]:
         for child in alive:
@@ -49,10 +49,10 @@ def _is_over(process):
 
 
 def end_of(process: multiprocessing.Process) -> int:
-    """Return something that `multiprocessing.connection.wait` can wait for until the process has ended.
+    """Return an object with which `multiprocessing.connection.wait` can wait for the end of a process.
 
-    It is a pidfd, where the system has them. The process's `sentinel` is a pipe, which the children of the process
-    inherit and keep open after the process has ended.
+    The object is a pidfd if the system has pidfds. The process's `sentinel` is a pipe, which the children of the
+    process inherit and keep open after the process has ended.
     """
     try:
         return os.pidfd_open(process.pid)
@@ -61,7 +61,7 @@ def end_of(process: multiprocessing.Process) -> int:
 
 
 def close_end(process: multiprocessing.Process, end: int) -> None:
-    """Close what `end_of` has returned for a process."""
+    """Close the object that `end_of` returned for a process."""
     if end != process.sentinel:
         os.close(end)
 
@@ -70,20 +70,20 @@ def close_end(process: multiprocessing.Process, end: int) -> None:
 
 
 def end_with_parent() -> None:
-    """Have the system kill this process when the process that has started it ends; only Linux can do this."""
+    """Have the system kill this process when its parent ends; only Linux can do this."""
     if sys.platform == "linux":
         _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != multiprocessing.parent_process().pid:  # it has ended already
+        if os.getppid() != multiprocessing.parent_process().pid:  # the parent has already ended
             os._exit(1)
 
 
 def wait_for_parent() -> None:
-    """Return when the process that has started this one has ended."""
+    """Return when the parent of this process has ended."""
     multiprocessing.connection.wait([multiprocessing.parent_process().sentinel])
 
 
 def _prctl(option, value):
-    """Change this process, see prctl(2); raise OSError when that fails."""
+    """Set an option of this process, see prctl(2); raise OSError when that fails."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(ctypes.c_int(option), ctypes.c_ulong(value)) != 0:
         number = ctypes.get_errno()

@@ -1,4 +1,4 @@
-"""The interface of a world's ranks, which `LocalRanks` and `AttachedRanks` have. Only `LocalRanks` may have cables."""
+"""The interface that `LocalRanks` and `AttachedRanks` implement, and the interface of cables between hosts."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
@@ -20,12 +20,12 @@ class Ranks(Protocol):
 
     @property
     def engine_ids(self) -> list[int]:
-        """The numbers by which ipyparallel knows the ranks, in their order."""
+        """The ids of the ranks' engines in ipyparallel, in the order of the ranks."""
         ...
 
     @property
     def hosts(self) -> list[str]:
-        """The names of the hosts that the ranks are on."""
+        """The names of the hosts on which the ranks run."""
         ...
 
     @property
@@ -35,7 +35,7 @@ class Ranks(Protocol):
 
     @property
     def size(self) -> int:
-        """How many ranks there are."""
+        """The number of ranks."""
         ...
 
     @property
@@ -45,12 +45,12 @@ class Ranks(Protocol):
 
     @property
     def network(self) -> int | None:
-        """The id of a process on the private network of the ranks; None when they have none."""
+        """The id of a process on the private network of the ranks; None when they have no private network."""
         ...
 
     @property
     def where_they_are(self) -> str | None:
-        """On which hosts the ranks are, and who can reach them; None when they are on this machine."""
+        """The hosts of the ranks, and who can reach the ranks; None when they are on this machine."""
         ...
 
     @property
@@ -71,11 +71,11 @@ class Ranks(Protocol):
         ...
 
     def stop(self) -> None:
-        """End what `start` has started; a second call does nothing."""
+        """End what `start` started; a second call does nothing."""
         ...
 
     def new_store(self) -> int:
-        """Start a fresh store in place of the old one, and return its port."""
+        """Start a new store in place of the old store, and return its port."""
         ...
 
     def host_of(self, rank: int) -> str:
@@ -83,11 +83,11 @@ class Ranks(Protocol):
         ...
 
     def device(self, rank: int) -> str:
-        """Return the device that a rank takes."""
+        """Return the device that a rank uses."""
         ...
 
     def memory(self, rank: int) -> int:
-        """Return the bytes of memory that a rank takes, as far as they are known."""
+        """Return the bytes of memory that a rank uses, 0 if they are not known."""
         ...
 
     def signal(self, rank: int, number: int) -> None:
@@ -95,23 +95,23 @@ class Ranks(Protocol):
         ...
 
     def is_connected(self) -> bool:
-        """Return whether messages get through."""
+        """Return whether messages reach the ranks, as far as this process can tell."""
         ...
 
     def deaths(self) -> dict[int, str]:
-        """Return what ended each rank that is dead."""
+        """Return what ended each dead rank, by rank."""
         ...
 
     def last_words(self, rank: int) -> str:
-        """Return the last lines of the log of a rank that has died, as far as they say why."""
+        """Return the last lines of a dead rank's log, an empty text if they do not say why it died."""
         ...
 
     def stacks(self, ranks: set[int]) -> dict[int, Stacks | Failed]:
-        """Ask ranks that are alive for their stacks, from outside; return the stacks of each that answers in time."""
+        """Ask living ranks for their stacks, even while cells run; return the stacks that arrive in time."""
         ...
 
     def collectives(self, ranks: set[int]) -> dict[int, Record | Failed]:
-        """Ask ranks that are alive for their collectives, from outside; return those of each that answers in time."""
+        """Ask living ranks for their collectives, even while cells run; return the records that arrive in time."""
         ...
 
     def ask(self, ranks: Iterable[int], function: Callable, *arguments, seconds: float) -> dict[int, Any]:
@@ -124,18 +124,21 @@ class Ranks(Protocol):
 
 
 class Cables(Protocol):
-    """The cables between the hosts of a world and their switch; `unplugged` are the hosts whose cable is out."""
+    """The cables between the hosts of a world and their switch, which only `LocalRanks` may have.
+
+    `unplugged` has the hosts whose cable is unplugged.
+    """
 
     unplugged: set[str]
 
     def set_cable(self, host: str, plugged: bool) -> None:
-        """Put the cable of a host into the switch, or take it out."""
+        """Plug the cable of a host into the switch, or unplug it."""
         ...
 
     def pace(self, bits_per_second: float, delay: float, loss: float) -> None:
-        """Give every cable this rate, in bits per second, this delay, in seconds, and this share of lost packets."""
+        """Set the rate of every cable, in bits per second, its delay, in seconds, and its fraction of lost packets."""
         ...
 
     def carried(self) -> dict[str, tuple[int, int, int, dict[int, int]]]:
-        """Return what each host's interfaces have counted: loopback, cable out and in, and sent again."""
+        """Return the byte counts of each host's interfaces: loopback, cable out and in, and retransmissions."""
         ...

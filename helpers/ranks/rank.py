@@ -15,26 +15,26 @@ _SECONDS_TO_REGISTER = 120
 
 
 def log_path(directory: str, rank: int) -> Path:
-    """Return the file to which the C++ code of a rank prints."""
+    """Return the path of the log of a rank, to which its C++ code prints."""
     return Path(directory, f"rank-{rank}.log")
 
 
 def last_lines(log: str) -> str:
-    """Return the last lines of a log that are not ipyparallel's."""
+    """Return the last lines of a log, without the lines that ipyparallel wrote."""
     return "\n".join([line for line in log.splitlines() if "[IPEngine" not in line][-8:])
 
 
 def run_rank(rank: int, environment: dict[str, str], directory: str) -> None:
-    """Be one rank: an ipyparallel engine whose id is `rank`, until it is killed or its supervisor has ended.
+    """Run one rank, an ipyparallel engine whose id is `rank`, until it is killed or its supervisor ends.
 
-    `environment` replaces the environment that the rank was forked with; `directory` is the private folder of the
+    `environment` replaces the environment with which the rank was forked; `directory` is the private folder of the
     world.
     """
     os.setsid()
     threading.Thread(target=_end_with_supervisor, daemon=True).start()
     os.environ.clear()
     os.environ.update(environment)
-    tempfile.tempdir = None  # Python has kept the value of the old environment
+    tempfile.tempdir = None  # Python has cached the value of the old environment
     _redirect_output(log_path(directory, rank))
     stacks.write_on_signal(rank, directory)
     side_channel.answer(rank, directory)
@@ -45,7 +45,7 @@ def run_rank(rank: int, environment: dict[str, str], directory: str) -> None:
     from helpers.ranks import handles
 
     handles.note()
-    gc.freeze()  # so that the memory of all that was imported before the fork stays shared; see `helpers.ranks.preload`
+    gc.freeze()  # keeps the memory of the modules imported before the fork shared; see `helpers.ranks.preload`
 
     from ipyparallel.engine.app import IPEngine
 
@@ -55,24 +55,24 @@ def run_rank(rank: int, environment: dict[str, str], directory: str) -> None:
             f"--IPEngine.work_dir={os.getcwd()}",  # the default is the folder in which ipyparallel was imported
             f"--IPEngine.timeout={_SECONDS_TO_REGISTER}",
             "--IPEngine.out_stream_factory=helpers.ranks.ipyparallel_parts.RankStream",
-            # No nanny process for each engine: the supervisor reports the death of a rank at once.
+            # No nanny process for each engine, because the supervisor reports the death of a rank at once.
             "--IPEngine.enable_nanny=False",
-            # No watch over the controller's heartbeat: a rank ends by itself when the notebook has ended.
+            # No watch over the controller's heartbeat, because a rank ends by itself when the notebook ends.
             "--IPEngine.max_heartbeat_misses=0",
         ]
     )
 
 
 def _end_with_supervisor():
-    """End this process when its supervisor has ended; on Linux the system does it, even when the GIL is not free."""
+    """End this process when its supervisor ends; on Linux the system does this, even while a thread holds the GIL."""
     process_tree.wait_for_parent()
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _seed_anew():
-    """Give this process random numbers of its own, as a process of torchrun has: forked siblings draw equal numbers.
+    """Seed the random number generators, as in a new process of torchrun, because forked siblings draw equal numbers.
 
-    Only the seed of Python's hashes is the same on all ranks, because Python draws it when it starts.
+    Only the seed of Python's hashes stays the same on all ranks, because Python draws it when it starts.
     """
     import numpy
     import torch
@@ -83,7 +83,7 @@ def _seed_anew():
 
 
 def _redirect_output(path):
-    """Send what this process writes to file descriptors 1 and 2 to a new file that only its user can read."""
+    """Redirect file descriptors 1 and 2 of this process to a new file that only its user can read."""
     log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
     sys.stdout.flush()
     sys.stderr.flush()

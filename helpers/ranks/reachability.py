@@ -1,4 +1,4 @@
-"""At which address each host of a cluster is reached by all the other hosts: an engine of each host tries."""
+"""Find an address of each host of a cluster that all other hosts reach: an engine of each host tries them."""
 
 import secrets
 import socket
@@ -16,7 +16,7 @@ _listeners = []  # the sockets of this process that other hosts try to reach
 
 
 class Address(NamedTuple):
-    """An address of a host, where it listens and sends the `password` to each process that connects."""
+    """An address of a host, where an engine listens and sends the `password` to each process that connects."""
 
     interface: str
     address: str
@@ -28,20 +28,20 @@ class Address(NamedTuple):
 
 
 def find_addresses(hosts: Sequence[str], ask: Callable[..., list]) -> list[Address]:
-    """Return for each host the first of its addresses that all other hosts reach.
+    """Return, for each host, the first of its addresses that all other hosts reach.
 
     `ask(function, ...)` has an engine of each host call a function, and returns the results. Raises `WorldError` when
-    a host does not reach another one.
+    there is no such address of a host.
     """
     offered = ask(listen)
     all_addresses = [address for addresses in offered for address in addresses]
-    reached = [dict(zip(all_addresses, of_host, strict=True)) for of_host in ask(reach, all_addresses)]
+    reached = [dict(zip(all_addresses, by_host, strict=True)) for by_host in ask(reach, all_addresses)]
     chosen = []
     for host, addresses in zip(hosts, offered, strict=True):
-        good = [address for address in addresses if all(of_host[address] for of_host in reached)]
+        good = [address for address in addresses if all(by_host[address] for by_host in reached)]
         if not good:
             answers = zip(hosts, reached, strict=True)
-            missing = [other for other, of_host in answers if not any(of_host[address] for address in addresses)]
+            missing = [other for other, by_host in answers if not any(by_host[address] for address in addresses)]
             raise WorldError(_say_unreachable(host, addresses, missing))
         chosen.append(good[0])
     return chosen
@@ -55,8 +55,8 @@ def _say_unreachable(host, addresses, missing):
             "world needs one network that all its hosts are on."
         )
     return (
-        f"{' and '.join(missing)} cannot reach {host} ({where}). In a world every host reaches every other, at any "
-        "port: ask who runs the network between them, or start engines on other hosts."
+        f"{' and '.join(missing)} cannot reach {host} ({where}). In a world every host must reach every other host, at "
+        "any port. Ask the administrator of the network between them, or start engines on other hosts."
     )
 
 
@@ -64,7 +64,7 @@ def _say_unreachable(host, addresses, missing):
 
 
 def listen() -> list[Address]:
-    """Listen on every IPv4 address of this host, except those of its loopback, until `stop_listening`."""
+    """Listen on every IPv4 address of this host except its loopback, until `stop_listening`; return the addresses."""
     import psutil
 
     stop_listening()
@@ -73,8 +73,8 @@ def listen() -> list[Address]:
     states = psutil.net_if_stats()
     for interface, addresses in psutil.net_if_addrs().items():
         for address in addresses:
-            of_others = address.family == socket.AF_INET and not address.address.startswith("127.")
-            if of_others and states[interface].isup:
+            is_public = address.family == socket.AF_INET and not address.address.startswith("127.")
+            if is_public and states[interface].isup:
                 listener = socket.create_server((address.address, 0))
                 _listeners.append(listener)
                 threading.Thread(target=_send_to_all, args=[password, listener], daemon=True).start()
@@ -91,7 +91,7 @@ def _send_to_all(password, listener):
 
 
 def reach(addresses: Sequence[Address]) -> list[bool]:
-    """Return for each address whether this host reaches the host that listens there."""
+    """Return, for each address, whether this host reaches the host that listens there."""
     if not addresses:
         return []
     with ThreadPoolExecutor(len(addresses)) as pool:
@@ -111,5 +111,5 @@ def stop_listening() -> None:
     while _listeners:
         listener = _listeners.pop()
         with suppress(OSError):
-            listener.shutdown(socket.SHUT_RDWR)  # wakes the thread that waits for visitors
+            listener.shutdown(socket.SHUT_RDWR)  # wakes the thread that waits for connections
         listener.close()

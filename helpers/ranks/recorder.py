@@ -1,10 +1,10 @@
-"""The collectives that a rank has called: a thread of the rank tells of them, also while it is blocked in C++.
+"""The collectives that a rank has called; a thread of the rank reports them, even while the rank is blocked in C++.
 
-torch's flight recorder keeps the last calls of a process, whoever makes them, with the lines of Python that they come
-from. What it leaves out is noted when a call passes: the operator, and the rank that it comes from or goes to.
+torch's flight recorder keeps the last calls of a process, from Python and from C++, with the lines of Python that made
+them. It leaves out the operator and the root, which this module notes during the call.
 
-A rank of this machine is asked as `helpers.ranks.side_channel` says, an engine of a cluster by a signal, as for its
-stacks.
+The notebook asks a rank of this machine through `helpers.ranks.side_channel`, and an engine of a cluster by a signal,
+as for its stacks.
 """
 
 import math
@@ -20,15 +20,15 @@ from typing import NamedTuple
 # How ipykernel names the file of a learner's cell.
 CELL = re.compile(r"ipykernel_\d+[/\\]\d+\.py$")
 
-# The functions in which an engine does what it is asked for.
+# The functions in which an engine handles requests.
 _REQUESTS = {"execute_request", "apply_request"}
-# Where the code is that notes, counts and times calls: it stands between the learner's line and torch.
+# The files and folders of the code that notes, counts and times calls, between the learner's line and torch.
 _OBSERVERS = {Path(__file__).parents[1] / "tap.py", Path(__file__).parents[1] / "measure"}
 _AS_MANY_AS_THE_RECORDER = 2000
 
 _notes = deque(maxlen=_AS_MANY_AS_THE_RECORDER)
-_groups = {}  # by name, those since the last init_process_group
-_made = {}  # by name, when each was made, by time.time_ns
+_groups = {}  # name of each group since the last init_process_group: the group
+_made = {}  # name of each group: time of its creation, by time.time_ns
 
 
 class Group(NamedTuple):
@@ -42,10 +42,10 @@ class Group(NamedTuple):
 class Recorded(NamedTuple):
     """One collective of one rank.
 
-    `time` is the moment of the call, by time.time_ns. `number` counts the collectives of this rank in this group.
-    `call` is torch's name of it, such as all_reduce. `shapes` and `types` are those of the tensors that the rank
-    brings, in a scatter of those that it gets. `op` and `root` are None where there is none, and where it is not known,
-    as in a call that C++ makes. `path` and `line_number` are the place that it comes from, in a cell if there is one.
+    `time` is the time of the call, by time.time_ns. `number` counts the collectives of this rank in this group. `call`
+    is torch's name of the collective, such as all_reduce. `shapes` and `types` describe the input tensors of the rank,
+    for a scatter its output tensors. `op` and `root` are None if the collective has none, or if they are not known, as
+    in a call from C++. `path` and `line_number` are the place of the call, in a cell if it came from a cell.
     """
 
     time: int
@@ -61,9 +61,9 @@ class Recorded(NamedTuple):
 
 
 class Record(NamedTuple):
-    """What a rank tells: its groups since the last init_process_group, and its last collectives in them, in order.
+    """A rank's answer: its groups since the last init_process_group, and its last collectives in them, in order.
 
-    `busy_since` is when it was sent what it is busy with, by time.time_ns, and None when it is idle.
+    `busy_since` is the time, by time.time_ns, at which the rank's present request was sent; None when it is idle.
     """
 
     busy_since: int | None
@@ -72,7 +72,7 @@ class Record(NamedTuple):
 
 
 class _Note(NamedTuple):
-    """What passed in a call of one thread between two moments: the options of the call."""
+    """The options of a call of one thread, with the times of its begin and end."""
 
     thread: int
     begin: int
@@ -81,7 +81,10 @@ class _Note(NamedTuple):
 
 
 def watch() -> None:
-    """From now on note what the flight recorder leaves out, which takes a call about a microsecond. Twice is once."""
+    """Start to note what the flight recorder leaves out; a second call does nothing.
+
+    This costs each collective about a microsecond.
+    """
     from helpers import tap
 
     tap.subscribe(tap.Collective, end=_note)
@@ -91,12 +94,12 @@ def watch() -> None:
 def record() -> Record:
     """Return the groups and the last collectives of this process.
 
-    Not among them are those of groups that compare notes (TORCH_DISTRIBUTED_DEBUG=DETAIL), which the flight recorder
-    does not know by name, and those of backends that do not use it.
+    They do not include collectives of groups that check each other's calls (TORCH_DISTRIBUTED_DEBUG=DETAIL), whose
+    names the flight recorder does not have, nor collectives of backends that do not use the flight recorder.
     """
     from helpers.torch_parts import flight_records
 
-    busy_since = _busy_since()  # before its calls: one that is idle has made all that it will make
+    busy_since = _busy_since()  # before reading the calls, because a rank that is idle now makes no further calls
     notes, counted, calls = _notes_by_thread(), Counter(), []
     entries = flight_records()
     for entry in entries:
@@ -106,14 +109,14 @@ def record() -> Record:
         has_all_calls = entries[0]["record_id"] == 0 or entries[0]["time_created_ns"] < _made[name]
         if has_all_calls or counted[name]:
             counted[name] += 1
-        else:  # the oldest calls are gone: the group's own number is the best there is, though it counts messages, too
+        else:  # the oldest calls are gone, so use the group's own number, although it also counts messages
             counted[name] = entry["collective_seq_id"]
         calls.append(_recorded(entry, _groups[name], counted[name], notes))
     return Record(busy_since, list(_groups.values()), calls)
 
 
 def _busy_since():
-    """Return when the cell or the function was sent that this process runs for the notebook, None when it runs none."""
+    """Return the time at which the notebook sent the cell or function that runs here; None when nothing runs."""
     from ipyparallel.engine.app import IPEngine
     from jupyter_client.jsonutil import extract_dates
 
@@ -126,7 +129,7 @@ def _busy_since():
 
 def _recorded(entry, group, number, notes):
     call = entry["profiling_name"].rpartition(":")[2]
-    brings = "output" if call == "scatter" else "input"
+    side = "output" if call == "scatter" else "input"
     options = _options(notes[int(entry["thread_id"])], entry["time_created_ns"])
     op = getattr(options, "reduceOp", None)
     root = getattr(options, "rootRank", None)
@@ -135,8 +138,8 @@ def _recorded(entry, group, number, notes):
         group,
         number,
         call,
-        tuple(map(tuple, entry[f"{brings}_sizes"])),
-        tuple(entry[f"{brings}_dtypes"]),
+        tuple(map(tuple, entry[f"{side}_sizes"])),
+        tuple(entry[f"{side}_dtypes"]),
         None if op is None else op.op.name,
         None if root is None else group.ranks[root],
         *_place(entry["frames"]),
@@ -144,7 +147,7 @@ def _recorded(entry, group, number, notes):
 
 
 def _notes_by_thread():
-    """Return the notes of each thread, in the order of their begin."""
+    """Return the notes by thread, sorted by `begin`."""
     notes = defaultdict(list)
     for note in sorted(list(_notes), key=lambda note: note[1]):
         notes[note[0]].append(_Note(*note))
@@ -152,13 +155,13 @@ def _notes_by_thread():
 
 
 def _options(notes, moment):
-    """Return the options of the call that a thread was in at this moment, None when none of its calls was noted."""
+    """Return the options of the noted call that a thread was in at this moment, None if there is none."""
     place = bisect_right(notes, moment, key=lambda note: note.begin)
     return notes[place - 1].options if place and moment <= notes[place - 1].end else None
 
 
 def _place(frames):
-    """Return the file and the line that a call comes from: of the innermost cell, or of what is not torch's."""
+    """Return the file and the line of a call: the innermost frame in a cell, otherwise the innermost outside torch."""
     for frame in frames:
         if CELL.search(frame["filename"]):
             return frame["filename"], frame["line"]
@@ -170,7 +173,7 @@ def _place(frames):
 
 
 def _note(event):
-    """Note the options of a collective that have an operator or a root."""
+    """Note the options of a collective if they have an operator or a root."""
     kind = type(event.options)
     if event.end and (hasattr(kind, "reduceOp") or hasattr(kind, "rootRank")):
         _notes.append((threading.get_ident(), event.begin, event.end, event.options))

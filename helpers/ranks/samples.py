@@ -1,4 +1,4 @@
-"""What a rank says of itself many times a minute, for the board: its stacks, and the bytes of its connections."""
+"""Samples that a rank takes of itself for the board: its stacks, and the bytes of its connections."""
 
 import sys
 from typing import NamedTuple
@@ -9,7 +9,7 @@ from helpers.ranks.stacks import Stacks
 
 
 class Sample(NamedTuple):
-    """The stacks of all threads, without arguments, and what each TCP connection has carried: None except on Linux."""
+    """The stacks of all threads, without arguments, and the bytes of each TCP connection, None except on Linux."""
 
     stacks: Stacks
     carried: dict[int, Carried] | None

@@ -1,9 +1,9 @@
-"""The side channel: a rank of this machine answers questions in a thread of its own, even while a cell runs or hangs.
+"""The side channel: a rank of this machine answers questions in a separate thread, even while a cell runs or hangs.
 
 A question is a function of an importable module, with its arguments. The rank calls the function and sends back the
-result, or a `Failed` when the function has raised; then the log of the rank has the traceback. The channel is a Unix
-socket in the private folder of the world, so the queue of the cells is not involved. A rank gives no answer while
-another thread of it holds the GIL; see `helpers.ranks.stacks`. For ranks of a cluster see `helpers.ranks.engine`.
+result, or a `Failed` if the function raised an error; the log of the rank has the traceback. The channel is a Unix
+socket in the private folder of the world, so it bypasses the queue of cells. A rank cannot answer while another of its
+threads holds the GIL; see `helpers.ranks.stacks`. For ranks of a cluster see `helpers.ranks.engine`.
 """
 
 import logging
@@ -27,7 +27,7 @@ _BYTES_OF_LENGTH = 8  # an answer begins with its length
 
 
 class Failed(NamedTuple):
-    """The answer to a question whose function has raised; `error` has the class and the text of the exception."""
+    """The answer to a question whose function raised an error; `error` has the class and the text of the exception."""
 
     error: str
 
@@ -36,7 +36,7 @@ class Failed(NamedTuple):
 
 
 def address(directory: str, rank: int) -> Path:
-    """Return the socket of a rank in the world's folder; the name is short, because the system limits the path."""
+    """Return the path of a rank's socket in the world's folder; it is short, because the system limits its length."""
     return Path(directory, f"ask-{rank}")
 
 
@@ -44,10 +44,10 @@ def address(directory: str, rank: int) -> Path:
 
 
 def answer(rank: int, directory: str) -> None:
-    """Answer questions from now on."""
+    """Start the thread that answers questions for this rank."""
     log_to_standard_error()
     path = address(directory, rank)
-    path.unlink(missing_ok=True)  # before a restart another process had this rank
+    path.unlink(missing_ok=True)  # left by the process that was this rank before a restart
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(str(path))
     listener.listen(_WAITING_QUESTIONS)
@@ -65,16 +65,16 @@ def _answer_all(listener):
 
 def _answer(connection):
     try:
-        # A pickle knows where it ends. To wait for the end of the connection, too, would cost another turn of the GIL.
+        # A pickle marks its own end. Waiting for the end of the connection would require the GIL once more.
         with connection.makefile("rb") as question:
             function, arguments = pickle.load(question)
         return pickle.dumps(call(function, arguments))
-    except Exception as error:  # the thread must go on, and the notebook receives the error
+    except Exception as error:  # the thread must continue, and the notebook receives the error
         return pickle.dumps(failed(error))
 
 
 def call(function: Callable, arguments: Sequence = ()) -> object:
-    """Return the result of a function, or a `Failed` when it raises."""
+    """Return the result of a function, or a `Failed` if it raises an error."""
     try:
         return function(*arguments)
     except Exception as error:
@@ -82,7 +82,7 @@ def call(function: Callable, arguments: Sequence = ()) -> object:
 
 
 def failed(error: Exception) -> Failed:
-    """Return the answer of a rank whose function has raised the error being handled, and log the error."""
+    """Log the error that is being handled, and return it as the answer of the rank."""
     _logger.exception("a question has failed")
     return Failed(" ".join("".join(traceback.format_exception_only(error)).split()))
 
@@ -90,7 +90,7 @@ def failed(error: Exception) -> Failed:
 def log_to_standard_error() -> None:
     """Send the log of the helpers in this process to standard error, which leads to the log of the rank.
 
-    `sys.stderr` would lead into the output of the cell that runs at the moment. A second call does nothing.
+    `sys.stderr` would put the log into the output of the running cell. A second call does nothing.
     """
     logger = logging.getLogger("helpers")
     if not logger.handlers:
@@ -104,7 +104,7 @@ def log_to_standard_error() -> None:
 def ask(directory: str, ranks: Iterable[int], function: Callable, *arguments, seconds: float) -> dict[int, object]:
     """Ask ranks at the same time; return the answers that arrive within this many seconds.
 
-    An answer is the result of the function, or a `Failed` when the function has raised.
+    An answer is the result of the function, or a `Failed` if the function raised an error.
     """
     deadline = time.monotonic() + seconds
     question = pickle.dumps((function, arguments))
@@ -113,7 +113,7 @@ def ask(directory: str, ranks: Iterable[int], function: Callable, *arguments, se
         for rank in ranks:
             connection = connections.enter_context(socket.socket(socket.AF_UNIX))
             connection.settimeout(_SECONDS_TO_TRANSFER)
-            with suppress(OSError):  # the rank is dead, or too many questions before this one have no answer yet
+            with suppress(OSError):  # the rank is dead, or has too many unanswered questions
                 connection.connect(str(address(directory, rank)))
                 connection.sendall(question)
                 waiting.register(connection, selectors.EVENT_READ, rank)
@@ -128,13 +128,13 @@ def ask(directory: str, ranks: Iterable[int], function: Callable, *arguments, se
 
 
 def _receive(connection):
-    """Return the next bytes, none at the end of the answer and when the rank has died."""
+    """Return the next bytes of an answer, an empty string at its end and when the rank has died."""
     with suppress(OSError):
         return connection.recv(2**16)
     return b""
 
 
 def _is_whole(answer):
-    """Return whether all of an answer has arrived: the rank may have died, or the time may be over."""
+    """Return whether an answer is complete, because the rank may have died, or the time may be over."""
     length = int.from_bytes(answer[:_BYTES_OF_LENGTH], "big")
     return len(answer) >= _BYTES_OF_LENGTH and len(answer) - _BYTES_OF_LENGTH == length

@@ -1,6 +1,6 @@
-"""The stacks of a rank: of all threads on the side channel, and of the main thread when the side channel is silent.
+"""The stacks of a rank: all threads over the side channel, or the main thread if the side channel does not answer.
 
-A thread that answers needs the GIL. When another thread holds the GIL, as in a long call of C code that does not
+The answering thread needs the GIL. When another thread holds the GIL, as in a long call of C code that does not
 release it, faulthandler still writes the stack of the main thread to a file when the rank receives SIGUSR1. It cannot
 read the stacks of the other threads without the GIL, because RPC creates and frees threads all the time.
 """
@@ -20,13 +20,13 @@ from typing import NamedTuple
 
 import psutil
 
-_BEGIN = "Stack (most recent call first):\n"  # of what faulthandler writes, and then a line for each frame
+_BEGIN = "Stack (most recent call first):\n"  # faulthandler writes this, and then a line for each frame
 _FRAME = re.compile(r'^  File "(.*)", line (\d+) in (.*)$', re.MULTILINE)
 _SECONDS_TO_WRITE = 1.0
 
 
 class Frame(NamedTuple):
-    """A call on a stack; `arguments` are those of a function of torch, see `helpers.ranks.arguments`."""
+    """A frame of a stack; `arguments` has the arguments of a function of torch, see `helpers.ranks.arguments`."""
 
     path: str
     line_number: int
@@ -49,7 +49,7 @@ def _path(directory, rank):
 
 
 def of_this_process(with_arguments: bool = True) -> Stacks:
-    """Return the stacks of all threads; without the arguments of torch's functions it takes less time."""
+    """Return the stacks of all threads; leaving out the arguments of torch's functions saves time."""
     main_thread, others = [], []
     for thread, innermost in sys._current_frames().items():
         stack = [
@@ -66,17 +66,17 @@ def of_this_process(with_arguments: bool = True) -> Stacks:
 def _arguments(frame, wanted):
     if not wanted:
         return {}
-    # Imported here, because it imports torch, which the notebook does not need in order to read stacks.
+    # Imported here because it imports torch, which the notebook does not need to read stacks.
     from helpers.ranks import arguments
 
     return arguments.of(frame) or {}
 
 
 def write_on_signal(rank: int, directory: str) -> None:
-    """From now on SIGUSR1 appends the stack of the main thread to a file in the world's folder; it needs no GIL."""
+    """Make SIGUSR1 append the stack of the main thread to a file in the world's folder, without the GIL."""
     path = _path(directory, rank)
     path.write_bytes(b"")
-    # For appending, because the notebook empties the file.
+    # Opened for appending, because the notebook truncates the file.
     faulthandler.register(signal.SIGUSR1, file=path.open("ab", buffering=0), all_threads=False)
 
 
@@ -84,7 +84,7 @@ def write_on_signal(rank: int, directory: str) -> None:
 
 
 def by_signal(directory: str, pids: Mapping[int, int]) -> dict[int, Stacks]:
-    """Send SIGUSR1 to ranks, given with their process ids; return the stack of each main thread that is written.
+    """Send SIGUSR1 to ranks, given with their process ids; return the stacks of the main threads that were written.
 
     Raises FileNotFoundError when the file of a rank has been removed.
     """
@@ -98,7 +98,7 @@ def by_signal(directory: str, pids: Mapping[int, int]) -> dict[int, Stacks]:
 
 
 def _read(path, pid, deadline):
-    """Return the text of a file once there is some and no more comes; return what there is at the deadline."""
+    """Return the text of a file once it is not empty and no longer grows, or at the deadline."""
     previous, size = None, 0
     while not 0 < size == previous and psutil.pid_exists(pid) and time.monotonic() < deadline:
         time.sleep(0.01)

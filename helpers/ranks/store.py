@@ -1,4 +1,4 @@
-"""The store through which the ranks of a world find each other, and the variables that torchrun would set for it."""
+"""The store through which the ranks of a world rendezvous, and the environment variables that torchrun would set."""
 
 import socket
 from contextlib import suppress
@@ -11,8 +11,8 @@ from helpers.ranks.topology import Place
 def environment(rank: int, size: int, port: int, place: Place | None = None) -> dict[str, str]:
     """Return the variables that torchrun would set for a rank; without `place` all `size` ranks share one machine.
 
-    The last three lines are not torchrun's: torch reads the first of them when it is imported, and the others have the
-    ranks listen only on the network of the world.
+    torch reads the variables of `at_import` when it is imported; of these, torchrun sets only OMP_NUM_THREADS. torchrun
+    does not set the variables of the last two lines, which make the ranks listen only on the network of the world.
     """
     place = place or Place(host=0, local_rank=rank, local_size=size)
     return {
@@ -31,10 +31,7 @@ def environment(rank: int, size: int, port: int, place: Place | None = None) -> 
 
 
 def open_on(listener: socket.socket):
-    """Return a new TCPStore on a socket that is bound already.
-
-    A TCPStore that binds a port itself listens on every interface.
-    """
+    """Return a new TCPStore on this listening socket, because by default a TCPStore listens on every interface."""
     from torch.distributed import TCPStore
 
     address, port = listener.getsockname()
@@ -51,7 +48,8 @@ def open_on(listener: socket.socket):
 class StoreProcess:
     """A process with a TCPStore on the first host, where all ranks reach it at `port`.
 
-    `ends` has the end to wait for, see `end_of`; when the store has ended, `start_again` starts one at the same port.
+    `ends` has the object to wait for, see `end_of`. When the store has ended, `start_again` starts a new store at the
+    same port.
     """
 
     def __init__(self, hosts):
@@ -59,14 +57,14 @@ class StoreProcess:
         self._start(port=0)
 
     def cuda_devices(self) -> int:
-        """Wait until the store is there, and return how many CUDA devices it sees; raise the error of its start."""
+        """Wait until the store has started, and return the number of CUDA devices; raise the error of its start."""
         answer = self._ready.recv()
         if isinstance(answer, Exception):
             raise answer
         return answer
 
     def replace(self) -> int:
-        """Start a fresh store in place of the old one, and return its port."""
+        """Start a new store in place of the old store, and return its port."""
         self._process.kill()
         self._forget()
         self._start(port=0)
@@ -74,10 +72,10 @@ class StoreProcess:
         return self.port
 
     def start_again(self) -> None:
-        """Start a fresh store where the ranks look for the one that has been killed."""
-        if not self._process.is_alive():  # otherwise it has been replaced meanwhile
+        """Start a new store at the port of the store that was killed."""
+        if not self._process.is_alive():  # otherwise the store has been replaced meanwhile
             self._forget()
-            with suppress(OSError, EOFError, RuntimeError):  # somebody has taken the port; `replace` takes another one
+            with suppress(OSError, EOFError, RuntimeError):  # the port is taken; `replace` uses another port
                 self._start(self.port)
                 self.cuda_devices()
 
@@ -100,10 +98,10 @@ class StoreProcess:
 
 
 def _run(hosts, listener, ready):
-    """Be the store of a world until the supervisor ends or kills this process.
+    """Run the store of a world until the supervisor ends or kills this process.
 
-    Once ranks can connect, send the number of CUDA devices to `ready`, a connection, because it takes torch to count
-    them; send the error when the store cannot be made.
+    Once ranks can connect, send the number of CUDA devices, which only torch can count, through the connection `ready`.
+    If the store cannot be made, send the error.
     """
     process_tree.end_with_parent()
     hosts.enter(0)

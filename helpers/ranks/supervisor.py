@@ -1,9 +1,8 @@
-"""The supervisor is the parent of all ranks of a world: it gives them a network and a store, and reports their deaths.
+"""The supervisor, the parent of all ranks of a world: it gives them a network and a store, and reports their deaths.
 
-Everything that a world runs, except the controller that carries its messages, descends from a guard. The guard starts
-the supervisor, and the supervisor starts the store and the ranks. When the supervisor or the notebook ends, for any
-reason, the guard kills whatever is left, including processes that a rank has started and processes that have lost their
-parent.
+All processes of a world, except the controller that carries its messages, descend from a guard. The guard starts the
+supervisor, and the supervisor starts the store and the ranks. When the supervisor or the notebook ends, for any reason,
+the guard kills the remaining processes, including processes that a rank has started and orphans.
 """
 
 import os
@@ -19,14 +18,14 @@ from helpers.ranks import namespaces, prefork, process_tree, store
 from helpers.ranks.rank import run_rank
 from helpers.ranks.topology import OneNetwork
 
-_STOP = "stop"  # the notebook sends this to the guard before it closes the connection
+_STOP = "stop"  # the notebook sends this text to the guard before it closes the connection
 _SECONDS_TO_START = 120  # torch may be imported from a slow disk
 _SECONDS_TO_ANSWER = 20
 _SECONDS_TO_END = 5
 
 
 class Started(NamedTuple):
-    """The first message of a supervisor, when it has started its ranks; `Supervisor` has the same attributes."""
+    """The first message of a supervisor, after it has started its ranks; `Supervisor` has the same attributes."""
 
     pid: int
     private: bool
@@ -41,21 +40,21 @@ class Started(NamedTuple):
 
 
 class Supervisor:
-    """A supervisor that runs, with one rank for each of `environments`, to which it adds the variables of torchrun.
+    """A running supervisor, with one rank for each of `environments`, to which it adds the variables of torchrun.
 
-    `hosts` is the number of hosts, which have equal numbers of ranks; `why_no_cables` says why there are no cables
-    between the hosts, and is None when there are. `private` asks for a network that no other process of the machine can
-    reach, where the system allows it; afterwards `private` says whether there is such a network. `directory` is the
-    private folder of the world; the guard removes it when the notebook ends without calling `stop`. `pid` is the
-    process id of the supervisor. `could_not_import` has the modules that could not be imported for a world, and why.
-    Raises `WorldError` when the supervisor does not start.
+    `hosts` is the number of hosts, which have equal numbers of ranks. `why_no_cables` says why there are no cables
+    between the hosts; it is None when there are cables. The argument `private` requests a network that no other process
+    of the machine can reach, if the system allows it; the attribute `private` says whether there is such a network.
+    `directory` is the private folder of the world; the guard removes it when the notebook ends without calling `stop`.
+    `pid` is the process id of the supervisor. `could_not_import` has the modules that could not be imported for a
+    world, with the errors. Raises `WorldError` when the supervisor does not start.
     """
 
     def __init__(self, directory: str, environments: list[dict[str, str]], *, hosts: int = 1, private: bool = True):
         self._requests = 0
         self._guard, guard = prefork.pipe(duplex=True)
         self._link, link = prefork.pipe(duplex=True)
-        self.deaths, deaths = prefork.pipe()  # receives (rank, exit code), and ends when the supervisor does
+        self.deaths, deaths = prefork.pipe()  # receives (rank, exit code), and closes when the supervisor ends
         try:
             arguments = directory, environments, hosts, private, link, deaths
             self._process = prefork.start(run_guard, guard, directory, arguments)
@@ -69,39 +68,39 @@ class Supervisor:
         self.port, self.cuda_devices, self.pids, self.could_not_import = rest
 
     def new_store(self) -> int:
-        """Start a fresh store in place of the old one, and return its port."""
+        """Start a new store in place of the old store, and return its port."""
         return self._ask("new_store")
 
     def end_rank(self, rank: int) -> int:
-        """Kill the process of a rank, if it has not ended; return how many deaths `deaths` has reported by then."""
+        """Kill the process of a rank, if it has not ended; return the number of deaths sent to `deaths` so far."""
         return self._ask("end_rank", rank)
 
     def start_rank(self, rank: int) -> None:
-        """Start a new process for a rank whose old one has ended."""
+        """Start a new process for a rank whose old process has ended."""
         self.pids[rank] = self._ask("start_rank", rank)
 
     def set_cable(self, host: str, plugged: bool) -> None:
-        """Put the cable of a host into the switch, or take it out."""
+        """Plug the cable of a host into the switch, or unplug it."""
         self._ask("set_cable", host, plugged)
 
     def pace(self, bits_per_second: float, delay: float, loss: float) -> None:
-        """Give every cable this rate, delay and loss; raise OSError when the kernel cannot do it."""
+        """Set the rate, delay and loss of every cable; raise OSError when the kernel cannot do this."""
         self._ask("pace", bits_per_second, delay, loss)
 
     def carried(self) -> dict[str, tuple[int, int, int, dict[int, int]]]:
-        """Return what `CabledHosts.carried` counts for each host: loopback, cable out and in, and sent again."""
+        """Return what `CabledHosts.carried` counts for each host: loopback, cable out and in, and retransmissions."""
         return self._ask("carried")
 
     def stop(self) -> None:
-        """End the ranks and everything that they have started; once stopped, it does nothing."""
+        """End the ranks and every process that they have started; a second call does nothing."""
         self._let_go()
         self._process.join(_SECONDS_TO_END)
         self._process.kill()
         self._process.join()
 
     def _let_go(self):
-        """Have the guard end everything."""
-        with suppress(OSError):  # it has ended, or has been told before
+        """Tell the guard to end all processes."""
+        with suppress(OSError):  # the guard has ended, or has received `_STOP` before
             self._guard.send(_STOP)
         self._guard.close()
         self._link.close()
@@ -121,7 +120,7 @@ class Supervisor:
         raise WorldError(f"The ranks did not start. {why}")
 
     def _ask(self, request, *arguments):
-        """Have the supervisor do something; return its answer, or raise the error that it answers with.
+        """Send the supervisor a request; return its answer, or raise the error with which it answers.
 
         Raises `WorldError` when the supervisor has ended, and when it does not answer in time.
         """
@@ -150,30 +149,30 @@ class Supervisor:
         return self._link.recv()
 
     def _say_how_it_ended(self):
-        """Say how a supervisor ended that never sent anything: the guard sends its exit code."""
+        """Return a sentence on how a supervisor ended before its first message; the guard sends its exit code."""
         with suppress(EOFError, OSError):
             if self._guard.poll(_SECONDS_TO_END) and (exit_code := self._guard.recv()) < 0:
                 return f"Their supervisor was killed (signal {-exit_code}). Try again."
-        return "Their supervisor ended while it started. Does `import torch` work in this notebook?"
+        return "Their supervisor ended during its start. Does `import torch` work in this notebook?"
 
 
 def _say_why(error):
-    """Say why a supervisor could not start its ranks, and what to do."""
+    """Return why a supervisor could not start its ranks, and what to do."""
     if isinstance(error, BlockingIOError):
         return prefork.NO_MORE_PROCESSES
     if isinstance(error, OSError | WorldError):
         return f"Their supervisor raised {type(error).__name__}: {error}"
-    return f"Does `import torch` work in this notebook? Their store could not be made: {error}"
+    return f"Their store could not be made: {error}. Does `import torch` work in this notebook?"
 
 
 # ---------------------------------------------------------------- in the guard and the supervisor
 
 
 def run_guard(notebook, directory: str, arguments: tuple) -> None:
-    """Start a supervisor; when it or the notebook has ended, or the notebook sends `_STOP`, end all that is left.
+    """Start a supervisor; kill all processes when it or the notebook ends, or the notebook sends `_STOP`.
 
     `notebook` is a connection to the notebook, which receives the exit code of a supervisor that has ended. `arguments`
-    are those of `_run_supervisor`. When the notebook ends without `_STOP`, the folder `directory` is removed, too.
+    are passed on to `_run_supervisor`. When the notebook ends without `_STOP`, remove the folder `directory` as well.
     """
     process_tree.become_root()
     *_, link, deaths = arguments
@@ -183,7 +182,7 @@ def run_guard(notebook, directory: str, arguments: tuple) -> None:
     except OSError as error:
         link.send(error)
         return
-    link.close()  # the supervisor keeps the only open copies, so the notebook sees when it ends
+    link.close()  # the supervisor has the only open copies, so the notebook sees when the supervisor ends
     deaths.close()
     end = process_tree.end_of(supervisor)
     notebook_has_ended = False
@@ -246,7 +245,7 @@ def _serve(link, store_process, ranks, answers):
 
 
 class _Ranks:
-    """The processes of the ranks, children of this one: `alive` has rank and process for each end to wait for."""
+    """The processes of the ranks, children of this process; `alive` maps the object to wait for to rank and process."""
 
     def __init__(self, directory, environments, hosts, store_process, link, deaths):
         self.alive = {}
@@ -255,14 +254,14 @@ class _Ranks:
         self._hosts = hosts
         self._store = store_process
         self._deaths = deaths
-        self._ends = [link, deaths]  # which ranks close
+        self._ends = [link, deaths]  # ranks close their copies of these connections
         self._reported = 0
 
     def start(self, rank) -> int:
-        """Start the process of a rank, which uses the store of this moment; return its process id."""
+        """Start the process of a rank, which uses the current store; return its process id."""
         place = self._hosts.place(rank)
-        of_torchrun = store.environment(rank, len(self._environments), self._store.port, place)
-        environment = {**self._environments[rank], **of_torchrun}
+        torchrun_variables = store.environment(rank, len(self._environments), self._store.port, place)
+        environment = {**self._environments[rank], **torchrun_variables}
         arguments = [rank, environment, self._directory, self._hosts, place.host, self._ends]
         process = prefork.children().Process(target=_run_rank, args=arguments)
         process.start()
@@ -270,7 +269,7 @@ class _Ranks:
         return process.pid
 
     def end(self, rank) -> int:
-        """Kill the process of a rank, if it has not ended; return how many deaths have been reported."""
+        """Kill the process of a rank, if it has not ended; return the number of deaths reported so far."""
         for end, (other, process) in list(self.alive.items()):
             if other == rank:
                 process.kill()
@@ -278,7 +277,7 @@ class _Ranks:
         return self._reported
 
     def report_end(self, end) -> None:
-        """Report the rank that has ended, with its exit code, unless that has been done."""
+        """Report the rank that has ended, with its exit code, unless it has been reported before."""
         if end in self.alive:
             rank, process = self.alive.pop(end)
             process.join()
@@ -288,7 +287,7 @@ class _Ranks:
 
 
 def _make_hosts(size, count, private):
-    """Return the hosts: with cables where that is possible."""
+    """Return the hosts, with cables between them if the system allows them."""
     if count < 2:
         return OneNetwork(size, 1)
     if not private:
@@ -304,12 +303,12 @@ def _make_hosts(size, count, private):
 def _answer(function, arguments):
     try:
         return function(*arguments)
-    except Exception as error:  # whatever it is, the ranks live on
+    except Exception as error:  # the supervisor must continue, because the ranks end with it
         return _sendable(error)
 
 
 def _sendable(error):
-    """Return an error that the notebook can unpickle, which may fail for the exception of a library."""
+    """Return an error that the notebook can unpickle, because a library's exception might not be unpicklable there."""
     if type(error).__module__ in ("builtins", WorldError.__module__):
         return error
     return WorldError(f"The supervisor of the ranks raised {type(error).__name__}: {error}")

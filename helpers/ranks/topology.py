@@ -1,7 +1,7 @@
-"""On which host each rank of a world runs, and on which network: the simple case, in which all ranks share one network.
+"""The host and the network of each rank of a world, in the simple case in which all ranks share one network.
 
-`helpers.ranks.cables` has several hosts with a network each. Where the system does not allow that, several hosts differ
-only in what the environment of their ranks says.
+`helpers.ranks.cables` has several hosts with a network each. If the system does not allow this, several hosts differ
+only in the environment variables of their ranks.
 """
 
 import numbers
@@ -17,7 +17,7 @@ _LOWEST_RATE = 8  # bits per second
 
 
 class Place(NamedTuple):
-    """Where a rank runs: the number of its host, its local rank, the address of rank 0, and the interface to use."""
+    """The place of a rank: its host's number, its local rank, the address of rank 0, and the interface to use."""
 
     host: int
     local_rank: int
@@ -27,7 +27,7 @@ class Place(NamedTuple):
 
 
 class ProcessElsewhere(NamedTuple):
-    """The id of a process on another host: it is shown, and cannot be used as the id of a process on this host."""
+    """The id of a process on another host, which can be shown but not used as the id of a process on this host."""
 
     pid: int
     host: str
@@ -45,7 +45,7 @@ class ProcessElsewhere(NamedTuple):
 class OneNetwork:
     """`count` hosts, in blocks of ranks, that are one machine with one network.
 
-    `why` says why the hosts have no cables: None when there is one host, which needs none.
+    `why` says why the hosts have no cables; it is None when there is only one host, which needs no cable.
     """
 
     master, interface = LOOPBACK_ADDRESS, LOOPBACK
@@ -56,7 +56,7 @@ class OneNetwork:
         self._local_size = size // count
 
     def place(self, rank: int) -> Place:
-        """Return where a rank runs."""
+        """Return the place of a rank."""
         host, local_rank = divmod(rank, self._local_size)
         return Place(host, local_rank, self._local_size, self.master, self.interface)
 
@@ -69,12 +69,12 @@ class OneNetwork:
 
 
 def host_names(count: int) -> list[str]:
-    """Return the names of so many hosts."""
+    """Return the names of `count` hosts."""
     return [f"host{host}" for host in range(count)]
 
 
 def require_even_hosts(size: int, hosts: int) -> None:
-    """Raise `WorldError` when so many ranks cannot be divided evenly among so many hosts."""
+    """Raise `WorldError` when `size` ranks cannot be divided evenly among `hosts` hosts."""
     if not isinstance(hosts, int) or isinstance(hosts, bool) or hosts < 1:
         raise WorldError(f"hosts={hosts!r}: give the number of hosts as a whole number from 1 up, as in hosts=2.")
     if size % hosts:
@@ -86,7 +86,7 @@ def require_even_hosts(size: int, hosts: int) -> None:
 
 
 def require_pace(function: str, bits_per_second: float, delay: float, loss: float) -> None:
-    """Raise `WorldError` when a link can have no such rate, delay or loss; `function` is what was called with them."""
+    """Raise `WorldError` for an impossible rate, delay or loss; `function` is the name of the called function."""
     if not _is_number(bits_per_second) or not bits_per_second >= _LOWEST_RATE:
         raise WorldError(f"{function}({bits_per_second!r}): give the rate in bits per second, as in 1e9 for 1 Gbit/s.")
     are_numbers = _is_number(delay) and _is_number(loss)

@@ -1,6 +1,6 @@
-"""What a rank says of the learner's variables, for Tab and Shift-Tab in a cell that will run there.
+"""Completions and descriptions of the learner's variables on a rank, for Tab and Shift-Tab in a cell for the ranks.
 
-Names and attributes are looked up, but nothing is called: no property and no `__repr__` of the learner's.
+These functions look up names and attributes, but call none of the learner's code, not even a property or `__repr__`.
 """
 
 import builtins
@@ -9,38 +9,38 @@ import inspect
 from IPython.core.completer import IPCompleter, provisionalcompleter
 from IPython.core.interactiveshell import InteractiveShell
 
-# The notebook itself completes these: the files are the same there.
+# The notebook itself completes magics and files, which are the same there.
 _MATCHERS_OF_THE_NOTEBOOK = ["IPCompleter.magic_matcher", "IPCompleter.file_matcher"]
-# Classes whose own `__getattr__` just looks something up, as in `model.layer.weight`.
+# Classes whose own `__getattr__` only looks up a value, as in `model.layer.weight`.
 _ATTRIBUTES_MAY_BE_READ = {"allowed_getattr_external": {("torch", "nn", "Module")}}
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 _LONGEST_VALUE = 200
 
 
 def complete(code: str, offset: int) -> list[tuple[str, str, str]]:
-    """Return the completions at this place of the code: of each the text that it replaces, its own text, and its type.
+    """Return the completions at this offset of the code, as triples of the text to replace, the new text, and the type.
 
     IPython limits their number.
     """
     with provisionalcompleter():
-        found = list(_completer().completions(code, offset))
-    return [(code[one.start : offset], one.text, one.type) for one in found]
+        completions = list(_completer().completions(code, offset))
+    return [(code[completion.start : offset], completion.text, completion.type) for completion in completions]
 
 
 def _completer():
     shell = InteractiveShell.instance()
-    # Not the completer of the shell, which the thread of the cells may be using; and jedi takes seconds to start.
+    # The thread of the cells may be using the shell's own completer. jedi takes seconds to start.
     completer = IPCompleter(shell, shell.user_ns, shell.user_global_ns, use_jedi=False)
     completer.disable_matchers = [*completer.disable_matchers, *_MATCHERS_OF_THE_NOTEBOOK]
-    if completer.has_trait("policy_overrides"):  # IPython 9 has it
+    if completer.has_trait("policy_overrides"):  # since IPython 9
         completer.policy_overrides = _ATTRIBUTES_MAY_BE_READ
     return completer
 
 
 def describe(name: str) -> str | None:
-    """Return the signature, the docstring and the type of the object with this dotted name; None when there is none.
+    """Return the signature, the docstring and the type of the object with this dotted name; None if it is not found.
 
-    For a number, a text or a tensor return the value or the shape.
+    For a number, a text or a tensor, include the value or the shape.
     """
     try:
         thing = _find(name)
@@ -56,9 +56,9 @@ def _find(name):
     variables = InteractiveShell.instance().user_ns
     thing = variables[first] if first in variables else vars(builtins)[first]
     for part in others:
-        of_class = getattr(type(thing), part, None)
-        # A property would run the learner's code.
-        thing = of_class if isinstance(of_class, property) else getattr(thing, part)
+        class_attribute = getattr(type(thing), part, None)
+        # Reading a property would run the learner's code.
+        thing = class_attribute if isinstance(class_attribute, property) else getattr(thing, part)
     return thing
 
 
@@ -67,7 +67,7 @@ def _signature(name, thing):
         return []
     try:
         return [f"Signature: {name.split('.')[-1]}{inspect.signature(thing)}"]
-    except (TypeError, ValueError):  # most functions written in C have none; their docstrings may
+    except (TypeError, ValueError):  # most functions written in C have no signature; their docstrings may show it
         return []
 
 

@@ -1,7 +1,7 @@
-"""Idle ranks that stay asleep.
+"""Reduce the wake-ups of idle ranks.
 
-The thread with which gloo moves bytes wakes a hundred times a second, to see whether it shall end. Linux can let a
-thread sleep longer than it asks for, and a thread that another one starts inherits that.
+gloo's I/O thread wakes a hundred times a second to check whether it should end. Linux can let a thread sleep longer
+than requested, and a thread inherits this timer slack from the thread that starts it.
 """
 
 import ctypes
@@ -13,9 +13,9 @@ _AS_EVERYBODY = 0
 
 
 def spare() -> None:
-    """From now on the threads of a process group end their waits up to 0.05 s late when nothing arrives.
+    """Let the threads of new process groups sleep up to 0.05 s longer when nothing arrives.
 
-    What arrives wakes them at once. The price is that a group takes as much longer to end.
+    Arriving data still wakes them at once. In return, ending a group takes up to 0.05 s longer.
     """
     if sys.platform != "linux":
         return

@@ -189,7 +189,7 @@ def test_bucket(world, answer):
     [
         pytest.param(
             changed("self.parameters[0].new_zeros(sum(self.sizes))", "torch.zeros(sum(self.sizes))"),
-            "On rank 0 `flat` is of torch.float32, expected torch.float64, the dtype of the parameters.",
+            "On rank 0 `flat` has dtype torch.float32, expected torch.float64, the dtype of the parameters.",
             id="dtype",
         ),
         pytest.param(

@@ -34,7 +34,7 @@ def test_crossover_solution(world):
 
 def test_crossover_skeleton(world):
     assert says(checks.what_all_reduce_costs.crossover, world, skeleton("crossover")) == (
-        "Not yet. For 4 ranks, 50 µs and 8 ns per byte rank 0 returned 25000, expected 5000 bytes."
+        "Not yet. For 4 ranks, 50 µs and 8 ns per byte, rank 0 returned 25000, expected 5000 bytes."
     )
 
 
@@ -80,14 +80,14 @@ def test_crossover_that_is_wrong(world, rounds, bytes_of_the_ring, found):
             return (2 * (n - 1) - rounds) * alpha / beta / (rounds - {bytes_of_the_ring})
     """
     assert says(checks.what_all_reduce_costs.crossover, world, answer) == (
-        f"Not yet. For 4 ranks, 50 µs and 8 ns per byte rank 0 returned {found}, expected 5000 bytes."
+        f"Not yet. For 4 ranks, 50 µs and 8 ns per byte, rank 0 returned {found}, expected 5000 bytes."
     )
 
 
 def test_crossover_without_a_result(world):
     answer = "def crossover(n, alpha, beta):\n    print(n * alpha / beta)"
     assert says(checks.what_all_reduce_costs.crossover, world, answer) == (
-        "Not yet. For 4 ranks, 50 µs and 8 ns per byte rank 0 returned None, expected 5000 bytes."
+        "Not yet. For 4 ranks, 50 µs and 8 ns per byte, rank 0 returned None, expected 5000 bytes."
     )
 
 
@@ -103,7 +103,7 @@ def test_timed_solution(world):
 def test_timed_skeleton(world):
     verdict = says(checks.what_all_reduce_costs.timed, world, skeleton("timed"))
     assert verdict == (
-        "Not yet. Rank 0 began before the last rank had arrived, expected it to wait. A barrier makes it wait."
+        "Not yet. Rank 0 began before the last rank had arrived, expected after it. Call a barrier first."
     )
 
 
@@ -159,7 +159,7 @@ def test_timed_in_another_way(world, answer):
         ),
         pytest.param("    algorithm(tensor)", "    pass", "Rank 0 called the algorithm 0 times", id="nothing"),
         pytest.param("    return seconds.item()", "", "Rank 0 returned None", id="no result"),
-        pytest.param("    dist.barrier()", "", "A barrier makes it wait.", id="no barrier"),
+        pytest.param("    dist.barrier()", "", "Call a barrier first.", id="no barrier"),
     ],
 )
 def test_timed_that_is_wrong(world, right, wrong, verdict):
@@ -210,7 +210,7 @@ def test_two_levels_in_other_ways(world, answer):
 
 def test_two_levels_skeleton(world):
     assert says(checks.what_all_reduce_costs.two_levels, world, skeleton("two_levels")) == (
-        "Not yet. For 2 hosts of 4 ranks, 1 MiB, 10 µs, 0.1 ns per byte inside and 1 ns per byte across rank 0 "
+        "Not yet. For 2 hosts of 4 ranks, 1 MiB, 10 µs, 0.1 ns per byte inside and 1 ns per byte across, rank 0 "
         "returned 1.975 ms, expected 1.286 ms."
     )
 
@@ -411,7 +411,7 @@ def test_halving_doubling_that_is_a_ring(world):
             ring_all_reduce(tensor)
     """
     assert says(checks.what_all_reduce_costs.halving_doubling, world, answer) == (
-        "Not yet. Rank 0 sent 6 messages, and halving-doubling sends 4: 2 too many."
+        "Not yet. Rank 0 sent 6 messages, expected 4 for halving-doubling."
     )
 
 
@@ -422,7 +422,7 @@ def test_halving_doubling_that_is_a_ring_with_a_step_too_many(world):
             pass_on(tensor[:4], torch.empty(4))
     """
     assert says(checks.what_all_reduce_costs.halving_doubling, world, answer) == (
-        "Not yet. Rank 0 sent 112 bytes, and halving-doubling sends 96: 16 too many."
+        "Not yet. Rank 0 sent 112 bytes, expected 96 for halving-doubling."
     )
 
 
@@ -436,7 +436,7 @@ def test_halving_doubling_in_a_ring_of_whole_tensors(world):
                 passing, received = received, passing
     """
     assert says(checks.what_all_reduce_costs.halving_doubling, world, answer) == (
-        "Not yet. Rank 0 sent 192 bytes, and halving-doubling sends 96: 96 too many."
+        "Not yet. Rank 0 sent 192 bytes, expected 96 for halving-doubling."
     )
 
 
@@ -450,7 +450,7 @@ def test_halving_doubling_of_whole_tensors(world):
                 distance *= 2
     """
     assert says(checks.what_all_reduce_costs.halving_doubling, world, answer) == (
-        "Not yet. Rank 0 sent 128 bytes, and halving-doubling sends 96: 32 too many."
+        "Not yet. Rank 0 sent 128 bytes, expected 96 for halving-doubling."
     )
 
 

@@ -8,10 +8,10 @@ EQUIVALENT = {
     "collectives": {
         "602d2e0f92": "`gather` without `dst=0`: rank 0 is the default",
         "46b0b6b3e5": "the rows of the figure change places, and the text does not say in which row a grid stands",
-        "d6f5b9473c": "`recv` without `src=0`: no other rank sends",
-        "ee867defaa": "`word` has two elements: it only says that rank 0 has sent it",
+        "df4c3da084": "`recv` without `src=0`: no other rank sends",
+        "60fa930a0a": "`message` has two elements: it only says that rank 0 has sent it",
         "7ccb8f6631": "the course's own halves leave their argument alone; the copy guards it against the learner's",
-        "834524aa04": "only when ranks come and go is looked at, whatever tensor the chunk arrives in",
+        "f1265663db": "only when ranks come and go is looked at, whatever tensor the chunk arrives in",
     },
     "data_parallel": {
         "7264037324": "each rank takes the shard of the next rank: the shards are disjoint and complete as before",
@@ -24,7 +24,7 @@ EQUIVALENT = {
         "c251e1afa9": "the values are only copied, and no context records the call",
     },
     "point_to_point": {
-        "91a4a1f97a": "the posted number is overwritten before it travels, whatever it is",
+        "d0a62edd5b": "the posted number is overwritten before it travels, whatever it is",
     },
     "ring_all_reduce": {
         "d0346154da": "messages and bytes are counted, whatever the elements of the tensor are",

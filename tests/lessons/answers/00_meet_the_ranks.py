@@ -200,7 +200,7 @@ def all_done(done):
     return done
 
 # %% all_done: most ranks
-# Not yet. When all ranks but rank 0 are done, rank 0 returned True, expected False.
+# Not yet. When all ranks except rank 0 are done, rank 0 returned True, expected False.
 def all_done(done):
     count = torch.tensor(float(done))
     dist.all_reduce(count)

@@ -37,7 +37,7 @@ def my_total(group):
 # solution, with `return result.item()` as `return None`
 
 # %% my_total: a constant
-# Not yet. The sum is right, but rank 0 did not get it from the others.
+# Not yet. The sum is right, but rank 0 did not get it from the other ranks.
 def my_total(group):
     return 78.0
 
@@ -158,7 +158,7 @@ globals().pop("roll_call", None)
 # solution, with `return metrics` as `return None`
 
 # %% my_metrics: constants
-# Not yet. The result is right, but rank 0 did not get it from the others.
+# Not yet. The result is right, but rank 0 did not get it from the other ranks.
 def my_metrics(metrics, group):
     return {"correct": 10.0, "max_tokens": 40.0}
 
@@ -193,7 +193,7 @@ def my_metrics(metrics, group):
 # solution, with `tokens[tokens < len(weights)]` as `tokens[tokens < len(weights)][:1]`
 
 # %% my_score: a constant
-# Not yet. The score is right, but rank 0 did not get it from the others.
+# Not yet. The score is right, but rank 0 did not get it from the other ranks.
 def my_score(tokens, group):
     return 18.0
 

@@ -121,12 +121,12 @@ def gather(tensor):
     return tensors
 
 # %% gather: in the order of arrival
-# Not yet. Rank 0 returned 4.0 in place 1 of its list, expected 2.0.
+# Not yet. Rank 0 returned 4.0 at index 1 of its list, expected 2.0.
 # solution, with `for source in range(1, n):` as `for received in tensors[1:]:`
 # and `dist.recv(tensors[source], src=source)` as `dist.recv(received)`
 
 # %% gather: into one tensor
-# Not yet. Rank 0 returned 4.0 in place 1 of its list, expected 2.0.
+# Not yet. Rank 0 returned 4.0 at index 1 of its list, expected 2.0.
 # solution,
 # with `tensors = [tensor] + [torch.empty_like(tensor) for _ in range(1, n)]`
 # as `received, tensors = torch.empty_like(tensor), [tensor]`
@@ -286,7 +286,7 @@ def overlap(tensor, compute):
     return result, received
 
 # %% overlap: that computes twice
-# Not yet. Rank 0 called `compute()` 2 times, expected 1 time.
+# Not yet. Rank 0 called `compute()` 2 times, expected once.
 def overlap(tensor, compute):
     received = torch.empty_like(tensor)
     works = [dist.isend(tensor, right), dist.irecv(received, left)]
@@ -297,7 +297,7 @@ def overlap(tensor, compute):
     return result, received
 
 # %% overlap: that knows the result
-# Not yet. Rank 0 called `compute()` 0 times, expected 1 time.
+# Not yet. Rank 0 called `compute()` 0 times, expected once.
 def overlap(tensor, compute):
     received = torch.empty_like(tensor)
     works = [dist.isend(tensor, right), dist.irecv(received, left)]

@@ -228,4 +228,54 @@ def my_all_reduce(chunks):
     dist.all_gather(parts, chunks)
     return sum(parts)
 
-# %% World(2), World(5): mean, transpose, sharded_step
+# %% skip_together: solution
+# Solved. All ranks skip the same steps, after one all_reduce.
+
+# %% skip_together: skeleton
+# Not yet. With a NaN only on rank 3, rank 0 returned False, expected True.
+
+# %% skip_together: without wait
+# Not yet. With a NaN only on rank 3, rank 0 returned False, expected True.
+# solution, without `work.wait()`
+
+# %% skip_together: by the smallest
+# Not yet. With a NaN only on rank 3, rank 0 returned False, expected True.
+# solution, with `ReduceOp.MAX` as `ReduceOp.MIN`
+
+# %% skip_together: the norm of all gradients
+# Not yet. Rank 0 returned the norm nan, expected 5.4772, the norm of its own gradient.
+def skip_together(gradient):
+    dist.all_reduce(gradient)
+    return bool(gradient.isnan().any()), gradient.norm()
+
+# %% skip_together: one value
+# Not yet. Rank 0 returned 1, expected two values: True or False, and a norm.
+def skip_together(gradient):
+    any_nan = gradient.isnan().any().int()
+    dist.all_reduce(any_nan, dist.ReduceOp.MAX)
+    return any_nan
+
+# %% skip_together: by gathering
+# Not yet. Rank 0 called 1 all_gather, expected 1 all_reduce.
+def skip_together(gradient):
+    norms = torch.zeros(n)
+    dist.all_gather_single(norms, gradient.norm().view(1))
+    return norms.isnan().any().item(), norms[rank].item()
+
+# %% skip_together: how many ranks, as numbers
+# Solved. ...
+def skip_together(gradient):
+    ranks_with_nan = torch.tensor(float(gradient.isnan().any()))
+    dist.all_reduce(ranks_with_nan)
+    return ranks_with_nan.item() > 0, gradient.square().sum().sqrt()
+
+# %% skip_together: a copy of the gradient
+# Solved. ...
+def skip_together(gradient):
+    total = gradient.clone()
+    work = dist.all_reduce(total, async_op=True)
+    norm = gradient.norm()
+    work.wait()
+    return total.isnan().any(), norm
+
+# %% World(2), World(5): mean, transpose, sharded_step, skip_together

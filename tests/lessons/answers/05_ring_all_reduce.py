@@ -88,7 +88,7 @@ def my_ring(tensor):
 # solution, with `        mine += received` as `        missing += received`
 
 # %% my_ring: with bytes of a ring of whole tensors
-# Not yet. Rank 0 sent 192 bytes, and the ring sends 96: 96 too many.
+# Not yet. Rank 0 sent 192 bytes, expected 96 for the ring.
 def my_ring(tensor):
     passing, received = tensor.clone(), torch.empty_like(tensor)
     for step in range(n - 1):
@@ -120,7 +120,7 @@ def my_ring(tensor):
 # and `mine += received` as `mine = chunks[(rank - step - 1) % n] = mine + received`
 
 # %% reduce_scatter: in a ring of whole tensors
-# Not yet. Rank 0 sent 192 bytes, and a reduce-scatter sends 48: 144 too many.
+# Not yet. Rank 0 sent 192 bytes, expected 48 for a reduce-scatter.
 def reduce_scatter(tensor):
     passing, received = tensor.clone(), torch.empty_like(tensor)
     for step in range(n - 1):
@@ -130,7 +130,7 @@ def reduce_scatter(tensor):
     return tensor.tensor_split(n)[rank]
 
 # %% reduce_scatter: with a step too many
-# Not yet. Rank 0 sent 64 bytes, and a reduce-scatter sends 48: 16 too many.
+# Not yet. Rank 0 sent 64 bytes, expected 48 for a reduce-scatter.
 def reduce_scatter(tensor):
     chunks = tensor.tensor_split(n)
     received = torch.empty_like(chunks[0])
@@ -141,13 +141,13 @@ def reduce_scatter(tensor):
     return received
 
 # %% reduce_scatter: of an all reduce
-# Not yet. Rank 0 sent 96 bytes, and a reduce-scatter sends 48: 48 too many.
+# Not yet. Rank 0 sent 96 bytes, expected 48 for a reduce-scatter.
 def reduce_scatter(tensor):
     ring_all_reduce(tensor)
     return tensor.tensor_split(n)[rank]
 
 # %% reduce_scatter: of one rank that sends more
-# Not yet. Rank 2 sent 52 bytes, and a reduce-scatter sends 48: 4 too many.
+# Not yet. Rank 2 sent 52 bytes, expected 48 for a reduce-scatter.
 # solution
 def without_waste(tensor, solve=reduce_scatter):
     mine = solve(tensor)
@@ -165,7 +165,7 @@ reduce_scatter = without_waste
 # without `return received`
 
 # %% reduce_scatter: by the library
-# Not yet. Rank 0 sent 0 bytes, and a reduce-scatter sends 48: 48 too few.
+# Not yet. Rank 0 sent 0 bytes, expected 48 for a reduce-scatter.
 def reduce_scatter(tensor):
     dist.all_reduce(tensor)
     return tensor.tensor_split(n)[rank]
@@ -179,10 +179,10 @@ def reduce_scatter(tensor):
 # skeleton, with `return tensor.tensor_split(n)[rank]` as `return tensor`
 
 # %% two_way_ring: solution
-# Solved. Every rank holds the sum, and sent 48 bytes each way, both ways at once.
+# Solved. Every rank holds the sum, and sent 48 bytes in each direction, both at the same time.
 
 # %% two_way_ring: skeleton
-# Not yet. Rank 0 sent 6 messages, and a ring in both directions sends 12: 6 too few.
+# Not yet. Rank 0 sent 6 messages, expected 12 for a ring in both directions.
 
 # %% two_way_ring: a batch
 # Solved. ...
@@ -207,7 +207,7 @@ def two_way_ring(tensor):
         ring_all_reduce(half)
 
 # %% two_way_ring: that takes turns
-# Not yet. Rank 0 waited for one way before it sent the other, in step 1. (dist.send waits.)
+# Not yet. In step 1 rank 0 waited for one send before it posted the other. (`dist.send` waits.)
 def two_way_ring(tensor):
     global rank, left, right
     first, second = tensor.tensor_split(2)
@@ -217,7 +217,7 @@ def two_way_ring(tensor):
     rank, left, right = -rank, right, left
 
 # %% two_way_ring: that takes turns and waits for its sends in the end
-# Not yet. Rank 0 waited for one way before it sent the other, in step 1. (dist.send waits.)
+# Not yet. In step 1 rank 0 waited for one send before it posted the other. (`dist.send` waits.)
 def two_way_ring(tensor):
     halves, works = [half.tensor_split(n) for half in tensor.tensor_split(2)], []
     for chunks, place, target, source in zip(halves, (rank, -rank), (right, left), (left, right)):
@@ -232,7 +232,7 @@ def two_way_ring(tensor):
         work.wait()
 
 # %% two_way_ring: of whole tensors
-# Not yet. Rank 0 sent 192 bytes, and a ring in both directions sends 96: 96 too many.
+# Not yet. Rank 0 sent 192 bytes, expected 96 for a ring in both directions.
 def two_way_ring(tensor):
     passing, received = tensor.clone(), torch.empty_like(tensor)
     for step in range(n - 1):
@@ -241,7 +241,7 @@ def two_way_ring(tensor):
         passing, received = received, passing
 
 # %% two_way_ring: with a step too many
-# Not yet. Rank 0 sent 112 bytes, and a ring in both directions sends 96: 16 too many.
+# Not yet. Rank 0 sent 112 bytes, expected 96 for a ring in both directions.
 # solution, with `for step in range(2 * (n - 1)):` as `for step in range(2 * n - 1):`
 
 # %% two_way_ring: that stops half way

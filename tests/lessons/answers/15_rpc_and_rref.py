@@ -155,7 +155,7 @@ def add_many(counter, times):
 # and `return counter.to_here().get()` as `return counter.rpc_sync().add(1)`
 
 # %% add_many: that does not wait
-# Not yet. Some updates had not been made when add_many returned: wait for their futures.
+# Not yet. Some updates were still missing when `add_many` returned: wait for their futures.
 # skeleton, with `counter.to_here().add(1)` as `counter.rpc_async().add(1)`
 # and `return counter.to_here().get()` as `return times`
 

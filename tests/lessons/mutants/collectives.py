@@ -25,7 +25,7 @@ MUTANTS = {
         "dist.all_to_all_single(after_all_to_all, chunks)",
         "dist.all_gather_single(after_all_to_all, chunks[here])",
     ),
-    "a barrier lets each rank go at once": ("dist.barrier()\ngone = now()", "gone = now()"),
+    "a barrier lets each rank go at once": ("dist.barrier()\ndeparted = now()", "departed = now()"),
     "each rank waits for all in a scatter": (
         "dist.scatter(after_scatter[here], elements, src=0)\nif others_to_tell",
         "dist.barrier()\nif others_to_tell",

@@ -27,13 +27,13 @@ MUTANTS = {
     "the group has not been left": ("dist.destroy_process_group()\nkeys", "pass\nkeys"),
     "the store forgets": ("keys = sorted(store.list_keys())", "keys = []"),
     "the ranks meet by env:// instead of tcp://": (
-        'meet("tcp://", turned, init_method=address, rank=turned',
-        'meet("tcp://", turned, init_method="env://", rank=turned',
+        'meet("tcp://", reversed_rank, init_method=address, rank=reversed_rank',
+        'meet("tcp://", reversed_rank, init_method="env://", rank=reversed_rank',
     ),
-    "the ranks keep their numbers": ("turned = world_size - 1 - rank", "turned = rank"),
+    "the ranks keep their numbers": ("reversed_rank = world_size - 1 - rank", "reversed_rank = rank"),
     "both groups meet in stores of their own": (
-        '%px meet("the same store", turned, store=second,',
+        '%px meet("the same store", reversed_rank, store=second,',
         "world.new_store()\n%px store = connect()\n"
-        '%px meet("the same store", turned, store=dist.PrefixStore("second", store),',
+        '%px meet("the same store", reversed_rank, store=dist.PrefixStore("second", store),',
     ),
 }

@@ -7,15 +7,15 @@ MUTANTS = {
         """    dist.send(torch.zeros(1), dst=1, tag=7)
     work.wait()
 if rank == 1:
-    go, received = torch.ones(1), torch.zeros(1)
-    dist.recv(go, src=0, tag=7)
+    tagged, received = torch.ones(1), torch.zeros(1)
+    dist.recv(tagged, src=0, tag=7)
 """,
         """    later = dist.isend(torch.zeros(1), dst=1)
     work.wait()
     later.wait()
 if rank == 1:
-    go, received = torch.ones(1), torch.zeros(1)
-    dist.recv(go, src=0)
+    tagged, received = torch.ones(1), torch.zeros(1)
+    dist.recv(tagged, src=0)
 """,
     ),
     "all ranks send the same": ("torch.tensor([rank + 1.0]), dst=0)", "torch.tensor([2.0]), dst=0)"),

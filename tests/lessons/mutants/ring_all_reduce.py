@@ -18,7 +18,7 @@ MUTANTS = {
         "dist.irecv(incoming, right)\n    dist.send(outgoing, left)",
     ),
     "a rank passes on its own tensor again and again": (
-        "        passing, received = received, passing  # what came in goes out next\n",
+        "        passing, received = received, passing  # the received tensor is sent next\n",
         "",
     ),
     "the ring sends whole tensors in its second half": (

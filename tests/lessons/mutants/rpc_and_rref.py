@@ -32,8 +32,8 @@ MUTANTS = {
     "the bare socket is an RPC": ("small = bare(each_way)", "small = python"),
     "bytes are counted that do not belong to the calls": ("each_way = wire.bytes // 400", "each_way = wire.bytes"),
     "who serves answers nothing": (
-        "rpc.shutdown()  # who has nothing to lead",
-        "rpc.shutdown(graceful=False)  # who has nothing to lead",
+        "rpc.shutdown()  # on every rank",
+        "rpc.shutdown(graceful=False)  # on every rank",
     ),
     "to_here brings the object itself": (
         '"to_here": lambda: table.to_here().add(1)',
