@@ -104,7 +104,7 @@ def MyUnused(exam):
     cases = [*_cases_of_hooks(exam.n), *_cases_of_unused(exam.n)]
     if _judge_cases(exam, "MyUnused", cases):
         _judge_undeclared(exam, "MyUnused")
-    return "Every rank has the gradients of one process, whichever branch a rank takes, for one message more a step."
+    return "Every rank has the gradients of one process, whichever branch it takes, with one more message in each step."
 
 
 @exercise

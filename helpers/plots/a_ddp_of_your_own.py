@@ -36,7 +36,7 @@ _NOTES = [  # a text, and the place to which it points
 
 def step_of_ddp() -> None:
     """Draw the first training step of a rank: what it computes above, what it sends below, with six numbers."""
-    axes = new_axes("Buckets travel while the backward pass still computes", width=7.8, height=2.9)
+    axes = new_axes("Buckets are launched while the backward pass still computes", width=7.8, height=2.9)
     axes.set_axis_off()
     axes.set(xlim=(-2.5, 13.6), ylim=(3.3, -1.1))
     for name, begin, end, colour in _COMPUTED:

@@ -211,6 +211,92 @@ def MyDDP(module, bucket_cap_mb=25, find_unused=False):
         p.register_post_accumulate_grad_hook(hook)
     return wrapper
 
+# %% MyDDP: a reducer beside the module, divided after the sum
+# Solved. ...
+class Reducer:
+    def __init__(self, parameters, limit):
+        self.parameters, self.place, self.groups = parameters, {}, []
+        by_dtype = {}
+        for parameter in parameters[::-1]:
+            group, filled = by_dtype.get(parameter.dtype, ([], 0))
+            group.append(parameter)
+            filled += parameter.element_size() * parameter.numel()
+            by_dtype[parameter.dtype] = (group, filled)
+            if filled >= limit:
+                self.groups.append(by_dtype.pop(parameter.dtype)[0])
+        self.groups.extend(group for group, _ in by_dtype.values())
+        for index, group in enumerate(self.groups):
+            self.place.update({id(parameter): index for parameter in group})
+        self.reset()
+
+    def reset(self):
+        self.counts = [len(group) for group in self.groups]
+        self.pending, self.seen = [], set()
+
+    def mark(self, parameter):
+        self.seen.add(id(parameter))
+        self.counts[self.place[id(parameter)]] -= 1
+        while len(self.pending) < len(self.groups) and self.counts[len(self.pending)] == 0:
+            group = self.groups[len(self.pending)]
+            pieces = [torch.zeros_like(p) if p.grad is None else p.grad for p in group]
+            flat = torch.nn.utils.parameters_to_vector(pieces).clone()
+            self.pending.append((group, flat, dist.all_reduce(flat, async_op=True)))
+
+    def finalize(self, find_unused):
+        late = [p for p in self.parameters if id(p) not in self.seen]
+        if late and not find_unused:
+            self.reset()
+            raise RuntimeError("some parameters did not receive a gradient")
+        used = torch.stack([torch.tensor(p.grad is not None) for p in self.parameters]).to(torch.uint8)
+        for parameter in late:
+            self.mark(parameter)
+        work = dist.all_reduce(used, op=dist.ReduceOp.MAX, async_op=True) if find_unused else None
+        for group, flat, bucket_work in self.pending:
+            bucket_work.wait()
+            flat /= dist.get_world_size()
+            offset = 0
+            for parameter in group:
+                if parameter.grad is None:
+                    parameter.grad = torch.empty_like(parameter)
+                parameter.grad.copy_(flat[offset : offset + parameter.numel()].view_as(parameter))
+                offset += parameter.numel()
+        if work:
+            work.wait()
+            for parameter, flag in zip(self.parameters, used):
+                if not flag:
+                    parameter.grad = None
+        self.reset()
+
+class MyDDP(nn.Module):
+    def __init__(self, module, bucket_cap_mb=25, find_unused=False):
+        super().__init__()
+        self.module = module
+        self.find_unused = find_unused
+        self.require_sync = True
+        with torch.no_grad():
+            for tensor in list(module.parameters()) + list(module.buffers()):
+                dist.broadcast(tensor, 0)
+        trained = [p for p in module.parameters() if p.requires_grad]
+        self.reducer = Reducer(trained, int(bucket_cap_mb * 1024 * 1024))
+        for parameter in trained:
+            parameter.register_post_accumulate_grad_hook(lambda p: self.require_sync and self.reducer.mark(p) or None)
+
+    def forward(self, *args, **kwargs):
+        for buffer in self.module.buffers():
+            dist.broadcast(buffer, 0)
+        return self.module(*args, **kwargs)
+
+    @contextmanager
+    def no_sync(self):
+        old, self.require_sync = self.require_sync, False
+        try:
+            yield
+        finally:
+            self.require_sync = old
+
+    def finish(self):
+        self.reducer.finalize(self.find_unused)
+
 # %% MyDDP: no broadcast at the start
 # Not yet. On rank 1 the parameter `layer.weight` differs from rank 0's. It is still the rank's own.
 # answer "flat buffers with views", with `dist.broadcast(tensor.detach(), src=0)` as `pass`
@@ -301,6 +387,62 @@ def MyDDP(module, bucket_cap_mb=25, find_unused=False):
 # %% MyDDP: no method finish
 # Not yet. Rank 0 raised AttributeError: 'MyDDP' object has no attribute 'finish'
 # answer "flat buffers with views", with `def finish` as `def step`
+
+# %% MyDDP: DDP itself
+# Not yet. In step 1 rank 0 called no collective in the backward pass and `finish`, expected 4 all_reduce, one for each
+# bucket.
+class MyDDP(DDP):
+    def __init__(self, module, bucket_cap_mb=25, find_unused=False):
+        super().__init__(module, bucket_cap_mb=bucket_cap_mb, find_unused_parameters=find_unused)
+
+    def finish(self):
+        pass
+
+# %% MyDDP: the extra message before the missing buckets
+# Not yet. Rank ...
+class MyDDP(DDPOfTheLesson):
+    def finish(self):
+        missing = [parameter for bucket in self.buckets for parameter in bucket.waiting]
+        if missing and not self.find_unused:
+            raise RuntimeError("missing")
+        parameters = [parameter for bucket in self.buckets for parameter in bucket.parameters]
+        in_use = torch.tensor([int(parameter.grad is not None) for parameter in parameters])
+        if self.find_unused:
+            dist.all_reduce(in_use)
+        for parameter in missing:
+            self.ready(parameter)
+        Hooks.finish(self)
+        for parameter, ranks in zip(parameters, in_use.tolist()):
+            if ranks == 0:
+                parameter.grad = None
+
+# %% MyDDP: two parameters in each bucket
+# Not yet. In one bucket, in step 1 rank 0 called 4 all_reduce in the backward pass and `finish`, expected 1 all_reduce,
+# one for each bucket.
+class MyDDP(DDPOfTheLesson):
+    def make_buckets(self, parameters):
+        parts = [parameters[::-1][i : i + 2] for i in range(0, len(parameters), 2)]
+        self.buckets = [Bucket(part) for part in parts]
+        self.bucket_of = {p: bucket for bucket in self.buckets for p in bucket.parameters}
+        self.launched = 0
+
+# %% MyDDP: no_sync that does nothing
+# Not yet. With two micro-batches under `no_sync` and one after it, in step 1 rank 0 sent 1296 bytes under `no_sync`,
+# expected nothing.
+class MyDDP(DDPOfTheLesson):
+    def no_sync(self):
+        return nullcontext()
+
+# %% MyDDP: a plain function under no_sync
+# Not yet. Rank 0 raised TypeError: ...
+class MyDDP(DDPOfTheLesson):
+    def no_sync(self):
+        self.sends = False
+
+# %% MyDDP: the mean over the ranks that have a gradient
+# Not yet. With a branch that differs by rank, in step 1 on rank 0 the gradient of ...
+# answer "functions in a closure", with `p.grad = p.grad if count else None`
+# as `p.grad = (p.grad * (n / count) if find_unused else p.grad) if count else None`
 
 # %% MyStart: solution
 # Solved. Every rank begins with the parameters and buffers of rank 0, and a call reaches the module.
@@ -402,7 +544,7 @@ def my_buckets(parameters, limit):
 # solution, with `self.is_quiet = False` as `pass`
 
 # %% MyUnused: solution
-# Solved. Every rank has the gradients of one process, whichever branch a rank takes, for one message more a step.
+# Solved. Every rank has the gradients of one process, whichever branch it takes, with one more message in each step.
 
 # %% MyUnused: skeleton
 # Not yet. With find_unused, and all in use, in step 1 rank 0 called 4 all_reduce in the backward pass and `finish`,

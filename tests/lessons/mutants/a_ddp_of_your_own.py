@@ -6,8 +6,12 @@ MUTANTS = {
         "            pass\n",
     ),
     "a bucket mixes dtypes": (
-        "bucket = still_open.setdefault(parameter.dtype, [])",
-        "bucket = still_open.setdefault(torch.float64, [])",
+        "        bucket = still_open.setdefault(parameter.dtype, [])\n        bucket.append(parameter)\n"
+        "        if sum(member.nbytes for member in bucket) >= limit:\n"
+        "            closed.append(still_open.pop(parameter.dtype))",
+        "        bucket = still_open.setdefault(None, [])\n        bucket.append(parameter)\n"
+        "        if sum(member.nbytes for member in bucket) >= limit:\n"
+        "            closed.append(still_open.pop(None))",
     ),
     "a bucket goes on after its limit": (
         ">= limit:\n            closed",
@@ -39,7 +43,8 @@ MUTANTS = {
     ),
     "the sum of the micro-batches is dropped": (
         "        if self.sends:\n            super().ready(parameter)",
-        "        if self.sends:\n            super().ready(parameter)\n        else:\n            parameter.grad = None",
+        "        if self.sends:\n            super().ready(parameter)\n        else:\n"
+        "            parameter.grad = None",
     ),
     "an optimizer leaves a weight alone whose gradient is zero": (
         'weight_changes = {"None": changes(None), "zeros": changes(torch.zeros(1))}',
@@ -72,8 +77,8 @@ MUTANTS = {
     "the buckets are launched in finish": (
         "            self.buckets[self.launched].launch()\n            self.launched += 1\n\n    def finish(self):\n"
         "        for bucket",
-        "            self.launched += 1\n\n    def finish(self):\n        for bucket in self.buckets[: self.launched]:\n"
-        "            bucket.launch()\n        for bucket",
+        "            self.launched += 1\n\n    def finish(self):\n"
+        "        for bucket in self.buckets[: self.launched]:\n            bucket.launch()\n        for bucket",
     ),
     "every step sends twice": (
         "    model(rows).square().mean().backward()\n    getattr",
