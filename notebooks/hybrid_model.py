@@ -1,4 +1,4 @@
-"""The hybrid model of 24_hybrid_ddp_rpc, whose cells have written this file."""
+"""The hybrid model of 25_hybrid_ddp_rpc, whose cells have written this file."""
 
 
 import os, warnings
@@ -26,7 +26,7 @@ name = names[rank]
 
 
 def start(rpc_timeout, group_timeout):
-    tcp = {"_transports": ["uv"], "_channels": ["basic"]}  # idle ranks stay idle, see notebook 16
+    tcp = {"_transports": ["uv"], "_channels": ["basic"]}  # idle ranks stay idle, see notebook 17
     options = rpc.TensorPipeRpcBackendOptions(rpc_timeout=rpc_timeout, **tcp)
     rpc.init_rpc(name, rank=rank, world_size=n, rpc_backend_options=options)
     if rank < trainers:

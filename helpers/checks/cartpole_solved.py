@@ -1,4 +1,4 @@
-"""Exercises of 20_cartpole_solved: how the agent answers, what observers play, and how a training goes on."""
+"""Exercises of 21_cartpole_solved: how the agent answers, what observers play, and how a training goes on."""
 
 import os
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""Exercises of 13_ddp_in_practice."""
+"""Exercises of 14_ddp_in_practice."""
 
 import builtins
 import os

@@ -1,4 +1,4 @@
-"""Exercises of 18_distributed_autograd: rank 0 trains a model on worker1, or one whose second part is on worker1."""
+"""Exercises of 19_distributed_autograd: rank 0 trains a model on worker1, or one whose second part is on worker1."""
 
 from functools import partial
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""Exercises of 21_distributed_rnn: a trainer on rank 0, and a server."""
+"""Exercises of 22_distributed_rnn: a trainer on rank 0, and a server."""
 
 import torch
 import torch.distributed.autograd as dist_autograd

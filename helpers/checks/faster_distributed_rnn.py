@@ -1,4 +1,4 @@
-"""Exercises of 22_faster_distributed_rnn, a trainer on rank 0 and a server: what is right, and with how many bytes."""
+"""Exercises of 23_faster_distributed_rnn, a trainer on rank 0 and a server: what is right, and with how many bytes."""
 
 import torch
 import torch.distributed.autograd as dist_autograd

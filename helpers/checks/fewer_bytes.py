@@ -1,4 +1,4 @@
-"""Exercises of 11_fewer_bytes."""
+"""Exercises of 12_fewer_bytes."""
 
 from contextlib import contextmanager
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""Checks of 39_find_the_fault: what is wrong with a diagnosis, and whether a repair comes to what one process comes to.
+"""Checks of 40_find_the_fault: what is wrong with a diagnosis, and whether a repair comes to what one process comes to.
 
 The broken trainings and what is wrong with them are in `helpers.faults`, how they run in `helpers.faulty`.
 """

@@ -1,4 +1,4 @@
-"""Exercises of 34_fully_shard: which rows a rank has, gradients clipped over shards, and layers grouped into units."""
+"""Exercises of 35_fully_shard: which rows a rank has, gradients clipped over shards, and layers grouped into units."""
 
 import operator
 

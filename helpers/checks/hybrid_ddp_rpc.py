@@ -1,4 +1,4 @@
-"""Exercises of 24_hybrid_ddp_rpc: forward, references and step of a hybrid model, a frozen table, a batch in parts.
+"""Exercises of 25_hybrid_ddp_rpc: forward, references and step of a hybrid model, a frozen table, a batch in parts.
 
 The first ranks are the trainers, the last two are master and server. What a trainer needs to call the learner's
 function stays in its process; its weights come from there.

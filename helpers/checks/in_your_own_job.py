@@ -1,4 +1,4 @@
-"""Exercises of 38_in_your_own_job: records compared, an alarm round a block, and the cause among the echoes."""
+"""Exercises of 39_in_your_own_job: records compared, an alarm round a block, and the cause among the echoes."""
 
 import math
 import os

@@ -1,4 +1,4 @@
-"""Exercises of 28_pipelines: backward through a stage by messages, and the orders in which stages work."""
+"""Exercises of 29_pipelines: backward through a stage by messages, and the orders in which stages work."""
 
 from collections.abc import Iterable
 

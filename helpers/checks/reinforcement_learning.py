@@ -1,4 +1,4 @@
-"""Exercises of 19_reinforcement_learning: an agent on rank 0, observers on the others."""
+"""Exercises of 20_reinforcement_learning: an agent on rank 0, observers on the others."""
 
 import os
 import random

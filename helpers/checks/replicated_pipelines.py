@@ -1,4 +1,4 @@
-"""Exercises of 29_replicated_pipelines: how stale weights are, and how to cut ranks into pipelines."""
+"""Exercises of 30_replicated_pipelines: how stale weights are, and how to cut ranks into pipelines."""
 
 import torch
 

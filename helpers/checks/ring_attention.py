@@ -1,4 +1,4 @@
-"""Exercises of 36_ring_attention: softmax from blocks, chunks with equal work, two results merged, and a window."""
+"""Exercises of 37_ring_attention: softmax from blocks, chunks with equal work, two results merged, and a window."""
 
 import torch
 from torch.nn.functional import scaled_dot_product_attention

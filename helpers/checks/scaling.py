@@ -1,4 +1,4 @@
-"""Exercises of 14_scaling."""
+"""Exercises of 15_scaling."""
 
 from helpers.checks.exam import exercise, number, show
 

@@ -1,4 +1,4 @@
-"""Exercises of 33_sharded_data_parallel: variants of a training step, by their weights, bytes held and bytes sent."""
+"""Exercises of 34_sharded_data_parallel: variants of a training step, by their weights, bytes held and bytes sent."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""Exercises of 35_tensor_parallel: which elements a rank keeps, what passes f and g, and what a next word costs."""
+"""Exercises of 36_tensor_parallel: which elements a rank keeps, what passes f and g, and what a next word costs."""
 
 import math
 from contextlib import contextmanager

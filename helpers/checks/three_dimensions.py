@@ -1,4 +1,4 @@
-"""Exercises of 37_three_dimensions: the ranks of a group, a step in three dimensions, and what it needs besides.
+"""Exercises of 38_three_dimensions: the ranks of a group, a step in three dimensions, and what it needs besides.
 
 They build on names that the cells of the lesson define: `my_part`, `run_block`, `group`, `CUT` and the batch.
 """

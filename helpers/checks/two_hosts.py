@@ -1,4 +1,4 @@
-"""Exercises of 30_two_hosts: what an all-reduce sends over the cables, the order of a ring, and which way is faster."""
+"""Exercises of 31_two_hosts: what an all-reduce sends over the cables, the order of a ring, and which way is faster."""
 
 import operator
 import os

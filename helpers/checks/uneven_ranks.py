@@ -1,4 +1,4 @@
-"""Exercises of 12_uneven_ranks."""
+"""Exercises of 13_uneven_ranks."""
 
 from itertools import zip_longest
 

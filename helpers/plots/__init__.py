@@ -4,6 +4,7 @@ The functions here take lists, dicts and arrays, and ask no rank. `style` has th
 """
 
 from helpers.plots.a_backend_of_your_own import behind_a_name
+from helpers.plots.a_ddp_of_your_own import step_of_ddp, two_trainings
 from helpers.plots.cartpole_solved import angles, paces, training_curve
 from helpers.plots.collectives import before_and_after, chunk_grid, stays
 from helpers.plots.controls import live
@@ -91,6 +92,7 @@ __all__ = [
     "stale_losses",
     "stays",
     "step_ledgers",
+    "step_of_ddp",
     "step_timeline",
     "step_times",
     "table_sizes",
@@ -103,6 +105,7 @@ __all__ = [
     "tree_and_ring",
     "two_cut_layers",
     "two_messages",
+    "two_trainings",
     "ways_over_cables",
     "where_autograd_ends",
     "who_waits",

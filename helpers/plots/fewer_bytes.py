@@ -1,4 +1,4 @@
-"""The figure of 11_fewer_bytes: the step time that compressed gradients save, and the loss that they cost."""
+"""The figure of 12_fewer_bytes: the step time that compressed gradients save, and the loss that they cost."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""Figures of 36_ring_attention: the rank that computes each chunk of causal attention, and its work in each step."""
+"""Figures of 37_ring_attention: the rank that computes each chunk of causal attention, and its work in each step."""
 
 from collections.abc import Mapping, Sequence
 

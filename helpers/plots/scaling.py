@@ -1,4 +1,4 @@
-"""Figures of 14_scaling: throughput here, modelled efficiency on many machines, and loss by batch size."""
+"""Figures of 15_scaling: throughput here, modelled efficiency on many machines, and loss by batch size."""
 
 from collections.abc import Mapping, Sequence
 

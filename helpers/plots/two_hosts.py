@@ -1,4 +1,4 @@
-"""Figures of 30_two_hosts: a training while a cable is unplugged, and the routes of an all-reduce over the cables."""
+"""Figures of 31_two_hosts: a training while a cable is unplugged, and the routes of an all-reduce over the cables."""
 
 from collections.abc import Mapping, Sequence
 

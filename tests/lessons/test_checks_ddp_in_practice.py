@@ -1,11 +1,11 @@
-"""13_ddp_in_practice's own asserts refuse a training that is not continued rightly from its checkpoint."""
+"""14_ddp_in_practice's own asserts refuse a training that is not continued rightly from its checkpoint."""
 
 import ipyparallel as ipp
 import pytest
 from answer_files import setup_of
 from answers import cell
 
-NAME = "13_ddp_in_practice.ipynb"
+NAME = "14_ddp_in_practice.ipynb"
 SETUP = setup_of("ddp_in_practice")
 
 

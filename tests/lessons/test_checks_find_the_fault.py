@@ -1,4 +1,4 @@
-"""The broken trainings of notebook 39: each is broken, its repair is proved, and both checks see through wrong answers.
+"""The broken trainings of notebook 40: each is broken, its repair is proved, and both checks see through wrong answers.
 
 One process that runs the mended script says what is right: all ranks have to come to its numbers.
 """

@@ -1,12 +1,12 @@
-"""What 10_inside_ddp, 11_fewer_bytes and 12_uneven_ranks assert about gradients and bytes fails when it is not so."""
+"""What 10_inside_ddp, 12_fewer_bytes and 13_uneven_ranks assert about gradients and bytes fails when it is not so."""
 
 import pytest
 from live_lessons import lesson
 
 AVERAGE = "def average_of_the_lesson(", "accepted("
 inside = lesson("10_inside_ddp.ipynb", "init_process_group(", "class Net", *AVERAGE, "def watched(")
-fewer = lesson("11_fewer_bytes.ipynb", "init_process_group(", "def new_model(", "def compress(", "def gradients(")
-uneven = lesson("12_uneven_ranks.ipynb", "init_process_group(", "def steps(")
+fewer = lesson("12_fewer_bytes.ipynb", "init_process_group(", "def new_model(", "def compress(", "def gradients(")
+uneven = lesson("13_uneven_ranks.ipynb", "init_process_group(", "def steps(")
 
 # ---------------------------------------------------------------- 10_inside_ddp
 
@@ -75,7 +75,7 @@ def test_gradients_that_are_no_views(inside):
     assert set(inside.failed(inside.cell(proof)).values()) == {proof}
 
 
-# ---------------------------------------------------------------- 11_fewer_bytes
+# ---------------------------------------------------------------- 12_fewer_bytes
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_a_hook_that_does_not_what_the_stock_one_does(fewer, whole, broken):
     assert line == "assert 0 < min(errors[:2]) and max(errors[:2]) < 1e-3 < errors[2] < 1e-2"
 
 
-# ---------------------------------------------------------------- 12_uneven_ranks
+# ---------------------------------------------------------------- 13_uneven_ranks
 
 
 def test_join_with_the_other_divisor(uneven):
