@@ -2,6 +2,7 @@
 
 import json
 import re
+from itertools import groupby
 
 import pytest
 from lesson_files import NOTEBOOKS, ROOT
@@ -50,6 +51,10 @@ def test_a_lesson_links_what_it_needs(lesson):
 def test_what_a_lesson_needs_comes_before_it(lesson):
     before = list(LESSONS)[: list(LESSONS).index(lesson.name)]
     assert set(lesson.needs) <= set(before)
+
+
+def test_the_lessons_of_a_part_stand_together():
+    assert [part for part, _ in groupby(lesson.part for lesson in LESSONS.values())] == list(course.parts())
 
 
 def plans():

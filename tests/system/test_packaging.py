@@ -289,10 +289,10 @@ def test_make_test_fails_when_something_is_left_in_the_temporary_folder(tested_t
 def test_make_test_of_one_lesson(tested_tree):
     (tested_tree / "notebooks").mkdir()
     (tested_tree / "notebooks/04_ring.ipynb").touch()
-    result = make(tested_tree, "test", "SECONDS_TO_VANISH=0", "NOTEBOOKS=notebooks/05*")
+    result = make(tested_tree, "test", "SECONDS_TO_VANISH=0", "NOTEBOOKS=notebooks/04*")
     assert "ran tests, lessons: notebooks/04_ring.ipynb, all: 1" in result.stdout.splitlines()
-    nowhere = make(tested_tree, "test", "SECONDS_TO_VANISH=0", "NOTEBOOKS=notebooks/06*")
-    assert "there is no notebook notebooks/06*" in nowhere.stderr and nowhere.returncode != 0
+    nowhere = make(tested_tree, "test", "SECONDS_TO_VANISH=0", "NOTEBOOKS=notebooks/05*")
+    assert "there is no notebook notebooks/05*" in nowhere.stderr and nowhere.returncode != 0
 
 
 # ---------------------------------------------------------------- the build of PyTorch
