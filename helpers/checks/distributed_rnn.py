@@ -30,7 +30,7 @@ def MyModel(exam):
 
 @exercise
 def clip(exam):
-    """Check `clip(context, references, limit)`: it clips by the norm of all gradients, on whichever ranks they are.
+    """Check `clip(context, references, limit)`: clip the gradients of all ranks by their global norm.
 
     The limit is half of that norm, and then twice the norm.
     """
@@ -65,7 +65,7 @@ def clip(exam):
 
 @exercise
 def TwoLayers(exam):
-    """Check `TwoLayers(width, owner)`: an LSTM of two layers, of which the second one is on another rank."""
+    """Check `TwoLayers(width, owner)`: an LSTM of two layers, with the second layer on another rank."""
     owner = exam.on_rank(_last_worker)
     if exam.rank == 0:
         torch.manual_seed(0)
@@ -113,7 +113,7 @@ def _require_parameters(exam, listed, owner, one):
 
 
 def _compare_layers(exam, one):
-    """Run windows through the learner's two layers and through one process. A fault in a window ends it."""
+    """Run windows through the learner's two layers and through one process. Stop at a window with a fault."""
     hidden, expected_hidden = (None, None), None
     for window in range(2):
         vectors = torch.randn(_ROWS, _COLUMNS, _WIDTH)
@@ -165,7 +165,7 @@ def _require_kinds(exam, result, window):
     return has_graph and pairs
 
 
-# What runs in the process of the learner's code.
+# These functions run in the learner's process.
 
 
 def _clip(parameters, words, limit):

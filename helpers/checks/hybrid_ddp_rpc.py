@@ -1,7 +1,7 @@
 """Exercises of 25_hybrid_ddp_rpc: forward, references and step of a hybrid model, a frozen table, a batch in parts.
 
-The first ranks are the trainers, the last two are master and server. What a trainer needs to call the learner's
-function stays in its process; its weights come from there.
+The first ranks are the trainers, the last two are master and server. The model for the learner's function
+stays in the trainer's process, which returns only its weights.
 """
 
 from types import SimpleNamespace
@@ -21,7 +21,7 @@ _STEPS = 4
 
 
 class Weights(NamedTuple):
-    """Of a hybrid model: the weight and the bias of the dense layer, and the weight of the table."""
+    """The weights of a hybrid model: the weight and the bias of the dense layer, and the weight of the table."""
 
     dense: torch.Tensor
     bias: torch.Tensor
@@ -44,7 +44,7 @@ def my_forward(exam):
         ):
             exam.require(
                 torch.allclose(torch.as_tensor(result).to(expected), expected),
-                f"{who} returned other numbers than one process with the same weights, expected the same.",
+                f"{who} returned wrong values, expected those of one process with the same weights.",
             )
     return "The numbers are those of one process."
 
@@ -127,7 +127,7 @@ def takes_part(exam, needs: str = "HybridModel") -> bool:
     """
     return exam.rank < exam.n - 2 and exam.require(
         exam.on_rank(is_started, needs),
-        "The model is not there: run all cells from `World` on, that of your answer, then this check.",
+        "The model is not there: run all cells from `World` on, the cell of your answer, then this check.",
     )
 
 
@@ -148,7 +148,7 @@ def _forward_of_one_process(weights, words, offsets):
 
 
 def _share_and_step(exam):
-    """Make a model; return the trainer's batch, where a step at rate 1 brings the weights, and where they are before.
+    """Make a model; return the trainer's batch, and the weights after and before a step at rate 1.
 
     The trainers share the dense layer, and each has a table of its own.
     """
@@ -161,7 +161,7 @@ def _share_and_step(exam):
 
 
 def _parts(*weights):
-    """Return each part by its name, with what these weights have of it."""
+    """Return (name, value in each of these weights) for the dense layer and the table."""
     return [(name, *[getattr(of, part) for of in weights]) for name, part in (("dense layer", "dense"), ("table",) * 2)]
 
 
@@ -173,7 +173,7 @@ def _dense_of_one_process(weights, data):
     return weights.dense
 
 
-# What runs in the process of the learner's code, on a trainer.
+# These functions run in the learner's process, on a trainer.
 
 kept = {}  # the model that the learner's function gets
 
@@ -234,7 +234,7 @@ def _forward(words, offsets):
 
 
 class _References(NamedTuple):
-    """What `my_references` returned: in words if no list; the types of what is no RRef; the owners of the RRefs.
+    """The result of `my_references`: a description if it is no list, the types of non-RRefs, the owners of the RRefs.
 
     `are_of_dense` says whether the local RRefs are those of the dense layer's parameters.
     """
@@ -267,13 +267,13 @@ def _new_optimizer():
 
 
 def _step(function, numbers):
-    """Return what a step of the learner's with these passages returned, and the weights afterwards."""
+    """Return the result of the learner's step with these passages, and the weights afterwards."""
     returned = answer(function, [kept["model"], _new_optimizer(), batch(numbers)])
     return returned, weights_of(kept["model"])
 
 
 def _step_in_parts(parts):
-    """Return what a step with the passages of all parts returned, and the weights afterwards."""
+    """Return the result of a step with the passages of all parts, and the weights afterwards."""
     returned = answer("step_in_parts", [kept["model"], _new_optimizer(), [batch(numbers) for numbers in parts]])
     return returned, weights_of(kept["model"])
 
@@ -296,7 +296,7 @@ def weight_of_table(reference):
 
 
 def watch(reference):
-    """From now on count the gradients that come to this table."""
+    """Start to count the gradients that come to this table."""
     table = reference.local_value()
     table.gradients, forward = 0, table.forward
 

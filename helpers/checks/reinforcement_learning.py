@@ -23,7 +23,7 @@ _stage = []  # on the agent: the object of the learner that keeps the rewards
 
 @exercise
 def my_episode(exam):
-    """Check `my_episode(agent, environment, name)`: an episode with two calls a step, and how it has ended."""
+    """Check `my_episode(agent, environment, name)`: an episode with two calls a step, and its end."""
     exam.on_rank(_start_rpc)
     if exam.rank == 0:
         for observer, played in exam.on_rank(_play_for_notes).items():
@@ -31,14 +31,14 @@ def my_episode(exam):
             end = "terminated" if _falls(observer) else "truncated"
             exam.require(
                 isinstance(played.result, str) and played.result == end,
-                f"{observer} returned {show(played.result)}, and its episode was {end}.",
+                f"{observer} returned {show(played.result)}, expected {end!r}.",
             )
     return "Each observer asked the agent for every action, and reported every reward before the next one."
 
 
 @exercise
 def my_weights(exam):
-    """Check `my_weights(episodes)`: the discounted return of each step of each episode, minus the mean of them all."""
+    """Check `my_weights(episodes)`: the discounted return of each step, minus the mean of all returns."""
     if exam.rank == 0:
         for episodes in _EPISODES:
             result = exam.call([list(rewards) for rewards in episodes])
@@ -50,7 +50,7 @@ def my_weights(exam):
                 continue
             if exam.require(
                 len(weights) == len(steps),
-                f"The episodes have {len(steps)} steps, and my_weights returned {len(weights)} weights.",
+                f"my_weights returned {len(weights)} weights, expected {len(steps)}, one for each step.",
             ):
                 _require_weights(exam, episodes, steps, weights)
     return "Each step has the return of its own episode, less the mean of all returns."
@@ -58,7 +58,7 @@ def my_weights(exam):
 
 @exercise
 def returns_of(exam):
-    """Check `returns_of(arrived)`: the return of each step in the order of arrival, apart for each observer."""
+    """Check `returns_of(arrived)`: the return of each step, by observer, in the order of arrival."""
     if exam.rank == 0:
         for arrived in _arrivals():
             result = exam.call(list(arrived))
@@ -69,7 +69,7 @@ def returns_of(exam):
                 continue
             exam.require(
                 len(returns) == len(arrived),
-                f"{len(arrived)} rewards have arrived, and the agent returned {len(returns)} returns.",
+                f"The agent returned {len(returns)} returns, expected {len(arrived)}, one for each reward.",
             )
             first = ", ".join(observer for observer, _ in arrived[:6])
             for place, (found, expected) in enumerate(zip(returns, _returns_of(arrived), strict=False)):
@@ -96,10 +96,10 @@ def run_episode(exam):
 
 
 class _Played(NamedTuple):
-    """What became of the episode of one observer.
+    """The episode of one observer.
 
     `wrong` is the first step with a wrong action: its number, the action, and the right one. `known` says for every
-    step how many rewards of this observer the agent knew, and `rewards` which ones it knows in the end.
+    step how many rewards of this observer the agent knew, and `rewards` lists the rewards it knows in the end.
     """
 
     result: object
@@ -117,28 +117,26 @@ def _require_played(exam, observer, played, function, most):
         f"Rank {rank} has no function `{function}`: run the cell that defines it, then this check.",
     )
     exam.require(not played.error, f"Rank {rank} raised {played.error}")
-    exam.require(
-        len(played.known) == steps, f"{observer} played {len(played.known)} steps, and its episode has {steps}."
-    )
+    exam.require(len(played.known) == steps, f"{observer} played {len(played.known)} steps, expected {steps}.")
     for step, known in enumerate(played.known):
         exam.require(
             known == step, f"When {observer} took step {step}, the agent knew {known} of its rewards, expected {step}."
         )
     rewards = list(map(number, played.rewards))
-    # Nobody needs the last reward before the next step, so it may come home with the episode.
+    # No step follows the last reward, so the episode may return it.
     last_at_home = rewards == expected[:-1] and expected[-1] in _numbers_in(played.result)
     exam.require(
         rewards == expected or last_at_home,
-        f"Of {observer} the agent holds the rewards {played.rewards}, expected {expected}.",
+        f"The agent holds the rewards {played.rewards} of {observer}, expected {expected}.",
     )
     if played.wrong:
         step, action, right = played.wrong
-        exam.refuse(f"At step {step} {observer} pushed {show(action)}, and the policy says {right}.")
+        exam.refuse(f"At step {step} {observer} took action {show(action)}, expected the policy's action {right}.")
     exam.require(played.calls <= most, f"{observer} made {played.calls} calls for {steps} steps, expected {most}.")
 
 
 class Line:
-    """An environment of so many steps, in which the right action is known and every reward is another number.
+    """An environment in which the right action is known and all rewards differ.
 
     At every step it asks the agent how many rewards of this observer it knows.
     """
@@ -181,7 +179,7 @@ class Notes:
         return _policy(observation)
 
     def report_reward(self, name, reward):
-        """Keep a reward, after a while: who does not wait for the answer asks for the next action before that."""
+        """Keep a reward after a delay, so that an observer that does not wait asks for the next action earlier."""
         time.sleep(0.05)
         self.rewards.setdefault(name, []).append(reward)
 
@@ -230,7 +228,7 @@ def _play(agent, observer, function) -> _Played:
         result, made = answer_with_rpc(function, [agent, environment, observer])
     except AnswerError as raised:
         error = str(raised)
-    # to_here() belongs to the call that has made the value.
+    # to_here() belongs to the call that made the value.
     own = [call for call in made if call.function not in _OWN and call.kind != "fetch"]
     calls = sum(call.callee == "agent" for call in own)
     return _Played(plain(result), error, calls, plain(environment.wrong), environment.known, [])
@@ -246,7 +244,7 @@ def _held(observer):
 
 
 def _numbers_in(result):
-    """Return every number in what `run_episode` has returned."""
+    """Return every number in the result of `run_episode`."""
     if isinstance(result, list | tuple):
         return [found for part in result for found in _numbers_in(part)]
     return [] if number(result) is None else [number(result)]
@@ -262,7 +260,7 @@ def _steps(observer):
 
 
 def _falls(observer):
-    """Return whether the episode of an observer ends by a fall in this check; the others are cut."""
+    """Return whether the episode of an observer ends by a fall in this check; the other episodes are truncated."""
     return int(observer.removeprefix("observer")) % 2 == 1
 
 
@@ -299,21 +297,21 @@ def _require_weights(exam, episodes, steps, weights):
 
 
 def _mistakes(episodes):
-    """Return the weights that plausible mistakes lead to, by what to say about them."""
+    """Map the sentence about each plausible mistake to the weights that this mistake leads to."""
     joined = [reward for rewards in episodes for reward in rewards]
     returns = _apart(episodes)
     back = [value for rewards in episodes for value in _returns(rewards[::-1])]
     return {
         "No mean is subtracted.": returns,
-        "An episode goes on into the next one: begin each with nothing to follow.": _less_mean(_returns(joined)),
-        "Each episode has a mean of its own: subtract that of all.": [
+        "An episode includes the rewards of the next episode: start each episode at 0.": _less_mean(_returns(joined)),
+        "Each episode has a mean of its own: subtract the mean of all returns.": [
             value for rewards in episodes for value in _less_mean(_returns(rewards))
         ],
         "The rewards are not discounted.": _less_mean(
             [sum(rewards[step:]) for rewards in episodes for step in range(len(rewards))]
         ),
-        "That counts what came before the step, not what follows.": _less_mean(back),
-        "The order of the steps is turned round.": _less_mean(
+        "A weight counts the rewards before the step, not the rewards after it.": _less_mean(back),
+        "The steps are in reverse order.": _less_mean(
             [value for rewards in episodes for value in _returns(rewards)[::-1]]
         ),
     }
@@ -354,5 +352,5 @@ def _floats(result):
 
 
 def _kind(result):
-    """Return what an answer returned in place of a list, by the name of its type."""
+    """Name the type that an answer returned instead of a list."""
     return str(result) if result is None or isinstance(result, Foreign) else f"a {type(result).__name__}"

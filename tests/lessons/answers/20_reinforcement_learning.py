@@ -75,7 +75,7 @@ def returns_of(arrived):
     return dict(arrived)
 
 # %% returns_of: of a part
-# Not yet. 5 rewards have arrived, and the agent returned 2 returns.
+# Not yet. The agent returned 2 returns, expected 5, one for each reward.
 def returns_of(arrived):
     return [1.99, 1.0]
 
@@ -151,7 +151,7 @@ def run_episode(agent, environment, name):
     agent.rpc_async().report_reward(name, reward).wait()
 
 # %% run_episode: without the last reward
-# Not yet. Of observer1 the agent holds the rewards [10.0, 11.0, 12.0], expected [10.0, 11.0, 12.0, 13.0].
+# Not yet. The agent holds the rewards [10.0, 11.0, 12.0] of observer1, expected [10.0, 11.0, 12.0, 13.0].
 # solution, without `agent.rpc_sync().report_reward(name, reward)`
 
 # %% run_episode: with one list for all
@@ -176,7 +176,7 @@ def run_episode(agent, environment, name):
 # and `agent.rpc_sync().report_reward(name, reward)` as `pass`
 
 # %% run_episode: with actions of its own
-# Not yet. At step 1 observer1 pushed 0, and the policy says 1.
+# Not yet. At step 1 observer1 took action 0, expected the policy's action 1.
 # skeleton, with `action = agent.rpc_sync().select_action(name, observation)` as `action = 0`
 
 # %% run_episode: whose agent raises
@@ -221,7 +221,7 @@ del run_episode, Scores
 # solution, without `agent.rpc_sync().report_reward(name, reward)`
 
 # %% my_episode
-# Not yet. At step 1 observer1 pushed 0, and the policy says 1.
+# Not yet. At step 1 observer1 took action 0, expected the policy's action 1.
 # solution, with `agent.rpc_sync().select_action(name, observation)` as `0`
 
 # %% my_episode
@@ -235,7 +235,7 @@ del run_episode, Scores
 # solution, with `while not (terminated or truncated)` as `while not terminated`
 
 # %% my_episode
-# Not yet. observer1 returned None, and its ...
+# Not yet. observer1 returned None, expected ...
 # solution, with `return "terminated" if terminated else "truncated"` as `return None`
 
 # %% my_episode
@@ -285,7 +285,7 @@ def my_weights(episodes):
 # without `return returns - returns.mean()`
 
 # %% my_weights
-# Not yet. ... An episode goes on into the next one ...
+# Not yet. ... An episode includes the rewards of the next episode ...
 # answer "with a tensor",
 # with `returns = torch.cat([of(rewards) for rewards in episodes])` as `r = of(sum(episodes, []))`
 # and `return returns - returns.mean()` as `return r - r.mean()`
@@ -297,19 +297,19 @@ def my_weights(episodes):
 # as `return torch.cat([of(r) - of(r).mean() for r in episodes])`, without `return returns - returns.mean()`
 
 # %% my_weights
-# Not yet. ... what came before the step ...
+# Not yet. ... the rewards before the step ...
 # answer "with a tensor",
 # with `returns = torch.cat([of(rewards) for rewards in episodes])` as `r = torch.cat([of(r[::-1]) for r in episodes])`
 # and `return returns - returns.mean()` as `return r - r.mean()`
 
 # %% my_weights
-# Not yet. ... is turned round ...
+# Not yet. ... in reverse order ...
 # answer "with a tensor",
 # with `returns = torch.cat([of(rewards) for rewards in episodes])`
 # as `r = torch.cat([of(r).flip(0) for r in episodes])` and `return returns - returns.mean()` as `return r - r.mean()`
 
 # %% my_weights
-# Not yet. The episodes have 5 steps, and my_weights returned 2 weights.
+# Not yet. my_weights returned 2 weights, expected 5, one for each step.
 # answer "with a tensor", with `returns = torch.cat([of(rewards) for rewards in episodes])` as `return of(episodes[0])`,
 # without `return returns - returns.mean()`
 

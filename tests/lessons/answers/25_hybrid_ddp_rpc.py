@@ -28,7 +28,7 @@ def my_forward(model, words, offsets):
     return model.table.forward(words, offsets)
 
 # %% my_forward
-# Not yet. On trainer 0 `my_forward` returned other numbers ...
+# Not yet. On trainer 0 `my_forward` returned wrong values ...
 def my_forward(model, words, offsets):
     return -model.dense(model.table.forward(words, offsets))
 
