@@ -60,4 +60,13 @@ MUTANTS = {
         'self.path = store.get("path").decode() if rank == 0 else tempfile.mkstemp()[1]\n',
     ),
     "the file stays": ("            os.unlink(self.path)", "            pass"),
+    "a factor is missing in the rate of the links": (
+        "bytes_sent = 2 * (n - 1) / n * bucket  # by each rank",
+        "bytes_sent = bucket  # by each rank",
+    ),
+    "every rank leaves": ('        if rank == n - 1 and what == "step 1":\n', '        if what == "step 1":\n'),
+    "a barrier lets every rank pass": (
+        "        return self.allreduce([torch.zeros(self.size())], opts)\n",
+        "        return done([])\n",
+    ),
 }
