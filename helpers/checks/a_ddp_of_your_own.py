@@ -14,6 +14,7 @@ from torch.nn.parallel import DistributedDataParallel
 from helpers import tap
 from helpers.checks.exam import AnswerError, answer, errors_of_answer, exercise, missing, plain, show
 from helpers.checks.judging import CUT_OFF
+from helpers.checks.learner import learners_module
 
 _WIDTH, _SAMPLES = 6, 4
 _LAYER = 8 * _WIDTH**2  # bytes of the weights of one layer in double precision
@@ -567,11 +568,9 @@ def _loss(model, inputs, route):
 
 def _names_of_arguments(name):
     """Return the names of the arguments that the learner's class takes."""
-    import __main__
-
-    if name not in vars(__main__):
+    if name not in vars(learners_module()):
         raise AnswerError(missing(name))
-    return list(inspect.signature(vars(__main__)[name]).parameters)
+    return list(inspect.signature(vars(learners_module())[name]).parameters)
 
 
 def _start(name, arguments, rank):
@@ -631,11 +630,9 @@ def _recorded(log: list):
 
 def _through_ready(rank, n):
     """Return how often hooks called `ready` of a derived class, and gradients after `ready` was called for the rest."""
-    import __main__
-
     counts = []
 
-    class Derived(__main__.MyHooks):
+    class Derived(learners_module().MyHooks):
         def ready(self, parameter):
             counts.append(parameter)
             super().ready(parameter)

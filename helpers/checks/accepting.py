@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import helpers.world
+from helpers.checks.learner import learners_module
 
 _accepted = {}  # the name of each answer that has passed: the cell that defined it
 _in_use = set()  # the names of the learner's answers that the lesson uses
@@ -21,9 +22,7 @@ def accepted(name: str, *, or_else):
     All ranks must call it. Rank 0 prints which of the two the lesson uses. An answer whose cell has been changed must
     pass its check again.
     """
-    import __main__
-
-    answer = vars(__main__).get(name)
+    answer = vars(learners_module()).get(name)
     if answer is not None and _accepted.get(name) == _cell_of(answer):
         _in_use.add(name)
         _say(f"The lesson goes on with your `{name}`.")
@@ -53,10 +52,8 @@ def remind(world, ranks: Sequence[int]) -> None:
 
 
 def _note(name):
-    import __main__
-
-    if name in vars(__main__):
-        _accepted[name] = _cell_of(vars(__main__)[name])
+    if name in vars(learners_module()):
+        _accepted[name] = _cell_of(vars(learners_module())[name])
     return _accepted.get(name)
 
 

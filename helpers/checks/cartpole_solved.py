@@ -21,6 +21,7 @@ from helpers.checks.exam import (
     plain,
     show,
 )
+from helpers.checks.learner import learners_module
 from helpers.checks.rpc_judging import answer_with_rpc, one_line_errors, rpc_runs
 
 # For my_answer: how many observers play, and how many observations each request brings that waits for an answer.
@@ -479,11 +480,9 @@ def _weights_of(fetch):
 
 def _has_go_on():
     """Return whether this rank has a function `go_on`. Raises `AnswerError` if it has no `snapshot`."""
-    import __main__
-
-    if not hasattr(__main__, "snapshot"):
+    if not hasattr(learners_module(), "snapshot"):
         raise AnswerError(missing("snapshot"))
-    return hasattr(__main__, "go_on")
+    return hasattr(learners_module(), "go_on")
 
 
 def _save_and_go_on():

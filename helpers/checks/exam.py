@@ -28,6 +28,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+from helpers.checks.learner import learners_module
 from helpers.measure.traffic import collectives, recorded
 
 _COURSE = __name__.partition(".")[0] + "."
@@ -220,18 +221,17 @@ def answer(name: str, arguments: Sequence, watch: torch.Tensor | None = None, th
 
     Raises `AnswerError` when it raises or is missing.
     """
-    import __main__
-
     with recorded(watch) as messages, collectives() as calls:
         _runs.append(Run(messages, calls))
-        if name not in vars(__main__):
+        lesson = vars(learners_module())
+        if name not in lesson:
             raise AnswerError(missing(name))
         with errors_of_answer():
-            found = vars(__main__)[name]
+            found = lesson[name]
             is_autograd_function = isinstance(found, type) and issubclass(found, torch.autograd.Function)
             result = (found.apply if is_autograd_function else found)(*arguments)
-            if then in vars(__main__):
-                vars(__main__)[then]()
+            if then in lesson:
+                lesson[then]()
             return result
 
 

@@ -8,6 +8,7 @@ import time
 
 from helpers import faulty
 from helpers.checks.judging import CUT_OFF, RESTART, Verdict, Wrong
+from helpers.checks.learner import learners_module
 from helpers.faults import CAUSES, FAULTS
 
 _SECONDS_TO_END = 15  # of a repaired training
@@ -217,6 +218,4 @@ def _answers(world, name):
 
 
 def _of_this_rank(name):
-    import __main__
-
-    return vars(__main__).get(name)
+    return vars(learners_module()).get(name)

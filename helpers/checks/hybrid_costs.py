@@ -8,6 +8,7 @@ from torch.nn.functional import cross_entropy, embedding_bag, linear
 
 from helpers.checks.exam import answer, exercise, show
 from helpers.checks.hybrid_ddp_rpc import Weights, kept, weights_of
+from helpers.checks.learner import learners_module
 from helpers.checks.rpc_judging import one_line_errors, require_rpc
 
 _COLUMNS = 16
@@ -133,9 +134,7 @@ def _bags(lengths):
 
 def _make_model() -> Weights:
     """Make a model of this trainer alone, and return its weights."""
-    import __main__
-
-    lesson = vars(__main__)
+    lesson = vars(learners_module())
     with one_line_errors():
         table = RemoteModule("server/cpu", lesson["Table"], (_ROWS,))
         kept["model"] = lesson["HybridModel"](table, lesson["alone"], "cpu")

@@ -14,6 +14,7 @@ from torch.nn.functional import cross_entropy, embedding_bag, linear
 
 from helpers import devices
 from helpers.checks.exam import answer, exercise, near, plain, show
+from helpers.checks.learner import learners_module
 from helpers.checks.rpc_judging import one_line_errors
 
 NUMBERS = list(range(48))  # of passages, which two to four trainers can share evenly
@@ -180,23 +181,17 @@ kept = {}  # the model that the learner's function gets
 
 def is_started(needs: str) -> bool:
     """Return whether this rank is in the group of the trainers, and the lesson has defined this name there."""
-    import __main__
-
-    return dist.is_initialized() and needs in vars(__main__)
+    return dist.is_initialized() and needs in vars(learners_module())
 
 
 def batch(numbers):
     """Return the batch of the passages of these numbers: words, offsets and labels."""
-    import __main__
-
-    return vars(__main__)["batch"](numbers)
+    return vars(learners_module())["batch"](numbers)
 
 
 def make() -> Weights:
     """Make a hybrid model with a table of its own, and return the weights."""
-    import __main__
-
-    lesson = vars(__main__)
+    lesson = vars(learners_module())
     with one_line_errors():
         kept["model"] = lesson["HybridModel"](lesson["new_table"]())
         return weights_of(kept["model"])
@@ -217,12 +212,10 @@ def at_the_table(model, function, *arguments):
 
 def _make_parts() -> Weights:
     """Make what a hybrid model has, without DDP, and with a table that the master has made; return the weights."""
-    import __main__
-
     device = devices.of_this_rank().device
     dense = torch.nn.Linear(16, 6).to(device)
     with one_line_errors():
-        table = rpc.rpc_sync("master", vars(__main__)["new_table"])
+        table = rpc.rpc_sync("master", vars(learners_module())["new_table"])
         kept["model"] = SimpleNamespace(table=table, dense=dense, device=device)
         return weights_of(kept["model"])
 
@@ -259,9 +252,7 @@ def _references() -> _References:
 
 def _new_optimizer():
     """Return an optimizer of all parameters of the model, at rate 1."""
-    import __main__
-
-    lesson = vars(__main__)
+    lesson = vars(learners_module())
     with one_line_errors():
         return lesson["new_optimizer"](lesson["references"](kept["model"]), torch.optim.SGD, 1.0)
 

@@ -14,6 +14,7 @@ import torch.distributed.rpc as rpc
 
 from helpers.checks.exam import answer, exercise, number, plain, show
 from helpers.checks.hybrid_ddp_rpc import kept
+from helpers.checks.learner import learners_module
 from helpers.checks.rpc_judging import in_one_line, one_line_errors, require_rpc
 
 _SECONDS = 0.2  # that the function of a request takes, so that the same request comes while it is under way
@@ -135,9 +136,7 @@ class Restored(NamedTuple):
 
 def _train():
     """Train the model that will be saved, and return its weights, each with its owner."""
-    import __main__
-
-    lesson = vars(__main__)
+    lesson = vars(learners_module())
     with one_line_errors():
         kept["model"] = model = _new_model()
         optimizer = lesson["new_optimizer"](lesson["references"](model))
@@ -148,17 +147,13 @@ def _train():
 
 def _new_model():
     """Return a model of trainer 0 alone, with a table of its own."""
-    import __main__
-
-    lesson = vars(__main__)
+    lesson = vars(learners_module())
     torch.manual_seed(0)
     return lesson["HybridModel"](lesson["new_table"](), lesson["alone"], "cpu")
 
 
 def _weights(model):
-    import __main__
-
-    references = vars(__main__)["references"](model)
+    references = vars(learners_module())["references"](model)
     return [(reference.owner_name(), reference.to_here().detach().clone()) for reference in references]
 
 
@@ -170,11 +165,9 @@ def _save():
 
 def _restore() -> Restored:
     """Write the checkpoint to a file, and from there to a new model."""
-    import __main__
-
     with one_line_errors():
         model = _new_model()
-        references = vars(__main__)["references"](model)
+        references = vars(learners_module())["references"](model)
     try:
         file = io.BytesIO()
         torch.save(kept["saved"], file)
@@ -202,8 +195,6 @@ def try_cases(cases):
 
 
 def _try(case):
-    import __main__
-
     ran = []
 
     def double(value):
@@ -221,7 +212,7 @@ def _try(case):
     def call(place, request, value):
         function = nothing if case.returns_none else double
         try:
-            results[place] = vars(__main__)["once"](names[request], function, (value,))
+            results[place] = vars(learners_module())["once"](names[request], function, (value,))
         except Exception as error:
             errors.append(error)
 

@@ -17,6 +17,7 @@ from helpers.checks.hybrid_ddp_rpc import (
     takes_part,
     weights_of,
 )
+from helpers.checks.learner import learners_module
 from helpers.checks.rpc_judging import one_line_errors
 
 _RATE = 0.5
@@ -58,10 +59,8 @@ def one_rate(exam):
 
 def turns_noted(function: str):
     """On a trainer: call a function of the lesson, and return when its steps began and ended, and when it returned."""
-    import __main__
-
     optimizer = _SlowOptimizer()
-    vars(__main__)[function](optimizer, None)
+    vars(learners_module())[function](optimizer, None)
     return optimizer.noted, time.monotonic()
 
 
@@ -105,9 +104,7 @@ def _turns_of_the_answer():
 
 def _make_with_one_table() -> Weights:
     """Make a hybrid model with a table that all trainers share; return the weights."""
-    import __main__
-
-    lesson = vars(__main__)
+    lesson = vars(learners_module())
     with one_line_errors():
         if dist.get_rank() == 0:
             keep_table(lesson["new_table"]())

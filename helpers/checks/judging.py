@@ -14,6 +14,7 @@ import ipyparallel as ipp
 from helpers.checks import exam
 from helpers.checks.accepting import accept
 from helpers.checks.exam import Wrong, missing
+from helpers.checks.learner import learners_module
 from helpers.table import shortened
 
 RESTART = "Call world.restart(), then run the lesson again, from its setup cell to this check."
@@ -167,9 +168,7 @@ def _file_of(function):
 
     IPython makes the name from the text of a cell, so it is the same in the notebook and on the ranks.
     """
-    import __main__
-
-    named = getattr(__main__, function, None)
+    named = getattr(learners_module(), function, None)
     for part in (named, *getattr(named, "__dict__", {}).values()):  # of a class, its methods
         if hasattr(part, "__code__"):
             return Path(part.__code__.co_filename).name

@@ -11,6 +11,7 @@ import torch.distributed.rpc as rpc
 
 from helpers import tap
 from helpers.checks.exam import AnswerError, answer, errors_of_answer, missing
+from helpers.checks.learner import learners_module
 from helpers.measure import calls
 from helpers.measure.calls import Call
 from helpers.torch_parts import RRef
@@ -65,11 +66,9 @@ def rpc_runs() -> bool:
 
 def require_rpc(name: str) -> None:
     """Raise `AnswerError` unless RPC runs on this rank, and the cell that defines the learner's function has run."""
-    import __main__
-
     if not rpc_runs():
         raise AnswerError(NO_RPC)
-    if name not in vars(__main__):
+    if name not in vars(learners_module()):
         raise AnswerError(missing(name))
 
 

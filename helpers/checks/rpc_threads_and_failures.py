@@ -11,6 +11,7 @@ import torch.distributed.rpc as rpc
 
 from helpers.checks.exam import AnswerError, answer, exercise, missing, number, plain, show
 from helpers.checks.judging import RESTART, kill_last
+from helpers.checks.learner import learners_module
 from helpers.checks.rpc_and_rref import Meeting
 from helpers.checks.rpc_judging import SECONDS_AT_MOST, one_line_errors, waits_inside
 from helpers.measure.calls import recorded
@@ -382,11 +383,9 @@ def _ask_a_slow_worker(worker: str) -> _Asked:
 
 def _learners(name):
     """Return the learner's function or class of that name. Raises `AnswerError` if this rank has none."""
-    import __main__
-
-    if name not in vars(__main__):
+    if name not in vars(learners_module()):
         raise AnswerError(missing(name))
-    return vars(__main__)[name]
+    return vars(learners_module())[name]
 
 
 def _as_pair(result):

@@ -13,6 +13,7 @@ import torch.distributed.rpc as rpc
 
 from helpers.checks.exam import AnswerError, answer, exercise, plain, show
 from helpers.checks.judging import RESTART
+from helpers.checks.learner import learners_module
 from helpers.checks.rpc_judging import in_one_line, one_line_errors, require_rpc
 
 _SECONDS = 0.2  # that a slow step takes, so that two at once meet for certain
@@ -85,10 +86,8 @@ def _fault_of(early, kept, value):
 
 
 def _step_of_the_answer():
-    import __main__
-
     with one_line_errors():
-        return _taken_by_server(vars(__main__)["my_step_in_turn"])
+        return _taken_by_server(vars(learners_module())["my_step_in_turn"])
 
 
 def _taken_by_server(step):
@@ -118,9 +117,7 @@ def taken(step, context, parameter):
 
     Returns whether the values had changed before, whether the step kept `turn`, and the value in the end.
     """
-    import __main__
-
-    turn = vars(__main__)["turn"]
+    turn = vars(learners_module())["turn"]
     values = parameter.local_value()
     errors = []
 
@@ -202,13 +199,11 @@ class Owner:
     """On the server: two parameters, the learner's object, and an optimizer that notes what happens to it."""
 
     def __init__(self):
-        import __main__
-
         self.parameters = [torch.zeros(1, requires_grad=True), torch.zeros(1, requires_grad=True)]
         self.optimizer = _watched(self.parameters)
         self.error = ""
         try:
-            self.answer = vars(__main__)["SharedOptimizer"](self.parameters, self.optimizer)
+            self.answer = vars(learners_module())["SharedOptimizer"](self.parameters, self.optimizer)
         except Exception as error:
             self.error = _in_words(error)
 

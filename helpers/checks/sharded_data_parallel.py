@@ -7,6 +7,7 @@ from torch import nn
 from torch.nn.functional import mse_loss
 
 from helpers.checks.exam import answer, errors_of_answer, exercise, show
+from helpers.checks.learner import learners_module
 from helpers.measure import tensors, traffic
 
 _LAYERS, _WIDTH, _SAMPLES, _STEPS = 6, 21, 2, 3
@@ -151,9 +152,7 @@ def _in_words(moment):
 
 def _train(name, rank, n):
     """Train with the learner's function, whose units have hooks, and watch the tensors that this process holds."""
-    import __main__
-
-    lesson = vars(__main__)
+    lesson = vars(learners_module())
     if "Unit" not in lesson:
         return "there is no `Unit`: run the cells of the lesson down to this one."
     draw = torch.Generator().manual_seed(2)

@@ -10,6 +10,7 @@ import torch.distributed as dist
 from torch.nn.functional import mse_loss
 
 from helpers.checks.exam import answer, errors_of_answer, exercise, near, number, show
+from helpers.checks.learner import learners_module
 from helpers.checks.patching import replaced
 from helpers.measure.traffic import by_group
 
@@ -98,29 +99,27 @@ def _close(found, expected):
 
 def _step_of_one_process():
     """Return the gradients of the whole model, by block and name, the dimension of each cut, and the batch size."""
-    import __main__
-
-    blocks = __main__.my_part(())
-    out = __main__.batch_BSD
+    lesson = learners_module()
+    blocks = lesson.my_part(())
+    out = lesson.batch_BSD
     for weights in blocks:
-        out = __main__.run_block(out, weights, None)
-    mse_loss(out, __main__.target_BSD).backward()
-    return _gradients(blocks), __main__.CUT, len(__main__.batch_BSD)
+        out = lesson.run_block(out, weights, None)
+    mse_loss(out, lesson.target_BSD).backward()
+    return _gradients(blocks), lesson.CUT, len(lesson.batch_BSD)
 
 
 def _samples_and_gradients(layout):
     """Return how many samples `my_step` sends through each block in a layout, and the gradients that it leaves."""
-    import __main__
-
     samples = []
-    run_block = __main__.run_block
+    lesson = learners_module()
+    run_block = lesson.run_block
 
     def counted(x_BSD, weights, tensor):
         samples.append(len(x_BSD))
         return run_block(x_BSD, weights, tensor)
 
-    blocks = __main__.my_part(layout)
-    with replaced([(__main__, "run_block", counted)]):
+    blocks = lesson.my_part(layout)
+    with replaced([(lesson, "run_block", counted)]):
         answer("my_step", [blocks, layout])
     return sum(samples) // len(blocks), _gradients(blocks)
 
@@ -168,9 +167,9 @@ def _shown_norm(norm):
 
 def _whole_model():
     """Return the weights of the whole model, by block and name, and the dimension in which each is cut."""
-    import __main__
-
-    return [{name: weight.detach() for name, weight in block.items()} for block in __main__.my_part(())], __main__.CUT
+    lesson = learners_module()
+    weights = [{name: weight.detach() for name, weight in block.items()} for block in lesson.my_part(())]
+    return weights, lesson.CUT
 
 
 @exercise
@@ -202,10 +201,8 @@ def send_cut(exam):
 
 def _between_stages(name, given, partner, layout):
     """Return the result of `send_cut` or `receive_cut`, and the bytes handed to collectives, by their ranks."""
-    import __main__
-
     with by_group() as handed:
-        result = answer(name, [given, partner, __main__.group("tensor", layout)])
+        result = answer(name, [given, partner, learners_module().group("tensor", layout)])
     return result, handed
 
 

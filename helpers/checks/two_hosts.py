@@ -6,6 +6,7 @@ import os
 import torch
 
 from helpers.checks.exam import AnswerError, Wrong, answer, exercise, show
+from helpers.checks.learner import learners_module
 from helpers.measure.traffic import by_group
 
 _BYTES = 2**20
@@ -141,9 +142,7 @@ def _sharded(rank):
     Returns the different elements of the tensor, the ranks of a host, the tensor's bytes, and those that this rank has
     handed to the collectives of each group.
     """
-    import __main__
-
-    groups = [vars(__main__).get(name) for name in ("inside", "across")]
+    groups = [vars(learners_module()).get(name) for name in ("inside", "across")]
     if None in groups:
         raise AnswerError("NameError: there are no groups `inside` and `across`: run the setup cell.")
     ranks = int(os.environ["LOCAL_WORLD_SIZE"])
