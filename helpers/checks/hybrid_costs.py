@@ -12,7 +12,7 @@ from helpers.checks.learner import learners_module
 from helpers.checks.rpc_judging import one_line_errors, require_rpc
 
 _COLUMNS = 16
-# Words per bag, of batches that tell the mistakes apart: one of them has an empty bag.
+# Words per bag in each batch. The batches tell the mistakes apart; one of them has an empty bag.
 _BATCHES = ((3, 4, 5), (1, 1), (2, 0, 7, 1), (10,) * 20)
 _ROWS = 40
 _OWNERS = ("server", "master")
@@ -44,7 +44,9 @@ def two_optimizers(exam):
                 optimizer.zero_grad()
             for name, part, kind in _PARTS:
                 old, new, expected = (getattr(weights, part) for weights in (before, after, one))
-                exam.require(not new.equal(old), f"In a step the {name} has not moved.")
+                exam.require(
+                    not new.equal(old), f"In a step the {name} has not moved, expected it to move as with {kind}."
+                )
                 exam.require(
                     new.allclose(expected, atol=1e-4),
                     f"In a step the {name} has moved, but not as with {kind} at this rate.",
@@ -52,12 +54,12 @@ def two_optimizers(exam):
             if exam.fault:
                 break
             before = after
-    return f"After {len(_BATCHES)} steps both parts are where SparseAdam and Adam bring them in one process."
+    return f"After {len(_BATCHES)} steps both parts equal those that SparseAdam and Adam train in one process."
 
 
 @exercise
 def SplitTable(exam):
-    """Check `SplitTable(rows, owners)`: a table by rows on two owners, with the sums and gradients of a single one."""
+    """Check `SplitTable(rows, owners)`: a table split over two owners, with the sums and gradients of one table."""
     exam.on_rank(require_rpc, "SplitTable")
     rows_on = {}
     if exam.rank == 0:
@@ -73,11 +75,11 @@ def SplitTable(exam):
         if not exam.fault:
             _compare_table(exam)
     places = " and ".join(f"{rows} rows on {owner}" for owner, rows in rows_on.items())
-    return f"With {places}, sums and gradients are those of one table of {_ROWS} rows."
+    return f"With {places}, sums and gradients equal those of one table of {_ROWS} rows."
 
 
 def _compare_table(exam):
-    """Require the sums and the steps of one table, batch by batch. The first batch with a fault is the last one."""
+    """Require the sums and the steps of one table, batch by batch, up to the first batch with a fault."""
     weight = exam.on_rank(_vectors)
     if not _require_shape(exam, weight, _ROWS):
         return
@@ -98,9 +100,9 @@ def _compare_table(exam):
         for bag, (found, right) in enumerate(zip(sums, expected, strict=True)):
             exam.require(
                 torch.allclose(found, right, atol=1e-4),
-                f"With bags of {list(lengths)} words, bag {bag} is not the sum of its vectors.",
+                f"With bags of {list(lengths)} words, bag {bag} is not the sum of its words' vectors.",
             )
-        exam.require(has_graph, "The sums are right, and no gradient comes to the owners.")
+        exam.require(has_graph, "The sums are right, but no gradient reaches the owners.")
         after = exam.on_rank(_vectors)
         for row, (old, new, gradient) in enumerate(zip(weight, after, one.grad, strict=True)):
             what = "has not moved" if new.equal(old) else "has moved wrongly"
@@ -124,16 +126,16 @@ def _require_shape(exam, vectors, bags):
 
 
 def _bags(lengths):
-    """Return words from all over the table, and the offsets of bags of these lengths."""
+    """Return words from all over the table, and the offsets of bags with these lengths."""
     lengths = torch.tensor(lengths)
     return torch.arange(lengths.sum()) * 27 % _ROWS, lengths.cumsum(0) - lengths
 
 
-# What runs in the process of the learner's code, on trainer 0.
+# On trainer 0, the functions below run in the process of the learner's code.
 
 
 def _make_model() -> Weights:
-    """Make a model of this trainer alone, and return its weights."""
+    """Make a model for this trainer alone, and return its weights."""
     lesson = vars(learners_module())
     with one_line_errors():
         table = RemoteModule("server/cpu", lesson["Table"], (_ROWS,))
@@ -175,7 +177,7 @@ def _vectors():
 def _forward_and_step(words, offsets, scales):
     """Look up bags in the learner's table, and make a step of SGD along the gradient of their scaled sum.
 
-    Returns the sums of the bags, and whether they have a graph.
+    Return the sums of the bags, and whether they have a graph.
     """
     table = kept["table"]
     with one_line_errors(), dist_autograd.context() as context:
@@ -188,7 +190,7 @@ def _forward_and_step(words, offsets, scales):
         return sums, has_graph
 
 
-# What runs on the owner of a parameter.
+# The functions below run on the owner of a parameter.
 
 
 def rows_of(reference):

@@ -17,14 +17,14 @@ from helpers.checks.hybrid_ddp_rpc import kept
 from helpers.checks.learner import learners_module
 from helpers.checks.rpc_judging import in_one_line, one_line_errors, require_rpc
 
-_SECONDS = 0.2  # that the function of a request takes, so that the same request comes while it is under way
+_SECONDS = 0.2  # for the function of a request, so that the same request comes again while it runs
 _STEPS = 3  # before the checkpoint
 
 
 class Case(NamedTuple):
-    """Requests, pairs of a name and a value, and what is expected: how often the function runs, and the results.
+    """Requests (pairs of a name and a value), how often the function is expected to run, and the expected results.
 
-    `together` says whether they come at once, and `returns_none` whether their function returns None.
+    `together` says whether the requests come at once, and `returns_none` whether their function returns None.
     """
 
     what: str
@@ -59,7 +59,7 @@ _CASES = (
 
 @exercise
 def my_checkpoint(exam):
-    """Check `my_checkpoint(model, number)`: from a file, a new model comes back to where the old one was."""
+    """Check `my_checkpoint(model, number)`: restored from a file, a new model equals the old one."""
     exam.on_rank(require_rpc, "my_checkpoint")
     if exam.rank == 0:
         expected = exam.on_rank(_train)
@@ -86,11 +86,11 @@ def once(exam):
                 all(map(_is_result, results, case.results)),
                 f"{case.what} `once` returned {results}, expected {case.results}.",
             )
-    return "A request is executed once, also when it comes again at once, and every caller gets its result."
+    return "A request is executed once, even if it comes again at once, and every caller gets its result."
 
 
 def _require_all_back(exam, expected):
-    """Require that a new model has the expected weights, by owner, once the checkpoint has been written to it."""
+    """Require that a new model has the expected weights, by owner, after the checkpoint has been written to it."""
     restored = exam.on_rank(_restore)
     exam.require(not restored.error, f"The checkpoint cannot be saved, read and written back: {restored.error}")
     exam.require(
@@ -99,7 +99,8 @@ def _require_all_back(exam, expected):
     )
     for (_, values), (owner, right) in zip(restored.weights, expected, strict=False):
         exam.require(
-            torch.equal(values, right), f"Weights on {owner} came back otherwise than they were after {_STEPS} steps."
+            torch.equal(values, right),
+            f"The weights that came back on {owner} differ from the weights after {_STEPS} steps.",
         )
     exam.require(
         number(restored.number) == _STEPS,
@@ -119,13 +120,13 @@ def _times(count):
     return "once" if count == 1 else f"{count} times"
 
 
-# What runs in the process of the learner's code, on trainer 0.
+# On trainer 0, the functions below run in the process of the learner's code.
 
 
 class Restored(NamedTuple):
-    """What came of a checkpoint: an error, the number of the next step, and how many weights were listed.
+    """The result of a restored checkpoint: an error, the number of the next step, and how many weights were listed.
 
-    `weights` are those of a new model to which the checkpoint has been written, each with its owner.
+    `weights` holds each weight of a new model, restored from the checkpoint, with its owner.
     """
 
     error: str
@@ -146,7 +147,7 @@ def _train():
 
 
 def _new_model():
-    """Return a model of trainer 0 alone, with a table of its own."""
+    """Return a model for trainer 0 alone, with a table of its own."""
     lesson = vars(learners_module())
     torch.manual_seed(0)
     return lesson["HybridModel"](lesson["new_table"](), lesson["alone"], "cpu")
@@ -164,7 +165,7 @@ def _save():
 
 
 def _restore() -> Restored:
-    """Write the checkpoint to a file, and from there to a new model."""
+    """Write the checkpoint to a file, and restore a new model from it."""
     with one_line_errors():
         model = _new_model()
         references = vars(learners_module())["references"](model)
@@ -181,16 +182,16 @@ def _restore() -> Restored:
 
 
 def _ask_server(cases):
-    """Have the server try the cases, and return for each how often the function ran, and the results."""
+    """Have the server try the cases; return how often the function ran and the results, for each case."""
     with one_line_errors():
         return rpc.rpc_sync("server", try_cases, (cases,))
 
 
-# What runs on the server.
+# The functions below run on the server.
 
 
 def try_cases(cases):
-    """Return for each case how often the function ran, and the results. Raises the first error of the answer."""
+    """Return how often the function ran and the results, for each case; raise the first error of the answer."""
     return [_try(case) for case in cases]
 
 

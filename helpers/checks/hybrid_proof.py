@@ -21,7 +21,7 @@ from helpers.checks.learner import learners_module
 from helpers.checks.rpc_judging import one_line_errors
 
 _RATE = 0.5
-_SECONDS = 0.05  # that a step of the last trainer takes; those of the trainers before it take longer
+_SECONDS = 0.05  # for a step of the last trainer; the trainers before it take longer
 
 
 def _judge_turns(returned):
@@ -32,7 +32,7 @@ def _judge_turns(returned):
 
 @exercise(together=_judge_turns)
 def my_turns(exam):
-    """Check `my_turns(optimizer, context)`: the trainers step one after another, and leave when all have stepped."""
+    """Check `my_turns(optimizer, context)`: the trainers step one after another, and return when all have stepped."""
     return exam.on_rank(_turns_of_the_answer) if takes_part(exam) else None
 
 
@@ -40,7 +40,7 @@ def my_turns(exam):
 def one_rate(exam):
     """Check `one_rate(model, rate)`: an optimizer that trains both parts of a hybrid model at one rate.
 
-    The trainers share one table, and step one after another.
+    The trainers share one table and step one after another.
     """
     if takes_part(exam):
         before = exam.on_rank(_make_with_one_table)
@@ -58,16 +58,16 @@ def one_rate(exam):
 
 
 def turns_noted(function: str):
-    """On a trainer: call a function of the lesson, and return when its steps began and ended, and when it returned."""
+    """Call a function of the lesson on a trainer; return when its steps began and ended, and when it returned."""
     optimizer = _SlowOptimizer()
     vars(learners_module())[function](optimizer, None)
     return optimizer.noted, time.monotonic()
 
 
 def fault_of_turns(noted: list) -> str:
-    """Return what is wrong with the turns that the trainers have taken, in words; "" when nothing is.
+    """Return a sentence that says what is wrong with the trainers' turns, or "" if nothing is.
 
-    `noted` has for each trainer what `turns_noted` returns there. All ranks are on one machine, and read one clock.
+    `noted` holds the result of `turns_noted` for each trainer. All ranks are on one machine and read one clock.
     """
     for trainer, (steps, _) in enumerate(noted):
         if len(steps) != 1:
@@ -81,11 +81,11 @@ def fault_of_turns(noted: list) -> str:
     return ""
 
 
-# What runs in the process of the learner's code, on a trainer.
+# On a trainer, the functions below run in the process of the learner's code.
 
 
 class _SlowOptimizer:
-    """It notes when its step begins and ends; the steps of the first trainers are the slowest."""
+    """Record when each step begins and ends; the lower the rank, the slower the step."""
 
     def __init__(self):
         self.noted = []
@@ -103,7 +103,7 @@ def _turns_of_the_answer():
 
 
 def _make_with_one_table() -> Weights:
-    """Make a hybrid model with a table that all trainers share; return the weights."""
+    """Make a hybrid model with a table that all trainers share; return its weights."""
     lesson = vars(learners_module())
     with one_line_errors():
         if dist.get_rank() == 0:
@@ -116,7 +116,7 @@ def _make_with_one_table() -> Weights:
 
 
 def keep_table(table):
-    """Keep the table that trainer 0 has made for all."""
+    """Keep the table that trainer 0 made for all."""
     kept["table"] = table
 
 

@@ -1,4 +1,4 @@
-"""Exercises of 29_pipelines: backward through a stage by messages, and the orders in which stages work."""
+"""Exercises of 29_pipelines: backward through stages that exchange messages, and the orders in which stages work."""
 
 from collections.abc import Iterable
 
@@ -12,7 +12,7 @@ _WIDTH, _SAMPLES = 4, 6
 
 @exercise
 def my_backward(exam):
-    """Check `my_backward(x, output, targets)`: the gradients of every stage are those of one process."""
+    """Check `my_backward(x, output, targets)`: the gradients of every stage equal those of one process."""
     layers, inputs, targets = _pipeline(exam.n)
     nn.functional.mse_loss(nn.Sequential(*layers)(inputs), targets).backward()
     gradient = exam.on_rank(_gradient_of_stage, exam.rank, exam.n)
@@ -24,9 +24,9 @@ def my_backward(exam):
 
 @exercise
 def my_order(exam):
-    """Check `my_order(stage, stages, m)`: as short as a schedule can be, and at most `stages - stage` kept.
+    """Check `my_order(stage, stages, m)`: as short as a schedule can be, with at most `stages - stage` kept.
 
-    Every rank is asked for all stages. A backward takes twice as long as a forward.
+    Every rank returns the orders of all stages. A backward takes twice as long as a forward.
     """
     for stages, m in ((4, 8), (2, 3), (3, 3), (4, 2), (1, 2)):
         orders = _asked_orders(exam, "my_order", stages, m)
@@ -39,7 +39,7 @@ def my_order(exam):
 def split_order(exam):
     """Check `split_order(stage, stages, m)`: with B and W apart, a bubble of (p - 1)/(3m + p - 1).
 
-    Every rank is asked for all stages. Each action takes as long as any other.
+    Every rank returns the orders of all stages. All actions take equally long.
     """
     for stages, m in ((4, 8), (2, 3), (3, 3), (5, 7), (1, 2)):
         orders = _asked_orders(exam, "split_order", stages, m)
@@ -50,9 +50,9 @@ def split_order(exam):
 
 @exercise
 def most_micro_batches(exam):
-    """Check `most_micro_batches(order, stages, bytes_each, memory)`: the largest m, up to 64, that fits everywhere.
+    """Check `most_micro_batches(order, stages, bytes_each, memory)`: the largest m, up to 64, that fits on all stages.
 
-    It is called with several schedules, each as a function `order(stage, stages, m)`.
+    The check calls it with several schedules, each a function `order(stage, stages, m)`.
     """
     schedules = {"GPipe's order": _all_forward_first, "1F1B": _one_forward_one_backward, "pairs": _in_pairs}
     for stages, bytes_each, memory in ((4, 100, 650), (4, 100, 400), (4, 100, 399), (3, 64, 63), (2, 10, 10)):
@@ -79,7 +79,7 @@ def _pipeline(stages):
 
 
 def _gradient_of_stage(rank, stages):
-    """Return the gradient of this rank's weight after `my_backward`, whose arguments hang on a graph."""
+    """Return the gradient of this rank's weight after `my_backward`, whose arguments have a graph."""
     layers, x, targets = _pipeline(stages)
     for layer in layers[:rank]:
         x = layer(x)
@@ -89,7 +89,7 @@ def _gradient_of_stage(rank, stages):
 
 
 def _compared(gradient, expected):
-    """Return by which factor a gradient differs from another one, "not" when that is not all, "" for equal ones."""
+    """Return "" for equal gradients, the factor between proportional ones in words, and "not" for any others."""
     if torch.allclose(gradient, expected, rtol=1e-9):
         return ""
     factor = (gradient.norm() / expected.norm()).item()
@@ -97,7 +97,7 @@ def _compared(gradient, expected):
 
 
 def _asked_orders(exam, name, stages, m):
-    """Return for each stage its order as a list of pairs, or, in words, what was returned instead."""
+    """Return the order of each stage as a list of pairs, or a description of what was returned instead."""
     return [_pairs(order) for order in exam.on_rank(_orders, name, stages, m)]
 
 
@@ -125,13 +125,13 @@ def _pairs(order):
 
 
 def _require_order(exam, orders, m, durations, expected):
-    """Require that every stage does everything once, that no stage waits for ever, and that all end in time."""
+    """Require that every stage does each action once, that no stage waits forever, and that all end in time."""
     fault = _fault_of_actions(exam.rank, orders, m, durations) or _fault_of_time(orders, m, durations, expected)
     return exam.require(not fault, fault)
 
 
 def _fault_of_actions(rank, orders, m, kinds):
-    """Return which order does not do everything once, in words, or ""."""
+    """Return a sentence about the first order that does not do each action once, or ""."""
     wanted = sorted((kind, number) for kind in kinds for number in range(m))
     for stage, order in enumerate(orders):
         where = f"For stage {stage} of {len(orders)} and {m} micro-batches rank {rank} returned"
@@ -139,7 +139,7 @@ def _fault_of_actions(rank, orders, m, kinds):
             return f"{where} {order}, expected a list of pairs such as ('F', 0)."
         for action in order:
             if action not in wanted:
-                return f"{where} the action {action!r}, which there is not."
+                return f"{where} the action {action!r}, expected {' or '.join(kinds)} with a number below {m}."
         for action in wanted:
             if (times := order.count(action)) != 1:
                 return f"{where} {times} times {action!r}, expected once."
@@ -147,17 +147,17 @@ def _fault_of_actions(rank, orders, m, kinds):
 
 
 def _fault_of_time(orders, m, durations, expected):
-    """Return which stage waits for ever, or that the last one ends too late, in words, or ""."""
+    """Return a sentence about a stage that waits forever or about a step that takes too long, or ""."""
     case = f"With {len(orders)} stages and {m} micro-batches"
     ticks, stuck = _ticks(orders, durations)
     if stuck:
         stage, action = stuck
-        return f"{case} stage {stage} waits for ever before {action!r}."
+        return f"{case} stage {stage} waits forever before {action!r}."
     return f"{case} a step takes {ticks} ticks, expected {expected}." if ticks > expected else ""
 
 
 def _require_room(exam, orders, m, freed_by, rooms):
-    """Require that each stage keeps at most so many micro-batches."""
+    """Require that each stage keeps at most as many micro-batches as it has room for."""
     for stage, (order, room) in enumerate(zip(orders, rooms, strict=True)):
         most = max(_kept(order, freed_by))
         exam.require(
@@ -176,7 +176,7 @@ def _kept(order, freed_by="B"):
 
 
 def _ticks(orders, durations):
-    """Return when the last stage ends, and the stage that waits for ever with its action, or None."""
+    """Return when the last stage ends, and the stage that waits forever with its action, or None."""
     ends, free, place = {}, [0] * len(orders), [0] * len(orders)
     moved = True
     while moved:

@@ -1,4 +1,4 @@
-"""Exercises of 30_replicated_pipelines: how stale weights are, and how to cut ranks into pipelines."""
+"""Exercises of 30_replicated_pipelines: how stale weights are, and how to split ranks into pipelines."""
 
 import torch
 
@@ -13,7 +13,7 @@ _ORDERS = [
     "F1 F0 B1 B0",
     "",
 ]
-# Ranks, the bytes of all weights, and those of the activations that a stage sends.
+# Ranks, bytes of all weights, and bytes of the activations that a stage sends.
 _CUTS = [
     (8, 400 * _MIB, _MIB),
     (8, _MIB, 400 * _MIB),
@@ -28,7 +28,7 @@ _CUTS = [
 
 @exercise
 def staleness(exam):
-    """Check `staleness(order)`: for each batch, the updates between its forward and its own."""
+    """Check `staleness(order)`: for each batch, the updates between its forward and its own update."""
     for text in _ORDERS:
         order = [(action[0], int(action[1:])) for action in text.split()]
         expected = _stale(order)
@@ -44,7 +44,7 @@ def staleness(exam):
 
 @exercise
 def best_cut(exam):
-    """Check `best_cut(ranks, weights, activations)`: the number of stages with the fewest bytes from any rank."""
+    """Check `best_cut(ranks, weights, activations)`: the number of stages with which the busiest rank sends least."""
     for ranks, weights, activations in _CUTS:
         sent = {stages: _most_sent(ranks, stages, weights, activations) for stages in _divisors(ranks)}
         expected = min(sent, key=sent.get)
@@ -61,7 +61,7 @@ def best_cut(exam):
 
 
 def _numbers(result):
-    """Return an answer as a list of numbers, None where it is something else."""
+    """Return an answer as a list of numbers, or None if it is something else."""
     if not isinstance(result, list | tuple | torch.Tensor) or not getattr(result, "shape", (1,)):
         return None
     return [number(part) for part in result]

@@ -6,10 +6,10 @@ sys.path.append(str(NOTEBOOKS))
 # cell `start(` of solutions
 
 # %% two_optimizers: solution
-# Solved. After 4 steps both parts are where SparseAdam and Adam bring them in one process.
+# Solved. After 4 steps both parts equal those that SparseAdam and Adam train in one process.
 
 # %% two_optimizers: from the list
-# Solved. After 4 steps both parts are where SparseAdam and Adam bring them in one process.
+# Solved. After 4 steps both parts equal those that SparseAdam and Adam train in one process.
 class Both:
     def step(self, context):
         for optimizer in self.optimizers:
@@ -25,7 +25,7 @@ def two_optimizers(model, lr):
     return both
 
 # %% two_optimizers: a function
-# Solved. After 4 steps both parts are where SparseAdam and Adam bring them in one process.
+# Solved. After 4 steps both parts equal those that SparseAdam and Adam train in one process.
 def two_optimizers(model, lr):
     import types
 
@@ -52,15 +52,15 @@ def two_optimizers(model, lr):
 # with `new_optimizer(rest, torch.optim.Adam, lr),` as `new_optimizer(rest, torch.optim.SGD, lr),`
 
 # %% two_optimizers: no table
-# Not yet. In a step the table has not moved.
+# Not yet. In a step the table has not moved, expected it to move as with SparseAdam.
 # answer "from the list", with `for optimizer in self.optimizers:` as `for optimizer in self.optimizers[1:]:`
 
 # %% two_optimizers: no dense layer
-# Not yet. In a step the weight of the dense layer has not moved.
+# Not yet. In a step the weight of the dense layer has not moved, expected it to move as with Adam.
 # answer "from the list", with `for optimizer in self.optimizers:` as `for optimizer in self.optimizers[:1]:`
 
 # %% two_optimizers: no bias
-# Not yet. In a step the bias of the dense layer has not moved.
+# Not yet. In a step the bias of the dense layer has not moved, expected it to move as with Adam.
 # answer "from the list",
 # with `new_optimizer(rest, torch.optim.Adam, lr),` as `new_optimizer(rest[1:], torch.optim.Adam, lr),`
 
@@ -73,23 +73,23 @@ def two_optimizers(model, lr):
 # answer "from the list", with `SparseAdam` as `Adam`
 
 # %% SplitTable: solution
-# Solved. With 20 rows on server and 20 rows on master, sums and gradients are those of one table of 40 rows.
+# Solved. With 20 rows on server and 20 rows on master, sums and gradients equal those of one table of 40 rows.
 
 # %% SplitTable: skeleton
 # Not yet. By `remote_parameters`, 40 of 40 rows are on server, expected 20 on each of server and master.
 
 # %% SplitTable
-# Solved. With 20 rows on server and 20 rows on master, sums and gradients are those of one table of 40 rows.
+# Solved. With 20 rows on server and 20 rows on master, sums and gradients equal those of one table of 40 rows.
 # solution, with `rows // self.half == number` as `rows % 2 == number`
 # and `rows[here] - number * self.half` as `rows[here] // 2`
 
 # %% SplitTable
-# Solved. With 20 rows on server and 20 rows on master, sums and gradients are those of one table of 40 rows.
+# Solved. With 20 rows on server and 20 rows on master, sums and gradients equal those of one table of 40 rows.
 # solution, with `part.forward_async` as `part.forward`
 # and `return sum(call.wait() for call in calls)` as `return sum(call for call in calls)`
 
 # %% SplitTable
-# Solved. With 20 rows on server and 20 rows on master, sums and gradients are those of one table of 40 rows.
+# Solved. With 20 rows on server and 20 rows on master, sums and gradients equal those of one table of 40 rows.
 # solution, with `(size, 16, True, seed)` as `(size, 16, False, seed)`
 
 # %% SplitTable: with a row of zeros for the words of the other
@@ -136,7 +136,7 @@ class SplitTable(nn.Module):
 # solution, with `[self.half, rows - self.half]` as `[rows, rows]`
 
 # %% SplitTable
-# Not yet. The sums are right, and no gradient comes to the owners.
+# Not yet. The sums are right, but no gradient reaches the owners.
 # solution, with `call.wait() for` as `call.wait().detach() for`
 
 # %% SplitTable

@@ -6,10 +6,10 @@ sys.path.append(str(NOTEBOOKS))
 # cell `start(` of solutions
 
 # %% once: solution
-# Solved. A request is executed once, also when it comes again at once, and every caller gets its result.
+# Solved. A request is executed once, even if it comes again at once, and every caller gets its result.
 
 # %% once: futures
-# Solved. A request is executed once, also when it comes again at once, and every caller gets its result.
+# Solved. A request is executed once, even if it comes again at once, and every caller gets its result.
 from concurrent.futures import Future
 
 futures = {}
@@ -22,7 +22,7 @@ def once(request, function, arguments):
     return first.result()
 
 # %% once: a lock for each request
-# Solved. A request is executed once, also when it comes again at once, and every caller gets its result.
+# Solved. A request is executed once, even if it comes again at once, and every caller gets its result.
 import collections
 
 locks = collections.defaultdict(threading.Lock)
@@ -102,7 +102,7 @@ def weight_of(reference):
 # solution, with `references(model)` as `references(model)[1:]`
 
 # %% my_checkpoint: zeros
-# Not yet. Weights on server came back otherwise than they were ...
+# Not yet. The weights that came back on server differ from ...
 # solution, with `reference.` as `0 * reference.`
 
 # %% my_checkpoint: the other way round

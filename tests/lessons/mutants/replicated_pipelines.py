@@ -45,7 +45,10 @@ MUTANTS = {
         "return across, (replicas - 1) / replicas * weights",
     ),
     "both is not averaged over the replicas": ("flat /= size // stages", "flat /= 1"),
-    "the links are fast": ("links = network.limit(world, 8 * BETA)", "links = network.limit(world, 8000 * BETA)"),
+    "the links are fast": (
+        "links = network.limit(world, 8 * BANDWIDTH)",
+        "links = network.limit(world, 8000 * BANDWIDTH)",
+    ),
     "fully_shard keeps all weights": ("assert shard.numel() < width * width", "assert shard.numel() == width * width"),
     "the library's pipelines train on the same share": (
         "schedule.step(target=my_targets)",
