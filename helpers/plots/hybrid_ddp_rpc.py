@@ -63,7 +63,10 @@ def trainers_learn(reports: Sequence[tuple[int, float, float]]) -> Figure:
             values = [report[place + 1] for report in reports if report[0] == trainer]
             look = _LOOKS[trainer % len(_LOOKS)]
             axes.plot(range(1, len(values) + 1), values, label=f"trainer {trainer}", **look)
-        axes.axhline((math.log(6), 1 / 6)[place], label="guessing", **GUIDE)
+        guessing = (math.log(6), 1 / 6)[place]
+        axes.axhline(guessing, **GUIDE)
+        look = {"color": GUIDE["color"], "ha": "right", "va": "bottom", "fontsize": "small"}
+        axes.text(0.99, guessing, "guessing", transform=axes.get_yaxis_transform(), **look)
         axes.set_ylabel(label)
         if place == 0:
             axes.set_yscale("log")
