@@ -1,14 +1,32 @@
-"""The module that 25_hybrid_ddp_rpc writes for the notebooks after it."""
+"""The module `hybrid_model`, which 25_hybrid_ddp_rpc explains and the notebooks after it import."""
+
+import re
 
 import nbformat
 from lesson_files import ROOT
 
 MARK = "%%px\n# hybrid_model.py\n"
+OF_26 = {"weights_of", "gradient_of_table"}
 
 
-def test_the_module_is_what_the_cells_of_the_notebook_say():
+def sources():
     cells = nbformat.read(ROOT / "notebooks/25_hybrid_ddp_rpc.ipynb", as_version=4).cells
-    (title,) = [line for cell in cells for line in cell.source.splitlines() if line.startswith("title = ")]
-    parts = [cell.source.removeprefix(MARK).strip() for cell in cells if cell.source.startswith(MARK)]
-    expected = [title.removeprefix("title = '").removesuffix("'"), *parts]
-    assert (ROOT / "notebooks/hybrid_model.py").read_text() == "\n\n\n".join(expected) + "\n"
+    return [cell.source for cell in cells if cell.cell_type == "code"]
+
+
+def definitions(text):
+    return set(re.findall(r"^(?:def|class) (\w+)", text, re.MULTILINE))
+
+
+def test_the_module_has_the_marked_cells_of_the_notebook_in_their_order():
+    marked = [source.removeprefix(MARK).strip() for source in sources() if source.startswith(MARK)]
+    module = (ROOT / "notebooks/hybrid_model.py").read_text()
+    places = [module.find(f"\n\n\n{source}\n\n\n") for source in marked]
+    assert -1 not in places and places == sorted(places)
+    assert definitions(module) == definitions("\n".join(marked)) | OF_26
+
+
+def test_the_notebook_writes_only_a_module_that_git_ignores():
+    written = re.findall(r'open\("(.+?)", "w"\)', "\n".join(sources()))
+    assert written == ["my_hybrid_model.py"]
+    assert f"/notebooks/{written[0]}" in (ROOT / ".gitignore").read_text().splitlines()

@@ -9,10 +9,10 @@ from torch.distributed.optim import DistributedOptimizer
 from hybrid_model import step
 
 # %% my_forward: solution
-# Solved. The numbers are those of one process.
+# Solved. The values are equal to those of one process.
 
 # %% my_forward: asynchronous
-# Solved. The numbers are those of one process.
+# Solved. The values are equal to those of one process.
 # solution, with `model.table.forward(words, offsets)` as `model.table.forward_async(words, offsets).wait()`
 
 # %% my_forward: skeleton
@@ -23,7 +23,7 @@ from hybrid_model import step
 # skeleton, with `return None  # your lines, with model.table, model.dense and model.device` as `return [1.0]`
 
 # %% my_forward
-# Not yet. On trainer 0 `my_forward` returned a tensor of shape (2, 16), ...
+# Not yet. On trainer 0 `my_forward` returned ... (2, 6). The lookup is done, the dense layer is missing.
 def my_forward(model, words, offsets):
     return model.table.forward(words, offsets)
 
@@ -41,15 +41,23 @@ def my_forward(model, words, offsets):
 # Solved. The list has the parameter of the table and both parameters of the dense layer.
 
 # %% my_references: skeleton
-# Not yet. On trainer 0 the list is empty, expected an RRef of each parameter.
+# Not yet. On trainer 0 the list is empty, expected an RRef to each parameter.
 
 # %% my_references
-# Not yet. On trainer 0 the owners of the RRefs in the list are ['server'], expected ...
+# Not yet. On trainer 0 the list has 0 RRefs to parameters on trainer0, expected 2. Those on server are right ...
 # skeleton, with `return []  # your lines` as `return model.table.remote_parameters()`
 
 # %% my_references
 # Not yet. On trainer 0 the list has a Parameter, expected RRefs only.
 # skeleton, with `return []  # your lines` as `return list(model.dense.parameters())`
+
+# %% my_references
+# Not yet. On trainer 0 the list has 0 RRefs to parameters on server, expected 1. Those on trainer0 are right ...
+# skeleton, with `return []  # your lines` as `return [rpc.RRef(parameter) for parameter in model.dense.parameters()]`
+
+# %% my_references: with an RRef that the master owns
+# Not yet. On trainer 0 the list has RRefs to parameters on master, expected none there.
+# solution, with `model.table.remote_parameters()` as `model.table.remote_parameters() + [rpc.remote("master", dict)]`
 
 # %% my_references
 # Not yet. On trainer 0 the local RRefs hold something else, expected both parameters of the dense layer.
@@ -70,23 +78,23 @@ def my_forward(model, words, offsets):
 # Solved. Both parts of the model take the step of their gradients, and the loss is returned.
 
 # %% my_hybrid_step
-# Not yet. The dense layer of trainer 0 has not moved, expected one step along its gradient.
+# Not yet. The loss is right, but the dense layer of trainer 0 has not moved, expected one step along its gradient.
 # solution, with `optimizer.step(context)` as `pass`
 
 # %% my_hybrid_step
-# Not yet. The dense layer of trainer 0 has moved, but not by ...
+# Not yet. The loss is right, but the dense layer of trainer 0 has moved, but not by ...
 # solution, with `optimizer.step(context)` as `optimizer.step(context); optimizer.step(context)`
 
 # %% my_hybrid_step
-# Not yet. The table of trainer 0 has not moved, expected one step along its gradient.
+# Not yet. The loss is right, but the table of trainer 0 has not moved, expected one step along its gradient.
 # solution, with `optimizer.step(context)` as `new_optimizer(references(model)[1:], lr=1.0).step(context)`
 
 # %% my_hybrid_step
-# Not yet. On trainer 0 `my_hybrid_step` returned None, expected the loss ...
+# Not yet. Both parts moved as expected, but on trainer 0 `my_hybrid_step` returned None, expected the loss ...
 # solution, with `return loss` as `return None`
 
 # %% my_hybrid_step
-# Not yet. On trainer 0 `my_hybrid_step` returned ...
+# Not yet. Both parts moved as expected, but on trainer 0 `my_hybrid_step` returned ...
 # solution, with `return loss` as `return 2 * loss`
 
 # %% my_hybrid_step
@@ -97,10 +105,10 @@ def my_forward(model, words, offsets):
 # Solved. The dense layer learns, the table keeps every bit, and no gradient travels to the server.
 
 # %% frozen_step: skeleton
-# Not yet. After a step of trainer 0 the table is not ...
+# Not yet. 4 steps of trainer 0 have changed the table, expected the same bits as before.
 
 # %% frozen_step
-# Not yet. The dense layer of trainer 0 has not moved in 4 steps.
+# Not yet. The dense layer of trainer 0 has not moved in 4 steps, expected 4 steps.
 def frozen_step(model, optimizer, data):
     rows, offsets, label = data
     with dist_autograd.context() as context:
@@ -110,7 +118,7 @@ def frozen_step(model, optimizer, data):
         optimizer
 
 # %% frozen_step: with an optimizer of the dense layer
-# Not yet. In 4 steps of trainer 0 4 gradients came to the table.
+# Not yet. In 4 steps of trainer 0 4 gradients came to the table, expected none.
 def frozen_step(model, optimizer, data):
     rows, offsets, label = data
     with dist_autograd.context() as context:
@@ -132,7 +140,7 @@ def frozen_step(model, optimizer, data):
 # and `label.to(model.device)` as `label`, without `return loss.item()`
 
 # %% frozen_step: around DDP
-# Not yet. The dense layer of trainer 0 has moved, but not as in one process.
+# Not yet. The dense layer of trainer 0 has moved, but not as in one process with the whole batch.
 # answer "with an optimizer of the dense layer", with `forward(rows, offsets)` as `forward(rows, offsets).detach()`
 # and `model.dense` as `model.dense.module`
 # and `DistributedOptimizer(torch.optim.SGD, references(model)[1:], lr=1.0)` as `optimizer`
@@ -142,7 +150,7 @@ def frozen_step(model, optimizer, data):
 # answer "around DDP", with `model.dense.module` as `model.dense`
 
 # %% frozen_step
-# Not yet. The dense layer of trainer 0 has moved, but not as in one process.
+# Not yet. The dense layer of trainer 0 has moved, but not as in one process with the whole batch.
 # answer "around DDP",
 # with `cross_entropy(model.dense.module(vectors), label)` as `-cross_entropy(model.dense(vectors), label)`
 
@@ -156,10 +164,10 @@ def frozen_step(model, optimizer, data):
         optimizer.step(context)
 
 # %% step_in_parts: solution
-# Solved. Both parts of the model are where one step with the whole batch brings them.
+# Solved. Both parts of the model took the step of the whole batch.
 
 # %% step_in_parts: by weights
-# Solved. Both parts of the model are where one step with the whole batch brings them.
+# Solved. Both parts of the model took the step of the whole batch.
 def step_in_parts(model, optimizer, parts):
     passages = sum(len(label) for _, _, label in parts)
     with dist_autograd.context() as context:
@@ -169,7 +177,7 @@ def step_in_parts(model, optimizer, parts):
         optimizer.step(context)
 
 # %% step_in_parts
-# Solved. Both parts of the model are where one step with the whole batch brings them.
+# Solved. Both parts of the model took the step of the whole batch.
 def step_in_parts(model, optimizer, parts):
     lengths = [len(rows) for rows, _, _ in parts]
     offsets = [offsets + sum(lengths[:number]) for number, (_, offsets, _) in enumerate(parts)]
@@ -177,22 +185,22 @@ def step_in_parts(model, optimizer, parts):
     return step(model, optimizer, (rows, torch.cat(offsets), torch.cat([label for *_, label in parts])))
 
 # %% step_in_parts: skeleton
-# Not yet. The dense layer of trainer 0 is not where one step ...
+# Not yet. The dense layer of trainer 0 has moved, but not by one step ...
 
 # %% step_in_parts: mean of means
-# Not yet. The dense layer of trainer 0 is not where one step with all parts brings it.
+# Not yet. The dense layer of trainer 0 has moved, but not by one step with all parts.
 # answer "by weights", with `loss * len(data[2]) / passages` as `loss / len(parts)`
 
 # %% step_in_parts: sum
-# Not yet. The dense layer of trainer 0 is not where one step with all parts brings it.
+# Not yet. The dense layer of trainer 0 has moved, but not by one step with all parts.
 # answer "by weights", with `loss * len(data[2]) / passages for` as `loss for`
 
 # %% step_in_parts: nothing
-# Not yet. The dense layer of trainer 0 has not moved.
+# Not yet. The dense layer of trainer 0 has not moved, expected one step with all parts.
 # skeleton, with `return step(model, optimizer, parts[0])` as `pass`
 
 # %% step_in_parts: a step for each part
-# Not yet. The dense layer of trainer 0 is not where one step with all parts brings it.
+# Not yet. The dense layer of trainer 0 has moved, but not by one step with all parts.
 def step_in_parts(model, optimizer, parts):
     for data in parts:
         step(model, optimizer, data)

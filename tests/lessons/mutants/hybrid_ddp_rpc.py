@@ -19,9 +19,16 @@ MUTANTS = {
     ),
     "the gradient of the table is dense": ("(len(words), 16, True, seed)", "(len(words), 16, False, seed)"),
     "local backward reaches the server": (
-        "        loss.backward()\n    except RuntimeError as error:",
-        "        dist_autograd.backward(context, [loss])\n    except RuntimeError as error:",
+        "        cross_entropy(model(rows, offsets), label.to(model.device)).backward()\n    except",
+        "        with dist_autograd.context() as context:\n"
+        "            loss = cross_entropy(model(rows, offsets), label.to(model.device))\n"
+        "            dist_autograd.backward(context, [loss])\n    except",
     ),
+    "the forward of the model leaves out the table": (
+        "return model.dense(model.table.forward(words, offsets).to(model.device))",
+        "return model.dense(torch.zeros(len(offsets), 16, device=model.device))",
+    ),
+    "every epoch has the same passages": ("manual_seed(1000 * SEED + epoch)", "manual_seed(1000 * SEED)"),
     "all trainers take the same share": ("mine = numbers[rank::trainers]", "mine = numbers[::trainers]"),
     "the trainers draw different permutations": (
         "manual_seed(1000 * SEED + epoch)",
@@ -37,8 +44,8 @@ MUTANTS = {
         "        loss = cross_entropy(model(rows, offsets), label.to(model.device))\n    dist_autograd",
     ),
     "the optimizer never steps": ("        optimizer.step(context)\n    return loss", "    return loss"),
-    "the module has another model": (
-        "for cell in dict.fromkeys(ours)]",
-        'for cell in dict.fromkeys(ours) if "class HybridModel" not in cell]',
+    "the learner's module leaves out the functions of the course": (
+        'parts = ["from hybrid_model import *"]',
+        'parts = ["from hybrid_model import HybridModel"]',
     ),
 }
