@@ -27,14 +27,14 @@ _IN_VAIN = "RPC ran for more than set timeout"
 
 @exercise
 def MyModel(exam):
-    """Check `MyModel`: logits, hidden states and gradients of one process, by two calls of the server."""
+    """Check `MyModel`: logits, hidden states and gradients of one process, with two calls of the server."""
     exam.on_rank(require_rpc, "MyModel")
     if exam.rank == 0:
         _, shape_of_table = exam.on_rank(cut_model.make, "MyModel", [])[0]
         one = cut_model.one_process(*shape_of_table)
         exam.on_rank(cut_model.start_from, [parameter.detach() for parameter in one.parameters()])
         cut_model.compare_windows(exam, one, "forward", _require_logits)
-    return "Logits, hidden states and gradients are those of one process, by two calls in each forward."
+    return "Logits, hidden states and gradients equal one process, with two calls in each forward pass."
 
 
 @exercise
@@ -55,7 +55,7 @@ def my_step(exam):
             _require_second_half(exam, step, number, hidden, one)
             if exam.fault:
                 break
-    return f"In {_STEPS} steps the losses, gradients, weights and hidden states were those of one process."
+    return f"Losses, gradients, weights and hidden states equal one process in all {_STEPS} steps."
 
 
 @exercise
@@ -110,7 +110,7 @@ def clip(exam):
                     f"With a norm of {expected_norm:.4f} and a limit of {limit:.4f}, the gradients on {name} have norm "
                     f"{norms[name]:.4f} afterwards, expected {expected:.4f}.",
                 )
-    return "The gradients of both ranks are those of one process, above the limit and below it."
+    return "The gradients of both ranks equal one process, above the limit and below it."
 
 
 @exercise
@@ -142,7 +142,7 @@ def _require_logits(exam, window, number, expected, expected_hidden):
     logits, hidden = window.result
     exam.require(
         is_pair(hidden) and all(close(*pair, 1e-5) for pair in zip(hidden, expected_hidden, strict=True)),
-        f"The hidden state after window {number} differs, expected that of one process.",
+        f"The hidden state after window {number} differs from one process.",
     )
     exam.require(
         len(asked) > 1,
@@ -150,7 +150,7 @@ def _require_logits(exam, window, number, expected, expected_hidden):
         f"expected {_CALLS} calls.",
     )
     exam.require(len(asked) == _CALLS, f"`forward` called the server {len(asked)} times, expected {_CALLS} calls.")
-    exam.require(close(logits, expected, 1e-5), f"The logits of window {number} differ, expected those of one process.")
+    exam.require(close(logits, expected, 1e-5), f"The logits of window {number} differ from one process.")
     exam.require(
         getattr(logits, "requires_grad", False),
         "The logits have no graph, expected one: nothing can be learnt from them.",
@@ -174,7 +174,7 @@ def _require_first_half(exam, step, number, expected_loss, one):
     exam.require(times == 1, f"In a step `model.forward` was called {times} times, expected once.")
     exam.require(
         all(step.in_context),
-        "`model.forward` ran outside of a context, expected inside of `with dist_autograd.context() as context:`.",
+        "`model.forward` ran outside of a context, expected inside `with dist_autograd.context() as context:`.",
     )
     if not exam.require(
         is_pair(step.result), f"`my_step` returned {kind(step.result)}, expected a pair: the loss and the hidden state."
@@ -195,7 +195,7 @@ def _require_first_half(exam, step, number, expected_loss, one):
     for name, gradient, parameter in zip(_NAMES, step.gradients, one.parameters(), strict=False):
         exam.require(
             close(gradient, parameter.grad, 1e-5),
-            f"In step {number} the loss is right, and a gradient of {name} differs, expected that of one process.",
+            f"In step {number} the loss is right, and a gradient of {name} differs from one process.",
         )
 
 
@@ -203,22 +203,22 @@ def _require_second_half(exam, step, number, expected_hidden, one):
     """Require one step of the optimizer, the weights of one process, and a detached hidden state."""
     exam.require(
         step.updates == 1,
-        f"The first half is right: the gradients are those of one process. `optimizer.step` was called {step.updates} "
+        f"The first half is right: the gradients equal one process. `optimizer.step` was called {step.updates} "
         "times in a step, expected once.",
     )
     for name, weights, parameter in zip(_NAMES, step.weights, one.parameters(), strict=True):
         exam.require(
             close(weights, parameter.detach(), 1e-5),
-            f"After step {number} the weights of {name} differ, expected those of one process.",
+            f"After step {number} the weights of {name} differ from one process.",
         )
     hidden = step.result[1] if is_pair(step.result) else None
     exam.require(
         is_pair(hidden) and all(close(*pair, 1e-5) for pair in zip(hidden, expected_hidden, strict=True)),
-        f"The weights are right. The hidden state after step {number} differs, expected that of one process.",
+        f"The weights are right. The hidden state after step {number} differs from one process.",
     )
     exam.require(
         not any(getattr(state, "requires_grad", False) for state in hidden or ()),
-        "The weights are right. The hidden state still has its graph, expected its values without: `detach` it.",
+        "The weights are right. The hidden state still has its graph, expected only its values: `detach` it.",
     )
 
 
@@ -254,19 +254,19 @@ def _compare_layers(exam, one):
         output, states = found.result
         exam.require(
             close(output, expected_output, 1e-6),
-            f"In window {window} the output is not that of nn.LSTM with two layers.",
+            f"In window {window} the output differs from nn.LSTM with two layers.",
         )
         for layer, hidden in enumerate(states):
             expected = [state[layer : layer + 1] for state in expected_hidden]
             exam.require(
                 all(close(*pair, 1e-6) for pair in zip(hidden, expected, strict=True)),
-                f"After window {window} the hidden state of layer {layer} is not that of nn.LSTM with two layers.",
+                f"After window {window} the hidden state of layer {layer} differs from nn.LSTM with two layers.",
             )
         cut_model.require_backward(exam, found)
         for place, (gradient, parameter) in enumerate(zip(found.gradients, one.parameters(), strict=False)):
             exam.require(
                 close(gradient, parameter.grad, 1e-5),
-                f"In window {window} the gradient of parameter {place} is not that of nn.LSTM with two layers.",
+                f"In window {window} the gradient of parameter {place} differs from nn.LSTM with two layers.",
             )
         if exam.fault:
             break

@@ -5,22 +5,22 @@
 # cell `class Cut:`
 
 # %% MyModel: solution
-# Solved. Logits, hidden states and gradients are those of one process, by two calls in each forward.
+# Solved. Logits, hidden states and gradients equal one process, with two calls in each forward pass.
 
 # %% MyModel
-# Solved. Logits, hidden states and gradients are those of one process, by two calls in each forward.
+# Solved. Logits, hidden states and gradients equal one process, with two calls in each forward pass.
 # solution, with `rpc_sync().forward(words)` as `rpc_async().forward(words).wait()`
 
 # %% MyModel: by remote calls
-# Solved. Logits, hidden states and gradients are those of one process, by two calls in each forward.
+# Solved. Logits, hidden states and gradients equal one process, with two calls in each forward pass.
 # solution, with `self.table.rpc_sync().forward(words)` as `self.table.remote().forward(words).to_here()`
 
 # %% MyModel: solution and the lesson s own
-# Solved. Logits, hidden states and gradients are those of one process, by two calls in each forward.
+# Solved. Logits, hidden states and gradients equal one process, with two calls in each forward pass.
 # solution
 
 # %% MyModel
-# Solved. Logits, hidden states and gradients are those of one process, by two calls in each forward.
+# Solved. Logits, hidden states and gradients equal one process, with two calls in each forward pass.
 # solution
 
 # %% MyModel: skeleton
@@ -36,19 +36,19 @@ class MyModel(Cut):
         return torch.zeros(*words.shape, vocabulary), hidden
 
 # %% MyModel: the LSTM without the table
-# Not yet. The hidden state after window 0 differs, expected that of one process.
+# Not yet. The hidden state after window 0 differs from one process.
 # answer "the first half", with `self.lstm(vectors` as `self.lstm(0 * vectors`
 
 # %% MyModel
-# Not yet. The hidden state after window 1 differs, expected that of one process.
+# Not yet. The hidden state after window 1 differs from one process.
 # solution, with `vectors, hidden` as `vectors`
 
 # %% MyModel
-# Not yet. The logits of window 0 differ, expected those of one process.
+# Not yet. The logits of window 0 differ from one process.
 # solution, with `forward(output)` as `forward(vectors)`
 
 # %% MyModel
-# Not yet. The hidden state after window 0 differs, expected that of one process.
+# Not yet. The hidden state after window 0 differs from one process.
 # solution, with `self.decoder.rpc_sync().forward(output), hidden` as `self.decoder.rpc_sync().forward(output), None`
 
 # %% MyModel
@@ -69,10 +69,10 @@ class MyModel(Cut):
 del MyModel
 
 # %% my_step: solution
-# Solved. In 3 steps the losses, gradients, weights and hidden states were those of one process.
+# Solved. Losses, gradients, weights and hidden states equal one process in all 3 steps.
 
 # %% my_step: a loss by hand
-# Solved. In 3 steps the losses, gradients, weights and hidden states were those of one process.
+# Solved. Losses, gradients, weights and hidden states equal one process in all 3 steps.
 def my_step(model, optimizer, words, targets, hidden):
     with dist_autograd.context() as number:
         logits, states = model.forward(words, hidden)
@@ -83,7 +83,7 @@ def my_step(model, optimizer, words, targets, hidden):
     return float(loss), states
 
 # %% my_step: the hidden state detached in front
-# Not yet. The weights are right. The hidden state still has its graph, expected its values without: `detach` it.
+# Not yet. The weights are right. The hidden state still has its graph, expected only its values: `detach` it.
 def my_step(model, optimizer, words, targets, hidden):
     with dist_autograd.context() as context:
         if hidden is not None:
@@ -95,7 +95,7 @@ def my_step(model, optimizer, words, targets, hidden):
     return loss.item(), hidden
 
 # %% my_step: skeleton
-# Not yet. `model.forward` ran outside of a context, expected inside of `with dist_autograd.context() as context:`.
+# Not yet. `model.forward` ran outside of a context, expected inside `with dist_autograd.context() as context:`.
 
 # %% my_step: forward in a context
 # Not yet. The loss is right. The context ended without gradients, expected a gradient of each parameter:
@@ -103,7 +103,7 @@ def my_step(model, optimizer, words, targets, hidden):
 # solution, without `dist_autograd.backward(context, [loss])` and without `optimizer.step(context)`
 
 # %% my_step: the first half
-# Not yet. The first half is right: the gradients are those of one process. `optimizer.step` was called 0 times in a
+# Not yet. The first half is right: the gradients equal one process. `optimizer.step` was called 0 times in a
 # step, expected once.
 # solution, without `optimizer.step(context)`
 
@@ -113,7 +113,7 @@ def my_step(model, optimizer, words, targets, hidden):
 # solution, without `dist_autograd.backward(context, [loss])`
 
 # %% my_step: as in one process
-# Not yet. `model.forward` ran outside of a context, expected inside of `with dist_autograd.context() as context:`.
+# Not yet. `model.forward` ran outside of a context, expected inside `with dist_autograd.context() as context:`.
 def my_step(model, optimizer, words, targets, hidden):
     logits, hidden = model.forward(words, hidden)
     loss = loss_of(logits, targets)
@@ -121,7 +121,7 @@ def my_step(model, optimizer, words, targets, hidden):
     return loss.item(), [state.detach() for state in hidden]
 
 # %% my_step: the optimizer first
-# Not yet. After step 0 the weights of the table differ, expected those of one process.
+# Not yet. After step 0 the weights of the table differ from one process.
 def my_step(model, optimizer, words, targets, hidden):
     with dist_autograd.context() as context:
         logits, hidden = model.forward(words, hidden)
@@ -143,15 +143,15 @@ def my_step(model, optimizer, words, targets, hidden):
 # solution, with `loss_of(logits, targets)` as `nn.functional.cross_entropy(logits, torch.zeros(5, 7, dtype=int))`
 
 # %% my_step
-# Not yet. In step 0 the loss is right, and a gradient of the table differs, expected that of one process.
+# Not yet. In step 0 the loss is right, and a gradient of the table differs from one process.
 # solution, with `backward(context, [loss])` as `backward(context, [2 * loss])`
 
 # %% my_step
-# Not yet. The weights are right. The hidden state still has its graph, expected its values without: `detach` it.
+# Not yet. The weights are right. The hidden state still has its graph, expected only its values: `detach` it.
 # solution, with `[state.detach() for state in hidden]` as `hidden`
 
 # %% my_step
-# Not yet. The weights are right. The hidden state after step 0 differs, expected that of one process.
+# Not yet. The weights are right. The hidden state after step 0 differs from one process.
 # solution, with `[state.detach() for state in hidden]` as `None`
 
 # %% my_step
@@ -215,7 +215,7 @@ def set_training(model, training):
 # solution, without `model.lstm.train(training)`
 
 # %% clip: solution
-# Solved. The gradients of both ranks are those of one process, above the limit and below it.
+# Solved. The gradients of both ranks equal one process, above the limit and below it.
 
 # %% clip: skeleton
 # Not yet. `clip` returned 0.0000, expected the norm of all gradients: 0.7308.
@@ -361,15 +361,15 @@ def call(module, *arguments):
 # and `[rpc.RRef(parameter) for parameter in self.first.parameters()]` as `self.first.remote_parameters()`
 
 # %% TwoLayers
-# Not yet. In window 1 the output is not that of nn.LSTM with two layers.
+# Not yet. In window 1 the output differs from nn.LSTM with two layers.
 # solution, with `self.second(output, hidden[1])` as `self.second(output)`
 
 # %% TwoLayers
-# Not yet. After window 0 the hidden state of layer 0 is not that of nn.LSTM with two layers.
+# Not yet. After window 0 the hidden state of layer 0 differs from nn.LSTM with two layers.
 # solution, with `return output, (first, second)` as `return output, (second, first)`
 
 # %% TwoLayers
-# Not yet. In window 0 the gradient of parameter 0 is not that of nn.LSTM with two layers.
+# Not yet. In window 0 the gradient of parameter 0 differs from nn.LSTM with two layers.
 # solution, with `self.second(output, hidden[1])` as `self.second(output.detach(), hidden[1])`
 
 # %% TwoLayers
@@ -441,7 +441,7 @@ def call(module, *arguments):
 # solution, with `self.lstm(vectors,` as `self.lstm(vectors.detach(),`
 
 # %% MyModel: solution after a backward that has waited in vain
-# Solved. Logits, hidden states and gradients are those of one process, by two calls in each forward.
+# Solved. Logits, hidden states and gradients equal one process, with two calls in each forward pass.
 # solution
 
 # %% my_step: a message that has no part in the loss
@@ -457,5 +457,5 @@ def my_step(model, optimizer, words, targets, hidden):
     return loss.item(), [state.detach() for state in hidden]
 
 # %% my_step: solution after a backward that has waited in vain
-# Solved. In 3 steps the losses, gradients, weights and hidden states were those of one process.
+# Solved. Losses, gradients, weights and hidden states equal one process in all 3 steps.
 # solution
