@@ -84,6 +84,10 @@ MUTANTS = {
         "lr=0.008)\nsteps, validated = [], []\ntrain(model, adam, 3,",
         "lr=0.0001)\nsteps, validated = [], []\ntrain(model, adam, 1,",
     ),
+    "validation forgets the hidden state": (
+        "        logits, hidden = model.forward(words, hidden)\n        losses.append",
+        "        logits, hidden = model.forward(words)\n        losses.append",
+    ),
     "<rare> is drawn": ("logits[1] = -math.inf", "logits[1] += 5"),
     "a low temperature favours unlikely words": ("logits.flatten() / temperature", "logits.flatten() * temperature"),
 }
