@@ -90,4 +90,10 @@ MUTANTS = {
     ),
     "<rare> is drawn": ("logits[1] = -math.inf", "logits[1] += 5"),
     "a low temperature favours unlikely words": ("logits.flatten() / temperature", "logits.flatten() * temperature"),
+    "the last result is not published": (
+        "    validated.append((len(steps), perplexity(model, validation)))\n    publish_data(results)",
+        "    validated.append((len(steps), perplexity(model, validation)))",
+    ),
+    "the columns leave out a part of the text": ("words[: len(words) // 16 * 16]", "words[: len(words) // 17 * 16]"),
+    "the sample reads the same word again and again": ("torch.tensor([drawn[-1:]])", "torch.tensor([drawn[:1]])"),
 }
