@@ -42,7 +42,8 @@ def compare_windows(exam, one, method, require_result) -> Window:
     """Run windows through the learner's method and through one process, and return what came of the last window.
 
     The method is `forward`, which returns logits, or `loss`. `require_result(exam, window, number, expected)` judges
-    the logits or the loss. The first window with a fault is the last one.
+    the logits or the loss; for logits it also gets the expected hidden state. The first window with a fault is the last
+    one.
     """
     table, lstm, decoder = one
     hidden = expected_hidden = None
@@ -58,7 +59,7 @@ def compare_windows(exam, one, method, require_result) -> Window:
         expected_hidden = [state.detach() for state in expected_hidden]
         if method == "forward":
             window = exam.on_rank(run_window, method, [words, hidden], logits.grad)
-            require_result(exam, window, number, logits)
+            require_result(exam, window, number, logits, expected_hidden)
         else:
             window = exam.on_rank(run_window, method, [words, targets, hidden], torch.tensor(1.0))
             require_result(exam, window, number, loss)

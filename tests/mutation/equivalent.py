@@ -17,6 +17,9 @@ EQUIVALENT = {
         "7264037324": "each rank takes the shard of the next rank: the shards are disjoint and complete as before",
         "0faf563b73": "only the values of the final weights are used, so they may carry a graph",
     },
+    "distributed_rnn": {
+        "2a844234ea": "the text does not say which words of it are printed",
+    },
     "faster_distributed_rnn": {
         "ba5f73f3b2": "the text names no width, and every formula takes it as it is",
         "598960ccfd": "no later step goes on from this hidden state",

@@ -1,64 +1,221 @@
 # %% World(2)
 # cell `rpc.init_rpc(`
 # cell `text = datasets.help_texts()`
-# cell `class Part:`
+# cell `def loss_of(`
 # cell `class Cut:`
 
 # %% MyModel: solution
-# Solved. Logits, hidden states and gradients are those of one process, by two calls in each forward.
+# Solved. Logits, hidden states and gradients equal one process, with two calls in each forward pass.
 
 # %% MyModel
-# Solved. Logits, hidden states and gradients are those of one process, by two calls in each forward.
+# Solved. Logits, hidden states and gradients equal one process, with two calls in each forward pass.
 # solution, with `rpc_sync().forward(words)` as `rpc_async().forward(words).wait()`
 
 # %% MyModel: by remote calls
-# Solved. Logits, hidden states and gradients are those of one process, by two calls in each forward.
+# Solved. Logits, hidden states and gradients equal one process, with two calls in each forward pass.
 # solution, with `self.table.rpc_sync().forward(words)` as `self.table.remote().forward(words).to_here()`
 
 # %% MyModel: solution and the lesson s own
-# Solved. Logits, hidden states and gradients are those of one process, by two calls in each forward.
+# Solved. Logits, hidden states and gradients equal one process, with two calls in each forward pass.
 # solution
 
 # %% MyModel
-# Solved. Logits, hidden states and gradients are those of one process, by two calls in each forward.
+# Solved. Logits, hidden states and gradients equal one process, with two calls in each forward pass.
 # solution
 
 # %% MyModel: skeleton
-# Not yet. In one forward the server was asked 0 times, expected 2.
+# Not yet. `forward` called the server 0 times, expected 2 calls: first of the table, then of the decoder.
+
+# %% MyModel: the first half
+# Not yet. In the first window, table and LSTM are right. Now the second half: `forward` called the server once,
+# expected 2 calls.
+class MyModel(Cut):
+    def forward(self, words, hidden=None):
+        vectors = self.table.rpc_sync().forward(words)
+        output, hidden = self.lstm(vectors, hidden)
+        return torch.zeros(*words.shape, vocabulary), hidden
+
+# %% MyModel: the LSTM without the table
+# Not yet. The hidden state after window 0 differs from one process.
+# answer "the first half", with `self.lstm(vectors` as `self.lstm(0 * vectors`
 
 # %% MyModel
-# Not yet. In one forward the server was asked 1 times, expected 2.
-# solution, with `self.decoder.rpc_sync().forward(output.cpu())` as `torch.zeros(*words.shape, 1000)`
+# Not yet. The hidden state after window 1 differs from one process.
+# solution, with `vectors, hidden` as `vectors`
 
 # %% MyModel
-# Not yet. The logits of window 1 differ, expected those of one process.
-# solution, with `vectors.to(self.here), hidden` as `vectors.to(self.here)`
+# Not yet. The logits of window 0 differ from one process.
+# solution, with `forward(output)` as `forward(vectors)`
 
 # %% MyModel
-# Not yet. The logits of window 0 differ, expected those of one process.
-# solution, with `output.cpu()` as `vectors`
+# Not yet. The hidden state after window 0 differs from one process.
+# solution, with `self.decoder.rpc_sync().forward(output), hidden` as `self.decoder.rpc_sync().forward(output), None`
 
 # %% MyModel
-# Not yet. The hidden state after window 0 differs, expected that of one process.
-# solution,
-# with `self.decoder.rpc_sync().forward(output.cpu()), hidden` as `self.decoder.rpc_sync().forward(output.cpu()), None`
+# Not yet. `forward` called the server 3 times, expected 2 calls.
+# solution, with `vectors = self.table` as `self.table.rpc_sync().forward(words); vectors = self.table`
 
 # %% MyModel
 # Not yet. The logits have no graph, expected one: nothing can be learnt from them.
 # solution,
-# with `self.decoder.rpc_sync().forward(output.cpu())` as `self.decoder.rpc_sync().forward(output.cpu()).detach()`
+# with `self.decoder.rpc_sync().forward(output)` as `self.decoder.rpc_sync().forward(output).detach()`
 
 # %% MyModel
 # Not yet. `forward` returned a tensor of shape (5, 4, 1000), expected a pair: logits and hidden state.
-# solution,
-# with `self.decoder.rpc_sync().forward(output.cpu()), hidden` as `self.decoder.rpc_sync().forward(output.cpu())`
+# solution, with `self.decoder.rpc_sync().forward(output), hidden` as `self.decoder.rpc_sync().forward(output)`
 
 # %% MyModel: on fewer ranks than all
 # Not yet. Rank 0 has no function `MyModel`: run the cell that defines it, then this check.
 del MyModel
 
+# %% my_step: solution
+# Solved. Losses, gradients, weights and hidden states equal one process in all 3 steps.
+
+# %% my_step: a loss by hand
+# Solved. Losses, gradients, weights and hidden states equal one process in all 3 steps.
+def my_step(model, optimizer, words, targets, hidden):
+    with dist_autograd.context() as number:
+        logits, states = model.forward(words, hidden)
+        loss = nn.functional.nll_loss(logits.log_softmax(2).reshape(-1, logits.shape[2]), targets.reshape(-1))
+        dist_autograd.backward(number, [loss])
+        optimizer.step(number)
+        states = tuple(state.detach() for state in states)
+    return float(loss), states
+
+# %% my_step: the hidden state detached in front
+# Not yet. The weights are right. The hidden state still has its graph, expected only its values: `detach` it.
+def my_step(model, optimizer, words, targets, hidden):
+    with dist_autograd.context() as context:
+        if hidden is not None:
+            hidden = [state.detach() for state in hidden]
+        logits, hidden = model.forward(words, hidden)
+        loss = loss_of(logits, targets)
+        dist_autograd.backward(context, [loss])
+        optimizer.step(context)
+    return loss.item(), hidden
+
+# %% my_step: skeleton
+# Not yet. `model.forward` ran outside of a context, expected inside `with dist_autograd.context() as context:`.
+
+# %% my_step: forward in a context
+# Not yet. The loss is right. The context ended without gradients, expected a gradient of each parameter:
+# `dist_autograd.backward` is missing.
+# solution, without `dist_autograd.backward(context, [loss])` and without `optimizer.step(context)`
+
+# %% my_step: the first half
+# Not yet. The first half is right: the gradients equal one process. `optimizer.step` was called 0 times in a
+# step, expected once.
+# solution, without `optimizer.step(context)`
+
+# %% my_step
+# Not yet. The loss is right. The context ended without gradients, expected a gradient of each parameter:
+# `dist_autograd.backward` is missing.
+# solution, without `dist_autograd.backward(context, [loss])`
+
+# %% my_step: as in one process
+# Not yet. `model.forward` ran outside of a context, expected inside `with dist_autograd.context() as context:`.
+def my_step(model, optimizer, words, targets, hidden):
+    logits, hidden = model.forward(words, hidden)
+    loss = loss_of(logits, targets)
+    loss.backward()
+    return loss.item(), [state.detach() for state in hidden]
+
+# %% my_step: the optimizer first
+# Not yet. After step 0 the weights of the table differ from one process.
+def my_step(model, optimizer, words, targets, hidden):
+    with dist_autograd.context() as context:
+        logits, hidden = model.forward(words, hidden)
+        loss = loss_of(logits, targets)
+        optimizer.step(context)
+        dist_autograd.backward(context, [loss])
+    return loss.item(), [state.detach() for state in hidden]
+
+# %% my_step
+# Not yet. In step 1 the loss is ..., expected ...
+# solution, with `model.forward(words, hidden)` as `model.forward(words)`
+
+# %% my_step
+# Not yet. In step 0 the loss is ..., expected ...
+# solution, with `loss_of(logits, targets)` as `loss_of(logits, words)`
+
+# %% my_step: the bug of PyTorch's tutorial
+# Not yet. In step 0 the loss is ..., expected ...
+# solution, with `loss_of(logits, targets)` as `nn.functional.cross_entropy(logits, torch.zeros(5, 7, dtype=int))`
+
+# %% my_step
+# Not yet. In step 0 the loss is right, and a gradient of the table differs from one process.
+# solution, with `backward(context, [loss])` as `backward(context, [2 * loss])`
+
+# %% my_step
+# Not yet. The weights are right. The hidden state still has its graph, expected only its values: `detach` it.
+# solution, with `[state.detach() for state in hidden]` as `hidden`
+
+# %% my_step
+# Not yet. The weights are right. The hidden state after step 0 differs from one process.
+# solution, with `[state.detach() for state in hidden]` as `None`
+
+# %% my_step
+# Not yet. `my_step` returned a tensor of shape () as the loss, expected a number: `loss.item()`.
+# solution, with `return loss.item()` as `return loss`
+
+# %% my_step
+# Not yet. `my_step` returned None, expected a pair: the loss and the hidden state.
+# solution, with `return loss.item(), [state.detach() for state in hidden]` as `return`
+
+# %% my_step
+# Not yet. In a step `model.forward` was called 2 times, expected once.
+# solution, with `return loss.item()` as `return loss_of(model.forward(words, None)[0], targets).item()`
+
+# %% my_step
+# Not yet. Rank 0 raised AttributeError: '_Optimizer' object has no attribute 'zero_grad'
+# solution, with `optimizer.step(context)` as `optimizer.zero_grad()`
+
+# %% set_training: solution
+# Solved. All three parts switch between training and evaluation, and no module travels.
+
+# %% set_training: by another method
+# Solved. All three parts switch between training and evaluation, and no module travels.
+def set_mode(part, mode):
+    module = part.local_value()
+    module.train() if mode else module.eval()
+
+def set_training(model, training):
+    futures = [rpc.rpc_async(part.owner(), set_mode, (part, training)) for part in (model.decoder, model.table)]
+    torch.futures.wait_all(futures)
+    model.lstm.training = training
+
+# %% set_training: skeleton
+# Not yet. After `set_training(model, False)`, the table has `training == True`, expected False.
+
+# %% set_training: with train over RPC
+# Not yet. In `set_training(model, False)` the table and the decoder travelled with all their parameters, expected no
+# module in a message: `train` returns the module.
+def set_training(model, training):
+    for part in (model.table, model.decoder):
+        part.rpc_sync().train(training)
+    model.lstm.train(training)
+
+# %% set_training: of a copy
+# Not yet. After `set_training(model, False)`, the table has `training == True`, expected False.
+def set_training(model, training):
+    for part in (model.table, model.decoder):
+        part.to_here().train(training)
+    model.lstm.train(training)
+
+# %% set_training
+# Not yet. After `set_training(model, True)`, the LSTM has `training == False`, expected True.
+# solution, with `.train(training)` as `.eval()`
+
+# %% set_training
+# Not yet. After `set_training(model, False)`, the decoder has `training == True`, expected False.
+# solution, with `(model.table, model.decoder)` as `(model.table,)`
+
+# %% set_training
+# Not yet. After `set_training(model, False)`, the LSTM has `training == True`, expected False.
+# solution, without `model.lstm.train(training)`
+
 # %% clip: solution
-# Solved. The gradients of both ranks are those of one process, above the limit and below it.
+# Solved. The gradients of both ranks equal one process, above the limit and below it.
 
 # %% clip: skeleton
 # Not yet. `clip` returned 0.0000, expected the norm of all gradients: 0.7308.
@@ -126,7 +283,7 @@ def clip(context, references, limit):
 
 # %% clip
 # Not yet. Rank 0 raised NameError("name 'grads' is not ...
-# solution, with `gradients[reference.local_value()] **` as `grads ** `
+# solution, with `return sum((gradient**2)` as `return sum((grads**2)`
 
 # %% clip: by the norm of each rank
 # Not yet. With a norm of 0.7308 and a limit of 0.3654, the gradients on server have norm 0.2213 ...
@@ -204,15 +361,15 @@ def call(module, *arguments):
 # and `[rpc.RRef(parameter) for parameter in self.first.parameters()]` as `self.first.remote_parameters()`
 
 # %% TwoLayers
-# Not yet. In window 1 the output is not that of nn.LSTM with two layers.
+# Not yet. In window 1 the output differs from nn.LSTM with two layers.
 # solution, with `self.second(output, hidden[1])` as `self.second(output)`
 
 # %% TwoLayers
-# Not yet. After window 0 the hidden state of layer 0 is not that of nn.LSTM with two layers.
+# Not yet. After window 0 the hidden state of layer 0 differs from nn.LSTM with two layers.
 # solution, with `return output, (first, second)` as `return output, (second, first)`
 
 # %% TwoLayers
-# Not yet. In window 0 the gradient of parameter 0 is not that of nn.LSTM with two layers.
+# Not yet. In window 0 the gradient of parameter 0 differs from nn.LSTM with two layers.
 # solution, with `self.second(output, hidden[1])` as `self.second(output.detach(), hidden[1])`
 
 # %% TwoLayers
@@ -249,6 +406,8 @@ def call(module, *arguments):
 
 # %% World(3)
 # cell `rpc.init_rpc(`
+# cell `text = datasets.help_texts()`
+# cell `def loss_of(`
 
 # %% clip: solution with a third rank
 # Solved. ...
@@ -262,21 +421,41 @@ def call(module, *arguments):
 # Not yet. ...
 # skeleton
 
+# %% my_step: solution with a third rank
+# Solved. ...
+# solution
+
 # %% World(2)
 # A backward that waits in vain does not wait as long as in the notebook.
 # cell `rpc.init_rpc(`, with `rpc_timeout=20` as `rpc_timeout=3`
 # cell `text = datasets.help_texts()`
-# cell `class Part:`
+# cell `def loss_of(`
 # cell `class Cut:`
 
 # %% MyModel: that detaches the output
 # Not yet. Backward waited in vain for a gradient, expected one for each message: something is detached.
-# solution, with `output.cpu()` as `output.detach().cpu()`
+# solution, with `forward(output)` as `forward(output.detach())`
 
 # %% MyModel: that detaches the vectors
 # Not yet. Backward waited in vain for a gradient, expected one for each message: something is detached.
-# solution, with `vectors.to(` as `vectors.detach().to(`
+# solution, with `self.lstm(vectors,` as `self.lstm(vectors.detach(),`
 
 # %% MyModel: solution after a backward that has waited in vain
-# Solved. Logits, hidden states and gradients are those of one process, by two calls in each forward.
+# Solved. Logits, hidden states and gradients equal one process, with two calls in each forward pass.
+# solution
+
+# %% my_step: a message that has no part in the loss
+# Not yet. Rank 0 raised RuntimeError: a call has timed out. A backward pass that waits for a gradient in vain ends like
+# this.
+def my_step(model, optimizer, words, targets, hidden):
+    with dist_autograd.context() as context:
+        logits, hidden = model.forward(words, hidden)
+        for_the_log = model.decoder(torch.zeros(1, 1, 4, requires_grad=True))
+        loss = loss_of(logits, targets)
+        dist_autograd.backward(context, [loss])
+        optimizer.step(context)
+    return loss.item(), [state.detach() for state in hidden]
+
+# %% my_step: solution after a backward that has waited in vain
+# Solved. Losses, gradients, weights and hidden states equal one process in all 3 steps.
 # solution

@@ -1,6 +1,18 @@
 """The lesson distributed_rnn, broken on purpose."""
 
 MUTANTS = {
+    "the server has the same weight as the trainer": (
+        'there = rpc.remote("server", Weight, (3.0,))',
+        'there = rpc.remote("server", Weight, (2.0,))',
+    ),
+    "the two weights get twice their gradients": (
+        "loss = there.rpc_sync().times(here.value)  # on the server: 3 · 2",
+        "loss = 2 * there.rpc_sync().times(here.value)",
+    ),
+    "only the server's weight is updated": (
+        "references = [here.reference(), there.rpc_sync().reference()]",
+        "references = [there.rpc_sync().reference()]",
+    ),
     "the rows of the bigram model share out less than 1": (
         "counts = (pairs - discount).clamp(min=0) + given_away * unigram",
         "counts = (pairs - discount).clamp(min=0) + 0.9 * given_away * unigram",
@@ -18,6 +30,10 @@ MUTANTS = {
         "yield columns[top : top + 20], columns[top : top + 20]",
     ),
     "all words equally likely have twice their probability": ("1 / vocabulary))", "2 / vocabulary))"),
+    "the logits that are not flattened have only one row": (
+        "logits, _ = OneProcess()(words)",
+        "logits, _ = OneProcess()(words[:1])",
+    ),
     "the decoder is here": (
         'self.decoder = rpc.remote("server", Decoder,',
         'self.decoder = rpc.remote("trainer", Decoder,',
@@ -27,43 +43,57 @@ MUTANTS = {
         "vectors = self.table.rpc_sync().parameter_rrefs()[0].to_here()[words]",
     ),
     "the hidden state is not used": (
-        "self.table.rpc_sync().forward(words)\n        output, hidden = self.lstm(vectors.to(self.here), hidden)",
-        "self.table.rpc_sync().forward(words)\n        output, hidden = self.lstm(vectors.to(self.here))",
+        "self.table.rpc_sync().forward(words)\n        output, hidden = self.lstm(vectors, hidden)",
+        "self.table.rpc_sync().forward(words)\n        output, hidden = self.lstm(vectors)",
     ),
     "the output comes to the decoder without a graph": (
-        "return self.decoder.rpc_sync().forward(output.cpu()), hidden",
-        "return self.decoder.rpc_sync().forward(output.detach().cpu()), hidden",
+        "return self.decoder.rpc_sync().forward(output), hidden",
+        "return self.decoder.rpc_sync().forward(output.detach()), hidden",
     ),
-    "the server is never told that training ends": (
-        "for part in (self.table, self.decoder):",
-        "for part in ():",
+    "the optimizer steps before the backward pass": (
+        "        dist_autograd.backward(context, [loss])\n        optimizer.step(context)\n    return",
+        "        optimizer.step(context)\n        dist_autograd.backward(context, [loss])\n    return",
     ),
-    "the table drops nothing": (
-        "return self.drop(super().forward(words.to(self.weight.device))).cpu()",
-        "return super().forward(words.to(self.weight.device)).cpu()",
+    "the step detaches nothing": (
+        "        optimizer.step(context)\n    return loss.item(), [state.detach() for state in hidden]",
+        "        optimizer.step(context)\n    return loss.item(), hidden",
     ),
-    "the cut model has one layer": ("model = version(layers=2)", "model = version()"),
-    "the hidden state comes back detached": (
-        "    return loss.item(), hidden\n\ndef new_optimizer",
-        "    return loss.item(), [state.detach() for state in hidden]\n\ndef new_optimizer",
+    "the step forgets the hidden state of the window before": (
+        "        logits, hidden = model.forward(words, hidden)\n        loss = loss_of(logits, targets)\n        dist",
+        "        logits, hidden = model.forward(words)\n        loss = loss_of(logits, targets)\n        dist",
     ),
+    "the split model of the proof starts from its own weights": ("    start_from(one, split)\n", ""),
     "the optimizer does not get the decoder of the RemoteModule": (
         "return self.table.remote_parameters() + local + self.decoder.remote_parameters()",
         "return self.table.remote_parameters() + local + RemoteModule(\n"
-        "            'server', nn.Linear, (96, len(text.words))\n        ).remote_parameters()",
+        "            'server', nn.Linear, (96, vocabulary)\n        ).remote_parameters()",
     ),
     "the optimizer ignores its options": (
-        "return DistributedOptimizer(kind, model.parameter_rrefs(), **options)",
-        "return DistributedOptimizer(kind, model.parameter_rrefs(), lr=options['lr'])",
+        "return DistributedOptimizer(kind, references, **options)",
+        "return DistributedOptimizer(kind, references, lr=options['lr'])",
     ),
     "the hidden state is never carried over in training": (
         "            loss, hidden = step(model, optimizer, *window, hidden)\n",
         "            loss, hidden = step(model, optimizer, *window, None)\n",
     ),
     "the last validation is on the training part": (
-        "    validated.append((len(steps), perplexity(model, text.validation)))\n    publish_data",
-        "    validated.append((len(steps), perplexity(model, text.training[:7500])))\n    publish_data",
+        "    validated.append((len(steps), perplexity(model, validation)))\n    publish_data",
+        "    validated.append((len(steps), perplexity(model, training[:7500])))\n    publish_data",
     ),
-    "the model learns too little": ("lr=0.008), 3, steps", "lr=0.0001), 1, steps"),
+    "the model learns too little": (
+        "lr=0.008)\nsteps, validated = [], []\ntrain(model, adam, 3,",
+        "lr=0.0001)\nsteps, validated = [], []\ntrain(model, adam, 1,",
+    ),
+    "validation forgets the hidden state": (
+        "        logits, hidden = model.forward(words, hidden)\n        losses.append",
+        "        logits, hidden = model.forward(words)\n        losses.append",
+    ),
     "<rare> is drawn": ("logits[1] = -math.inf", "logits[1] += 5"),
+    "a low temperature favours unlikely words": ("logits.flatten() / temperature", "logits.flatten() * temperature"),
+    "the last result is not published": (
+        "    validated.append((len(steps), perplexity(model, validation)))\n    publish_data(results)",
+        "    validated.append((len(steps), perplexity(model, validation)))",
+    ),
+    "the columns leave out a part of the text": ("words[: len(words) // 16 * 16]", "words[: len(words) // 17 * 16]"),
+    "the sample reads the same word again and again": ("torch.tensor([drawn[-1:]])", "torch.tensor([drawn[:1]])"),
 }
