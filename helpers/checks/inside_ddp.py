@@ -26,7 +26,7 @@ class Accumulated(NamedTuple):
 
 
 class Hooked(NamedTuple):
-    """The result of a hook: what it returned instead of a future (None for a future), and the gradients of the model."""
+    """The result of a hook: what it returned instead of a future (None for a future), and the model's gradients."""
 
     instead: list[str | None]
     gradients: list[torch.Tensor | None]

@@ -98,7 +98,7 @@ def _gradient(rank, step):
 
 
 def _means(gradients):
-    """Return the mean gradient of every step, over the ranks that have a gradient, from each rank's list of gradients."""
+    """Return the mean gradient of every step over the ranks that have one, from each rank's list of gradients."""
     steps = zip_longest(*gradients)
     present = [[gradient for gradient in step if gradient is not None] for step in steps]
     return [sum(step) / len(step) for step in present]
