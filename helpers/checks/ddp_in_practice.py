@@ -23,15 +23,16 @@ _DARK, _BRIGHT = torch.full((3, _FEATURES), 0.1), torch.full((3, _FEATURES), 0.9
 _BATCHES = {
     "dark images": _DARK,
     "bright images": _BRIGHT,
-    "dark and bright images in one batch": torch.cat([_DARK[:1], _BRIGHT]),  # bright in the mean
+    "dark and bright images in one batch": torch.cat([_DARK[:1], _BRIGHT]),  # its mean is bright
 }
 
 
 @exercise
 def my_same(exam):
-    """Check `my_same(tensor)`: on every rank whether the tensor is the same on all ranks, by a few numbers.
+    """Check `my_same(tensor)`: every rank says whether the tensor is the same on all ranks, sending a few numbers.
 
-    It is called with equal tensors, with one bit or two places changed on one rank, and with tensors that all differ.
+    It is called with equal tensors, with one bit changed or two elements swapped on one rank, and with another tensor
+    on each rank.
     """
     rank, n = exam.rank, exam.n
     for case, changed, how in (
@@ -39,16 +40,18 @@ def my_same(exam):
         ("one bit has changed on the last rank", n - 1, "bit"),
         ("two numbers have swapped places on rank 1", 1, "swap"),
         ("one bit has changed on rank 0", 0, "bit"),
-        ("each rank holds something else", rank, "own"),
+        ("each rank holds another tensor", rank, "own"),
     ):
         tensor = torch.arange(1.0, 257.0)
         size = tensor.nbytes
         if rank == changed:
             _change(tensor, how, rank)
         result, sent, _ = exam.on_rank(_call_and_count, "my_same", tensor)
-        exam.require(sent < size / 2, f"Rank {rank} handed over {sent} bytes: that is the tensor.")
-        found, expected = _truth(result), not how
-        exam.require(found is expected, f"When {case}, rank {rank} returned {show(found)}, expected {expected}.")
+        exam.require(
+            sent < size / 2, f"Rank {rank} sent {sent} bytes, expected fewer than {size // 2}, half of the tensor."
+        )
+        verdict, expected = _as_bool(result), not how
+        exam.require(verdict is expected, f"When {case}, rank {rank} returned {show(verdict)}, expected {expected}.")
     return "Every rank knows whether all hold the same, and only a few numbers were sent."
 
 
@@ -59,7 +62,7 @@ def forward(exam):
     outputs, error, gradients = exam.on_rank(_outputs_and_gradients, rank)
     for (name, images), output in zip(_BATCHES.items(), outputs, strict=True):
         exam.require(
-            _close(output, original(images)), f"On rank {rank} the output for {name} is not that of the exercise."
+            _close(output, original(images)), f"On rank {rank} the output for {name} differs from the original output."
         )
     together = f"With a dark batch on rank 0 and bright ones elsewhere, on rank {rank}"
     exam.require(not error or CUT_OFF.search(error), f"{together} {error}")
@@ -69,13 +72,13 @@ def forward(exam):
     for (name, parameter), gradient in zip(original.named_parameters(), gradients, strict=True):
         exam.require(
             _close(gradient, parameter.grad, rtol=1e-3, atol=1e-5),
-            f"{together} the gradient of {name} is not the mean of what the ranks' batches give.",
+            f"{together} the gradient of {name} is not the mean over the ranks' batches.",
         )
     return "Outputs and gradients are the same, and every parameter takes part on every rank."
 
 
 class Counting(nn.Module):
-    """Answers what the only feature of an image says, and counts the images."""
+    """A model that predicts the class by the only feature of an image, and counts the images."""
 
     def __init__(self):
         super().__init__()
@@ -91,19 +94,19 @@ def _judge_together(returned):
     for images, case in _numbers_of_images(len(returned)):
         evaluated = sum(of_rank[images] for of_rank in returned)
         if evaluated < images:
-            raise Wrong(f"{case} the ranks evaluated only {evaluated} of them.")
+            raise Wrong(f"{case} the ranks evaluated only {evaluated} of them, expected all.")
     return "Every rank returned the exact share, and evaluated no more than its own images."
 
 
 @exercise(together=_judge_together)
 def accuracy(exam):
-    """Check `accuracy(model, data)`: on every rank the exact share of right answers, each image evaluated once.
+    """Check `accuracy(model, data)`: every rank returns the exact accuracy, with each image evaluated once.
 
     It is called with a number of images that is a multiple of the number of ranks, and with one image more.
     """
     rank, n, evaluated = exam.rank, exam.n, {}
     for images, case in _numbers_of_images(n):
-        # The first half is right, so that an image that counts twice shows.
+        # The model is right on the first half only, so that an image that counts twice changes the accuracy.
         right = torch.arange(images) < images // 2
         data = TensorDataset(right.double()[:, None], torch.ones(images, dtype=torch.long))
         model = Counting()
@@ -113,7 +116,7 @@ def accuracy(exam):
         exam.require(share is not None, f"Rank {rank} returned {show(result)}, expected a number.")
         exam.require(
             evaluated[images] <= most,
-            f"{case} rank {rank} evaluated {evaluated[images]} of them, and its share is {most}.",
+            f"{case} rank {rank} evaluated {evaluated[images]} of them, expected at most {most}.",
         )
         if share is not None:
             exam.require(
@@ -124,9 +127,9 @@ def accuracy(exam):
 
 @exercise
 def out_of_step(exam):
-    """Check `out_of_step(model)`: on every rank the list of the ranks whose weights are not those of rank 0.
+    """Check `out_of_step(model)`: every rank lists the ranks whose weights differ from rank 0's.
 
-    It is called with equal weights, and with one bit or two places changed on one rank.
+    It is called with equal weights, and with one bit changed or two weights swapped on one rank.
     """
     rank, n = exam.rank, exam.n
     for case, changed, how, expected in (
@@ -141,9 +144,9 @@ def out_of_step(exam):
         if rank == changed:
             _change(model[2].bias.data if how == "last bit" else model[0].weight.data.view(-1), how, rank)
         result, sent, hashed = exam.on_rank(_call_and_count, "out_of_step", model)
-        exam.require(sent < size / 4, f"Rank {rank} handed over {sent} bytes to be sent: those are its weights.")
+        exam.require(sent < size / 4, f"Rank {rank} sent {sent} bytes, expected fewer than {size // 4}.")
         ranks = _listed(result)
-        hint = " (`hash` of text and bytes is another number in each process that starts by itself.)"
+        hint = " (`hash` of text and bytes differs between processes that start separately.)"
         exam.require(
             ranks == expected,
             f"When {case}, rank {rank} returned {ranks}, expected {expected}." + hint * hashed,
@@ -154,22 +157,22 @@ def out_of_step(exam):
 def _change(numbers, how, rank):
     """Change a tensor of one dimension in place."""
     if how == "swap":
-        numbers[[0, _FEATURES + 1]] = numbers[[_FEATURES + 1, 0]]  # of weights, in another row and column
+        numbers[[0, _FEATURES + 1]] = numbers[[_FEATURES + 1, 0]]  # weights in different rows and columns
     elif how == "own":
         numbers += rank
     else:
         numbers[-1 if how == "last bit" else 0].nextafter_(torch.tensor(9.0))
 
 
-def _truth(result):
-    """Return a bool for True, False, 1 and 0, also in a tensor of one, and anything else as it is."""
+def _as_bool(result):
+    """Return a bool for True, False, 1 and 0, even in a tensor with one element, and anything else as it is."""
     if isinstance(result, torch.Tensor | np.ndarray) and len(result.reshape(-1)) == 1:
         result = result.item()
     return bool(result) if isinstance(result, int | float) and result in (0, 1) else result
 
 
 def _listed(result):
-    """Return the ranks that an answer has returned as a list, and anything else as it is."""
+    """Return as a list the ranks that an answer returned, and anything else as it is."""
     if isinstance(result, torch.Tensor | np.ndarray):
         return result.tolist()
     if isinstance(result, list | tuple | set):
@@ -185,7 +188,7 @@ def _close(tensor, expected, **tolerances):
 
 
 def _numbers_of_images(n):
-    """Return numbers of images for n ranks, each with the words for it."""
+    """Return two numbers of images for n ranks, each with the first words of its messages."""
     return [
         (images, f"With {words} number of images, {images},")
         for images, words in ((4 * n, "an even"), (4 * n + 1, "an uneven"))
@@ -193,14 +196,14 @@ def _numbers_of_images(n):
 
 
 def _layers():
-    """Return a model for `out_of_step`, the same at every call and on every rank."""
+    """Return a model for `out_of_step`, identical in every call and on every rank."""
     with torch.random.fork_rng():
         torch.manual_seed(1)
         return nn.Sequential(nn.Linear(_FEATURES, 64), nn.ReLU(), nn.Linear(64, _CLASSES))
 
 
 def _model(forward):
-    """Return a model with the layers of the exercise, the same at every call and on every rank."""
+    """Return a model with the layers of the exercise, identical in every call and on every rank."""
     with torch.random.fork_rng():
         torch.manual_seed(1)
         model = type("Gated", (nn.Module,), {"forward": forward})()
@@ -214,11 +217,11 @@ def _forward(self, x):
     return self.extra(hidden) if x.mean() > 0.5 else hidden
 
 
-# What follows runs beside the learner's code.
+# The functions below run next to the learner's code.
 
 
 def _call_and_count(name, argument):
-    """Return the result of a function, the bytes that it handed over, and whether it has hashed text or bytes."""
+    """Return the result of a function, the bytes that it sent, and whether it hashed text or bytes."""
     with handed_over() as sizes, _hash_of_its_own() as hashed:
         result = answer(name, [argument])
     return result, sum(sizes), bool(hashed)
@@ -228,7 +231,7 @@ def _outputs_and_gradients(rank):
     """Return the outputs of the learner's `forward`, and the error and the gradients of two steps under DDP."""
     load_dynamo()
     dist.barrier()
-    # For those who wait in vain; a right answer has time enough on a busy machine, too.
+    # A rank that waits in vain ends soon, and a right answer has enough time even on a busy machine.
     brief = dist.new_group(timeout=timedelta(seconds=8))
     model = _model(lambda layers, images: vars(learners_module())["forward"](layers, images))
     with torch.no_grad():
@@ -246,7 +249,7 @@ def _outputs_and_gradients(rank):
 
 @contextmanager
 def _hash_of_its_own():
-    """Give cells the `hash` that ranks would have under torchrun; list the text and bytes that it has been given.
+    """Give cells the `hash` that ranks would have under torchrun, and list the text and bytes that they hash.
 
     Python salts it for each process, but ranks that are forked share the salt.
     """

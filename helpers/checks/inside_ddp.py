@@ -26,7 +26,7 @@ class Accumulated(NamedTuple):
 
 
 class Hooked(NamedTuple):
-    """What came of a hook: what it returned instead of a future, None for a future, and the gradients of the model."""
+    """The result of a hook: what it returned instead of a future (None for a future), and the model's gradients."""
 
     instead: list[str | None]
     gradients: list[torch.Tensor | None]
@@ -56,7 +56,7 @@ def my_average(exam):
 def accumulate_all(exam):
     """Check `accumulate_all(model, parts)`: gradients of the mean over all parts of all ranks, sent once.
 
-    It is called with three parts, and then with one. Whether DDP sends the sum or the answer itself is left open.
+    It is called with three parts, and then with one part. Either DDP or the answer itself may send the sum.
     """
     rank = exam.rank
     for parts in (3, 1):
@@ -80,7 +80,7 @@ def accumulate_all(exam):
 def weigh(exam):
     """Check `weigh(samples, bucket)`, a communication hook that averages over samples rather than over ranks.
 
-    It is called with other numbers of samples and another sum of them the second time.
+    The second call has other numbers of samples, with another sum.
     """
     rank, n = exam.rank, exam.n
     for case, shares in (
@@ -110,11 +110,11 @@ def _model_with(gradients):
     return model
 
 
-# What follows runs beside the learner's code.
+# The functions below run next to the learner's code.
 
 
 def _value_of_the_future(tensor):
-    """Return the tensor in the future that `my_average` returns, or in words what else it has returned."""
+    """Return the tensor in the future that `my_average` returns, or a description of what else it returned."""
     future = answer("my_average", [tensor])
     if not isinstance(future, Future):
         return show(plain(future))
@@ -150,13 +150,13 @@ def _average(_, bucket):
 
 
 def _train_with_hook(data, samples):
-    """Compute gradients twice with the learner's hook, and return what came of it."""
+    """Compute gradients twice with the learner's hook, and return its results."""
     instead, errors = [], []
 
     def hook(samples, bucket):
         try:
             result = answer("weigh", [samples, bucket])
-        except AnswerError as error:  # it would not get through DDP
+        except AnswerError as error:  # DDP would not pass it on
             errors.append(error)
             return _ready(bucket)
         instead.append(None if isinstance(result, Future) else show(plain(result)))

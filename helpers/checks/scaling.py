@@ -37,9 +37,9 @@ def my_rate(exam):
 
 @exercise
 def machines(exam):
-    """Check `machines(compute, alpha, beta, payload, least)`: the most machines, up to 1024, that are so efficient.
+    """Check `machines(compute, alpha, beta, payload, least)`: the most machines with that efficiency, up to 1024.
 
-    One rank on each machine, and no overlap: the efficiency is compute / (compute + communication).
+    With one rank on each machine and no overlap, the efficiency is compute / (compute + communication).
     """
     cases = [(compute, link, least) for compute in (0.02, 0.2) for link in _LINKS for least in (0.5, 0.8, 0.95)]
     for compute, link, least in cases:
@@ -55,9 +55,9 @@ def machines(exam):
 
 @exercise
 def fastest(exam):
-    """Check `fastest(compute, alpha, beta, payload)`: how many machines, up to 1024, make the shortest step.
+    """Check `fastest(compute, alpha, beta, payload)`: the number of machines, up to 1024, with the shortest step.
 
-    They share one global batch, for which one machine computes `compute` seconds: strong scaling.
+    Strong scaling: the machines share one global batch, for which one machine would compute `compute` seconds.
     """
     for compute, link in [(compute, link) for compute in (0.02, 0.5, 5.0) for link in _LINKS]:
         times = {k: compute / k + _ring(k, *link) for k in _MACHINES}

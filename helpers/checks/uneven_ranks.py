@@ -17,7 +17,7 @@ def my_mean(exam):
     for case, present in (
         ("all ranks have data", range(n)),
         ("only the last rank has data", [n - 1]),
-        ("all but rank 0 have data", range(1, n)),
+        ("all ranks except rank 0 have data", range(1, n)),
         ("only rank 0 has data", [0]),
     ):
         expected = sum(_gradient(other, 0) for other in present) / len(present)
@@ -32,10 +32,10 @@ def my_mean(exam):
 
 @exercise
 def straggler(exam):
-    """Check `straggler(seconds)`: every rank names the rank that communicates least, by far, or None.
+    """Check `straggler(seconds)`: every rank names the rank with by far the shortest communication time, or None.
 
     It is called with one straggler, which is each rank in turn, and without a straggler: with equal times, and with
-    times that differ by little.
+    times that differ little.
     """
     rank, n = exam.rank, exam.n
     for seconds, expected in _communicating(n):
@@ -50,10 +50,10 @@ def straggler(exam):
 
 @exercise
 def averages(exam):
-    """Check `averages(gradients)`: every rank gets the means of all steps, over the ranks that take part in each.
+    """Check `averages(gradients)`: every rank gets the mean of each step over the ranks that take part in it.
 
-    It is called with r + 1 gradients on rank r, with none on rank 0 and one elsewhere, with none at all, and with two
-    everywhere, of which the first add up to 0.
+    The lists hold r + 1 gradients on rank r; none on rank 0 and one on every other rank; none at all; and two on every
+    rank, where the first gradients add up to 0.
     """
     rank, n = exam.rank, exam.n
     cases = [
@@ -83,13 +83,13 @@ def _require_means(exam, case, result, expected):
 
 
 def _communicating(n):
-    """Return pairs: the seconds for which each of n ranks communicates, and the straggler among them or None."""
+    """Return pairs: the communication times of n ranks in seconds, and the straggler's number or None."""
     equal = [1.0] * n
     cases = [([0.2 if rank == slow else 1.0 for rank in range(n)], slow) for slow in range(n)]
     cases += [(equal, None), ([1.0 - 0.05 * rank for rank in range(n)], None)]
     cases += [([0.4] + equal[1:], 0), ([0.6] + equal[1:], None)]
     if n > 2:
-        cases.append(([0.2, 0.3] + equal[2:], None))  # two that are slow, and neither by far
+        cases.append(([0.2, 0.3] + equal[2:], None))  # two that are late, neither of them by far
     return cases
 
 
@@ -98,12 +98,12 @@ def _gradient(rank, step):
 
 
 def _means(gradients):
-    """Return the mean gradient of every step, over the ranks that have one; `gradients` are those of each rank."""
+    """Return the mean gradient of every step over the ranks that have one, from each rank's list of gradients."""
     steps = zip_longest(*gradients)
     present = [[gradient for gradient in step if gradient is not None] for step in steps]
     return [sum(step) / len(step) for step in present]
 
 
 def _show(value):
-    """Return a value in words that tell a tensor of one number from the number."""
+    """Describe a value so that a tensor with one element differs from a number."""
     return f"a {type(value).__name__}" if hasattr(value, "shape") else show(value)

@@ -64,7 +64,7 @@ def my_same(tensor):
     return (total / n == tensor.sum()).item()
 
 # %% my_same
-# Not yet. Rank 0 handed over 1024 bytes: that is the tensor.
+# Not yet. Rank 0 sent 1024 bytes, expected fewer than 512, half of the tensor.
 def my_same(tensor):
     checksum = zlib.crc32(tensor.numpy().tobytes())
     whole = tensor.clone()
@@ -84,17 +84,17 @@ def my_same(tensor):
 # Not yet. With a dark batch on rank 0 and bright ones elsewhere, on rank 0 a parameter had no part in the loss.
 
 # %% forward
-# Not yet. On rank 0 the output for bright images is not that of the exercise.
+# Not yet. On rank 0 the output for bright images differs from the original output.
 def forward(self, x):
     hidden = self.body(x)
     return hidden if x.mean() > 0.5 else hidden + 0 * self.extra(hidden)
 
 # %% forward
-# Not yet. On rank 0 the output for dark images is not that of the exercise.
+# Not yet. On rank 0 the output for dark images differs from the original output.
 # skeleton, with `return self.extra(hidden) if x.mean() > 0.5 else hidden` as `return self.extra(hidden)`
 
 # %% forward
-# Not yet. On rank 0 the output for dark images is not that of the exercise.
+# Not yet. On rank 0 the output for dark images differs from the original output.
 # skeleton, with `return self.extra(hidden) if x.mean() > 0.5 else hidden` as `hidden + 0 * self.extra(hidden)`
 
 # %% forward
@@ -112,7 +112,7 @@ def forward(self, x):
 # skeleton, with `return self.extra(hidden) if x.mean() > 0.5 else hidden` as `return self.other(hidden)`
 
 # %% forward: by the row
-# Not yet. On rank 0 the output for dark and bright images in one batch is not that of the exercise.
+# Not yet. On rank 0 the output for dark and bright images in one batch differs from the original output.
 def forward(self, x):
     hidden = self.body(x)
     return torch.where(x.mean(dim=1, keepdim=True) > 0.5, self.extra(hidden), hidden)
@@ -123,7 +123,7 @@ def forward(self, x):
 
 # %% forward
 # Not yet. With a dark batch on rank 0 and bright ones elsewhere, on rank 0 the gradient of extra.weight is not the mean
-# of what the ranks' batches give.
+# over the ranks' batches.
 def forward(self, x):
     hidden = self.body(x)
     if x.mean() > 0.5:
@@ -132,7 +132,7 @@ def forward(self, x):
 
 # %% forward
 # Not yet. With a dark batch on rank 0 and bright ones elsewhere, on rank 0 the gradient of body.weight is not the mean
-# of what the ranks' batches give.
+# over the ranks' batches.
 def forward(self, x):
     hidden = self.body(x)
     if x.mean() > 0.5:
@@ -159,11 +159,11 @@ def forward(self, x):
 # solution, with `range(rank, len(data), n)` as `list(DistributedSampler(data, shuffle=False))`
 
 # %% accuracy
-# Not yet. With an uneven number of images, 17, the ranks evaluated only 16 of them.
+# Not yet. With an uneven number of images, 17, the ranks evaluated only 16 of them, expected all.
 # solution, with `range(rank, len(data), n)` as `list(DistributedSampler(data, shuffle=False, drop_last=True))`
 
 # %% accuracy
-# Not yet. With an even number of images, 16, rank 0 evaluated 16 of them, and its share is 4.
+# Not yet. With an even number of images, 16, rank 0 evaluated 16 of them, expected at most 4.
 # solution, with `images, labels = data[range(rank, len(data), n)]` as `images, labels = data[list(range(len(data)))]`
 # and `labels).sum(` as `labels).double().mean(` and `return right.item() / len(data)` as `return right.item() / n`
 
@@ -190,7 +190,7 @@ def out_of_step(model):
 # answer "by the sum", with `model.parameters()).detach().double().sum(` as `model.parameters()).detach().sum().round(`
 
 # %% out_of_step
-# Not yet. Rank 0 handed over 1800 bytes to be sent: those are its weights.
+# Not yet. Rank 0 sent 1800 bytes, expected fewer than 450.
 # answer "by the sum",
 # with `vector(model.parameters()).detach().double().sum()` as `vector(model.parameters()).detach()`
 
@@ -233,12 +233,12 @@ def out_of_step(model):
     return [other for other in range(n) if not torch.equal(rows[other], rows[0])]
 
 # %% out_of_step: by the hash of bytes
-# Not yet. When no rank has changed, rank 0 returned [1, 2, 3], expected []. (`hash` of text and bytes is another number
-# in each process that starts by itself.)
+# Not yet. When no rank has changed, rank 0 returned [1, 2, 3], expected []. (`hash` of text and bytes differs between
+# processes that start separately.)
 # answer "compared with itself", with `zlib.crc32` as `hash` and `[rank]` as `[0]`
 
 # %% out_of_step: that sends the weights to all
-# Not yet. Rank 0 handed over 7200 bytes to be sent: those are its weights.
+# Not yet. Rank 0 sent 7200 bytes, expected fewer than 450.
 def out_of_step(model):
     mine = vector(model.parameters()).detach()
     others = [torch.empty_like(mine) for _ in range(n)]
@@ -246,7 +246,7 @@ def out_of_step(model):
     return []
 
 # %% out_of_step
-# Not yet. Rank 0 handed over 5400 bytes to be sent: those are its weights.
+# Not yet. Rank 0 sent 5400 bytes, expected fewer than 450.
 def out_of_step(model):
     mine = vector(model.parameters()).detach()
     others = [torch.empty_like(mine) for _ in range(n)]
@@ -254,7 +254,7 @@ def out_of_step(model):
     return []
 
 # %% out_of_step
-# Not yet. Rank 0 handed over 1800 bytes to be sent: those are its weights.
+# Not yet. Rank 0 sent 1800 bytes, expected fewer than 450.
 # answer "that sends the weights to all",
 # with `dist.all_to_all(others, [mine.clone() for _ in range(n)])` as `dist.reduce(mine, dst=0)`
 
