@@ -1,4 +1,4 @@
-"""Exercises of 21_cartpole_solved: how the agent answers, what observers play, and how a training goes on."""
+"""Exercises of 21_cartpole_solved: how the agent answers, what observers play, and how training resumes."""
 
 import os
 from types import SimpleNamespace
@@ -24,10 +24,10 @@ from helpers.checks.exam import (
 from helpers.checks.learner import learners_module
 from helpers.checks.rpc_judging import answer_with_rpc, one_line_errors, rpc_runs
 
-# For my_answer: how many observers play, and how many observations each request brings that waits for an answer.
+# For my_answer: how many observers play, and the number of observations in each waiting request.
 _REQUESTS = ((3, (2,)), (3, (2, 3, 1)), (2, (2, 2)), (1, (4,)), (2, ()), (0, ()))
 _ENVIRONMENTS = 3  # of each observer, for play_all
-_MANY_STEPS = 30  # if play_all does not see an end; the first episodes have 4 at most
+_MANY_STEPS = 30  # a limit if play_all does not see an end; the first episodes have at most 4
 # For play, (episodes, k): k divides the episodes, does not, and exceeds them.
 _TASKS = ((7, 3), (4, 2), (3, 5))
 _RUNNING = 123.0  # for snapshot, the running reward
@@ -59,7 +59,7 @@ def my_answer(exam):
 
 
 def _require_answers(exam, case, sizes, answered):
-    """Require that one pass has answered requests with these numbers of observations."""
+    """Require that one pass answered all requests; `sizes` are their numbers of observations."""
     exam.require(
         answered.passes == [sum(sizes)],
         f"{case}, the network got {answered.passes} observations, one number for each pass, expected one pass with all "
@@ -202,7 +202,7 @@ def snapshot(exam):
 
 
 class Collector:
-    """An agent with requests that wait, which notes how many observations each pass has."""
+    """An agent with waiting requests. It notes how many observations each pass has."""
 
     def __init__(self, playing, sizes):
         self.playing = playing
@@ -210,13 +210,13 @@ class Collector:
         self.waiting = [(own, torch.futures.Future()) for own in _observations(sizes).split(list(sizes))]
 
     def select_action(self, observations):
-        """Return an action for each observation, told apart by its first number."""
+        """Return an action for each observation, namely its first value."""
         self.passes.append(len(observations))
         return observations[:, 0].long()
 
 
 class _Answered(NamedTuple):
-    """What `my_answer` did with requests: for each, whether it got an answer, and which; how many still wait."""
+    """What `my_answer` did: whether each request got an answer, and which answer; how many requests still wait."""
 
     error: str
     passes: list[int]
@@ -249,7 +249,7 @@ def _answer_requests(playing, sizes) -> _Answered:
 
 
 class Chooser:
-    """Hands out actions for many observations at once."""
+    """Chooses actions for many observations at once."""
 
     def select_action(self, observations):
         """Return an action for each observation."""
@@ -257,20 +257,20 @@ class Chooser:
 
 
 class Vector:
-    """Environments whose next episode begins on the step after the end of one, as in gymnasium: that is no transition.
+    """Environments that begin their next episode on the step after an end, as in gymnasium; that step is no transition.
 
-    Episodes end in turn by a fall and by a cut, and every reward is another number.
+    Episodes end in turn by a fall and by a cut, and all rewards differ.
     """
 
     num_envs = _ENVIRONMENTS
 
     def __init__(self, rank):
         self.lengths = _vector_lengths(rank)
-        self.places = [0] * self.num_envs  # the steps of the episode that are over
+        self.places = [0] * self.num_envs  # how many steps of the episode are over
         self.ended = [False] * self.num_envs
         self.played = [False] * self.num_envs  # whether the first episode is over
         self.steps = 0
-        self.wrong = None  # of the first wrong action: the environment, the step, and the action
+        self.wrong = None  # the first wrong action: its environment, step, and action
 
     def reset(self, seed=None, options=None):
         """Begin an episode in each environment, as gymnasium does."""
@@ -302,7 +302,7 @@ class Vector:
 
 
 class _PlayedAll(NamedTuple):
-    """What became of the environments of one observer: `steps` were taken, with `wrong` as the first wrong action."""
+    """How one observer played its environments: `steps` counts its steps, `wrong` is its first wrong action."""
 
     result: object
     error: str
@@ -312,7 +312,7 @@ class _PlayedAll(NamedTuple):
 
 
 def _have_played_all() -> dict[int, _PlayedAll]:
-    """Have every observer play its environments by the learner's function."""
+    """Have every observer play its environments with the learner's function."""
     with one_line_errors():
         agent = rpc.RRef(Chooser())
         observers = range(1, int(os.environ["WORLD_SIZE"]))
@@ -355,13 +355,13 @@ def _reward(place, step):
 
 
 class Server:
-    """Hands out weights, other ones at every call."""
+    """Hands out weights that differ at every call."""
 
     def __init__(self):
         self.fetches = 0
 
     def weights(self) -> dict:
-        """Return the state of a policy that holds how often the weights have been fetched."""
+        """Return a state for the policy: how often the weights have been fetched."""
         self.fetches += 1
         return {"fetches": torch.tensor(self.fetches)}
 
@@ -369,13 +369,13 @@ class Server:
 class Line:
     """An environment whose episodes have 2, 3, 4 ... steps, ended in turn by a fall and by a cut.
 
-    It stands in for the policy as well, and so sees with which weights each step is taken.
+    Its `policy` belongs to it, so it sees with which weights each step is taken.
     """
 
     def __init__(self):
         self.used = []
         self.wrong_actions = 0
-        self.action = None  # the one that the policy prefers
+        self.action = None  # the action that the policy prefers
         self.fetches = 0
         self.step_number = 0
 
@@ -420,7 +420,7 @@ class Line:
 
 
 class _Played(NamedTuple):
-    """What became of the episodes of one observer.
+    """How one observer played its episodes.
 
     `used` says for each episode how often the weights had been fetched before each of its steps.
     """
@@ -433,7 +433,7 @@ class _Played(NamedTuple):
 
 
 def _have_played(episodes, k) -> dict[str, _Played]:
-    """Have every observer play so many episodes by the learner's function."""
+    """Have every observer play this number of episodes with the learner's function."""
     with one_line_errors():
         observers = [f"observer{rank}" for rank in range(1, int(os.environ["WORLD_SIZE"]))]
         servers = {observer: rpc.RRef(Server()) for observer in observers}
@@ -452,7 +452,7 @@ def _play(server, episodes, k) -> _Played:
 def _played_by(function, arguments):
     """Call the learner's function on an observer; return its result as plain data, its error, and how often it called.
 
-    to_here() belongs to the call that has made the value.
+    `to_here()` does not count: it belongs to the call that made the value.
     """
     try:
         result, made = answer_with_rpc(function, arguments)
@@ -486,10 +486,10 @@ def _has_go_on():
 
 
 def _save_and_go_on():
-    """Have an agent saved, and a new one go on.
+    """Save an agent, and have a new agent go on.
 
-    Returns the weights of the old one after all updates, those of the new one before and after its updates, and what
-    `go_on` returned.
+    Return the weights of the old agent after all updates, the weights of the new agent before and after its updates,
+    and the result of `go_on`.
     """
     old, new = _agent(0), _agent(1)
     _train(old, _BEFORE)
@@ -504,7 +504,7 @@ def _save_and_go_on():
 
 
 def _agent(seed):
-    """Return an agent that has a policy and an optimizer, as those of the notebook."""
+    """Return an agent with a policy and an optimizer, as in the notebook."""
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         policy = nn.Linear(4, 2)
@@ -512,7 +512,7 @@ def _agent(seed):
 
 
 def _train(agent, updates):
-    """Take some updates, in each of which the gradient is another one and no chance is at work."""
+    """Make updates with different gradients, without chance."""
     for update in updates:
         observations = torch.linspace(-1, 1 + update, 8).reshape(2, 4)
         agent.optimizer.zero_grad()
@@ -532,7 +532,7 @@ def _same(weights, expected):
 
 
 def _in_words(result):
-    """Return what an answer returned in place of a list, by the name of its type."""
+    """Describe by its type what an answer returned instead of a list."""
     return "None" if result is None else f"something of type {_type_name(result)}"
 
 

@@ -1,4 +1,4 @@
-"""Exercises of 19_distributed_autograd: rank 0 trains a model on worker1, or one whose second part is on worker1."""
+"""Exercises of 19_distributed_autograd: rank 0 trains a model that is on worker1, as a whole or in part."""
 
 from functools import partial
 from typing import NamedTuple
@@ -12,7 +12,7 @@ from helpers.checks.exam import AnswerError, exercise, near, show
 from helpers.checks.rpc_judging import answer_with_rpc, one_line_errors
 from helpers.checks.small_model import CLASSES, FEATURES, compare_gradients, loss, new_data, new_model
 
-_CUT = 2  # the layers of the small model that are the first part
+_CUT = 2  # how many layers of the small model are in its first part
 _PIECES = 3, 7, 5  # samples
 _RATE = 0.1
 _STEPS, _SAMPLES = 2, 12
@@ -21,7 +21,7 @@ _IN_VAIN = "RPC ran for more than set timeout"
 
 @exercise
 def my_step(exam):
-    """Check `my_step(net, optimizer, inputs, labels)`: a step of a model on worker1, which returns the loss."""
+    """Check `my_step(net, optimizer, inputs, labels)`: it trains a model on worker1 for a step and returns the loss."""
     if exam.rank == 0:
         batches = [new_data(step, _SAMPLES) for step in range(_STEPS)]
         weights, losses, payloads = exam.on_rank(_train_on_worker1, batches)
@@ -100,14 +100,14 @@ def train_frozen(exam):
 
 
 class _Part(NamedTuple):
-    """The parameters of one part of a model."""
+    """The weights and the gradients of one part of a model."""
 
     weights: list[torch.Tensor]
     gradients: list[torch.Tensor | None]
 
 
 class _Trained(NamedTuple):
-    """What came of a model in two parts.
+    """A model in two parts after training.
 
     `needed` says for each call of the second part whether its weights needed gradients; `contexts` is how many contexts
     of distributed autograd the learner's function opened.
@@ -147,7 +147,7 @@ def _train_here(batches):
 
 
 def new_second():
-    """Return the second part of the model, which notes of each call whether its weights needed gradients."""
+    """Return the second part of the model. At each call it notes whether its weights need gradients."""
     module = new_model()[_CUT:]
     module.needed = []
     module.forward = partial(_forward, module)
@@ -160,35 +160,35 @@ def _forward(module, hidden):
 
 
 def next_context():
-    """Return the number that the next context of this rank would have had."""
+    """Return the number of a new context on this rank; the next context has the number after it."""
     with dist_autograd.context() as context_id:
         return context_id
 
 
 def parameter_rrefs(net):
-    """Return on the owner of a module an RRef to each of its parameters."""
+    """Return an RRef to each parameter of a module. Runs on its owner."""
     return [rpc.RRef(parameter) for parameter in net.local_value().parameters()]
 
 
 def weights_of(net):
-    """Return on the owner of a module its weights."""
+    """Return the weights of a module. Runs on its owner."""
     return _weights(net.local_value())
 
 
 def state_of_second(second):
-    """Return on the owner of the second part its parameters, and its notes of each call."""
+    """Return the parameters of the second part, and its notes of each call. Runs on its owner."""
     return _part(second.local_value()), second.local_value().needed
 
 
 def _train_on_worker1(batches):
     """Have `my_step` train a model on worker1.
 
-    Returns its weights, and for each step the result and the bytes of the tensors in its calls.
+    Return the weights, and for each step the result and the bytes of tensors in its calls.
     """
     with one_line_errors():
         net = rpc.remote("worker1", new_model)
-        # torch asks for the type of an object before its first call; behind rpc_async the call is then made by a thread
-        # that is in no context.
+        # torch asks for the type of an object before its first call; with rpc_async, a thread that is in no context
+        # then makes the call.
         net.rpc_sync().zero_grad()
         references = rpc.rpc_sync("worker1", parameter_rrefs, args=(net,))
         optimizer = DistributedOptimizer(torch.optim.SGD, references, lr=_RATE)
@@ -201,7 +201,7 @@ def _train_on_worker1(batches):
 
 
 def _train_both_parts(function, arguments) -> _Trained:
-    """Have a function of the learner train a model in two parts, the second of which is on worker1."""
+    """Have a function of the learner train a model whose second part is on worker1."""
     with one_line_errors():
         second = rpc.remote("worker1", new_second)
         before = _next_contexts()
