@@ -20,7 +20,6 @@ rank = int(os.environ["RANK"])
 n = int(os.environ["WORLD_SIZE"])
 trainers = n - 2
 master = n - 2  # the first ranks are trainers
-server = n - 1
 names = [f"trainer{t}" for t in range(trainers)] + ["master", "server"]
 name = names[rank]
 

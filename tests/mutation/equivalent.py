@@ -26,6 +26,11 @@ EQUIVALENT = {
         "a23a277d3e": "words and targets have the same shape and type, so the same bytes travel",
         "c251e1afa9": "the values are only copied, and no context records the call",
     },
+    "hybrid_ddp_rpc": {
+        "b2fb6a9852": "the lesson passes SEED, and the checks read the weights of the table that they get",
+        "f18af4ee33": "the text names no timeout of this group",
+        "5044138398": "outside a context nothing fails, so any model without a gradient shows the same",
+    },
     "point_to_point": {
         "d0a62edd5b": "the posted number is overwritten before it travels, whatever it is",
     },
