@@ -1,4 +1,4 @@
-"""Exercises of 35_fully_shard: which rows a rank has, gradients clipped over shards, and layers grouped into units."""
+"""Exercises of 35_fully_shard: the rows of a rank, gradients clipped over shards, and layers grouped into units."""
 
 import operator
 
@@ -15,9 +15,9 @@ _ROWS = (8, 7, 10, 3, 1, 401)
 
 @exercise
 def my_slice(exam):
-    """Check `my_slice(rows, n, rank)`: the rows of a parameter that `fully_shard` leaves on a rank.
+    """Check `my_slice(rows, n, rank)`: the rows of a parameter that `fully_shard` keeps on a rank.
 
-    Every rank is asked about all ranks, in worlds of 1 to 8 ranks and for parameters of 1 to 401 rows.
+    Each rank answers for all ranks, in worlds of 1 to 8 ranks and for parameters of 1 to 401 rows.
     """
     for n in (1, 2, 3, 4, 8):
         for rows in _ROWS:
@@ -41,7 +41,7 @@ def my_slice(exam):
 def my_clip(exam):
     """Check `my_clip(parameters, most)`: gradients in shards, clipped by the norm over all shards.
 
-    It is called twice: with half of the norm as the limit, and with twice the norm.
+    The check calls it twice, with half the norm and with twice the norm as the limit.
     """
     rank = exam.rank
     for factor in (0.5, 2.0):
@@ -60,7 +60,7 @@ def my_clip(exam):
 
 @exercise
 def grouped(exam):
-    """Check `grouped(sizes, limit)`: neighbours in as few units as possible, none of which is larger than the limit."""
+    """Check `grouped(sizes, limit)`: neighbours in as few units as possible, none larger than the limit."""
     for sizes, limit in (([4, 4, 4, 4], 8), ([4, 4, 4, 4], 4), ([6, 3, 3, 6, 2], 9), ([5, 1, 5, 1, 5], 6), ([7], 100)):
         fault = _fault_of_units(exam.call(list(sizes), limit), sizes, limit)
         exam.require(not fault, f"With layers of {sizes} bytes and a limit of {limit} rank {exam.rank} {fault}")
@@ -72,9 +72,9 @@ def _in_words(rows):
 
 
 def _clipped(factor):
-    """Return the norm of the gradients over all ranks, that of this rank's shards, and what `my_clip` makes of this.
+    """Return the norm of the gradients over all ranks, and this rank's norm before and after `my_clip`.
 
-    The last one is None where a parameter has no gradient any more.
+    The norm after `my_clip` is None if a parameter has lost its gradient.
     """
     with torch.random.fork_rng():
         torch.manual_seed(3)
@@ -91,7 +91,7 @@ def _clipped(factor):
 
 
 def _norm(model):
-    """Return the norm of the gradients that this rank has, None where one is missing."""
+    """Return the norm of this rank's gradients, or None if a gradient is missing."""
     gradients = [parameter.grad for parameter in model.parameters()]
     if any(gradient is None for gradient in gradients):
         return None
@@ -99,17 +99,17 @@ def _norm(model):
 
 
 def _fault_of_units(result, sizes, limit):
-    """Return what is wrong with these units, in words; "" when nothing is."""
+    """Return in words what is wrong with these units, or ""."""
     try:
         units = [[operator.index(layer) for layer in unit] for unit in result]
     except TypeError:
-        return f"returned {show(result)}, expected a list of lists of numbers of layers."
+        return f"returned {show(result)}, expected a list of lists of layer numbers."
     if sum(units, []) != list(range(len(sizes))) or [] in units:
-        return f"returned {units}: each layer belongs to one unit, in their order."
+        return f"returned {units}: each layer must be in one unit, in order."
     for unit in units:
         held = sum(sizes[layer] for layer in unit)
         if held > limit:
-            return f"has a unit {unit} of {held} bytes."
+            return f"has a unit {unit} of {held} bytes, expected {limit} at most."
     fewest = _fewest(sizes, limit)
     if len(units) > fewest:
         return f"has {len(units)} units, and {fewest} are enough."

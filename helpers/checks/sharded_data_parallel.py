@@ -1,4 +1,4 @@
-"""Exercises of 34_sharded_data_parallel: variants of a training step, by their weights, bytes held and bytes sent."""
+"""Exercises of 34_sharded_data_parallel: stages of ZeRO, judged by their weights, bytes held and bytes sent."""
 
 from typing import NamedTuple
 
@@ -17,7 +17,7 @@ _STAGES = ("data parallel", "zero1", "zero2", "zero3")
 
 @exercise
 def my_zero1(exam):
-    """Check `my_zero1(units)`: each rank's optimizer has its shards only, and all ranks get all new parameters.
+    """Check `my_zero1(units)`: each rank's optimizer holds its shards only, and every rank gets all new parameters.
 
     The optimizer and the function that it returns train a model of six layers for three steps.
     """
@@ -36,7 +36,7 @@ def my_zero1(exam):
 
 @exercise
 def my_zero3(exam):
-    """Check `my_zero3(units)`: a rank keeps shards only, and has a layer whole while it computes it.
+    """Check `my_zero3(units)`: a rank keeps its shards only, and holds a layer whole only while it computes.
 
     The optimizer and the function that it returns train a model of six layers for three steps.
     """
@@ -45,7 +45,7 @@ def my_zero3(exam):
 
 @exercise
 def thrifty(exam):
-    """Check `thrifty(units)`, a variant of ZeRO-3 that forgets to free, until the learner has mended it.
+    """Check `thrifty(units)`, a variant of ZeRO-3 that forgets to free memory until the learner fixes it.
 
     The optimizer and the function that it returns train a model of six layers for three steps.
     """
@@ -54,7 +54,7 @@ def thrifty(exam):
 
 @exercise
 def largest(exam):
-    """Check `largest(memory, n, stage)`: the most parameters whose 16 bytes each, sharded, fit into the memory."""
+    """Check `largest(memory, n, stage)`: the most parameters that fit into the memory, at 16 bytes each, sharded."""
     for memory, n in ((1600, 4), (1000, 3), (999, 4), (4096, 8), (777, 1), (12345, 5)):
         for stage in _STAGES:
             result = exam.call(memory, n, stage)
@@ -64,9 +64,9 @@ def largest(exam):
 
 
 class _Step(NamedTuple):
-    """What a rank has seen of a step: `held` are pairs of a moment and the bytes of all tensors of the training.
+    """What a rank measured in a step: `held` pairs each moment with the bytes of all tensors of the training.
 
-    The differences from one process are the largest of its shards, and of the layers that it has whole.
+    `in_shards` and `in_layers` are the largest differences from one process, in its shards and in its whole layers.
     """
 
     held: list
@@ -77,7 +77,7 @@ class _Step(NamedTuple):
 
 
 class _Training(NamedTuple):
-    """The sizes of a training, in bytes, and its steps: `state` is that of the optimizer, `layer` the largest layer."""
+    """The steps of a training, and sizes in bytes: `state` is the optimizer's state, `layer` the largest layer."""
 
     whole: int
     layer: int
@@ -86,7 +86,7 @@ class _Training(NamedTuple):
 
 
 def _training(exam, name):
-    """Return the training by the learner's function; None, and a note of it, when there was none."""
+    """Return the training by the learner's function, or fail the exam and return None if it did not train."""
     training = exam.on_rank(_train, name, exam.rank, exam.n)
     none = isinstance(training, str)
     exam.require(not none, f"Rank {exam.rank}: {training}")
@@ -104,7 +104,7 @@ def _judge_sharded(exam, name):
 
 
 def _require_weights(exam, differences):
-    """Require that after each step all these differences from one process are tiny."""
+    """Require that after each step all differences from one process are tiny."""
     for number, of_step in enumerate(differences):
         for difference in of_step:
             exam.require(
@@ -118,12 +118,12 @@ def _require_no_all_reduce(exam, training):
     for number, step in enumerate(training.steps):
         exam.require(
             not step.collectives.get("all_reduce"),
-            f"In step {number} rank {exam.rank} called all_reduce: a shard of the sum is enough.",
+            f"In step {number} rank {exam.rank} called `all_reduce`, but a shard of the sum is enough.",
         )
 
 
 def _require_shards_only(exam, training):
-    """Require that a rank holds little more than its shards, their gradients and states at every moment."""
+    """Require that at every moment a rank holds little more than its shards, their gradients and states."""
     kept, layer = 4 * training.whole // exam.n, training.layer
     # A layer that is fetched ahead, and a copy of the gradients, are allowed.
     layers_allowed = {"forward": 2, "backward": 4, "update": 0}
@@ -137,7 +137,7 @@ def _require_shards_only(exam, training):
 
 
 def _require_traffic(exam, training, expected):
-    """Require that a step sends at most so many bytes, from point to point."""
+    """Require that a step sends at most `expected` bytes by point-to-point calls."""
     for number, step in enumerate(training.steps):
         exam.require(
             step.sent <= expected,
@@ -151,10 +151,10 @@ def _in_words(moment):
 
 
 def _train(name, rank, n):
-    """Train with the learner's function, whose units have hooks, and watch the tensors that this process holds."""
+    """Train with the learner's function, and use hooks on its units to record the bytes that this process holds."""
     lesson = vars(learners_module())
     if "Unit" not in lesson:
-        return "there is no `Unit`: run the cells of the lesson down to this one."
+        return "`Unit` is not defined. Run the cells of the lesson above this one."
     draw = torch.Generator().manual_seed(2)
     inputs, targets = torch.randn(2, _SAMPLES * n, _WIDTH, generator=draw, dtype=torch.float64)
     alone = _new_model()
@@ -166,7 +166,7 @@ def _train(name, rank, n):
     _observe(units, lambda moment: held.append((moment, tensors.alive() - before)))
     result = answer(name, [units])
     if not isinstance(result, tuple) or len(result) != 2 or not callable(result[1]):
-        return f"{name} returned a {type(result).__name__}, not an optimizer and a function."
+        return f"{name} returned a {type(result).__name__}, expected an optimizer and a function."
     optimizer, update = result
     steps = []
     with errors_of_answer():
@@ -177,7 +177,7 @@ def _train(name, rank, n):
             mse_loss(alone(inputs), targets).backward()
             reference.step()
             reference.zero_grad()
-            before += tensors.nbytes(_state(reference)) * (not steps)  # it is made in the first step
+            before += tensors.nbytes(_state(reference)) * (not steps)  # Adam creates its state in the first step
             with traffic.recorded() as messages, traffic.collectives() as collectives:
                 mse_loss(model(inputs[rank::n]), targets[rank::n]).backward()
                 update()
@@ -189,7 +189,7 @@ def _train(name, rank, n):
 
 
 def _new_model():
-    """Return the same layers at every call and on every rank."""
+    """Return a model with the same weights at every call and on every rank."""
     with torch.random.fork_rng():
         torch.manual_seed(1)
         layers = [nn.Sequential(nn.Linear(_WIDTH, _WIDTH), nn.Tanh()) for _ in range(_LAYERS)]
@@ -197,7 +197,7 @@ def _new_model():
 
 
 def _observe(units, note):
-    """Call `note` with the name of the moment when a layer has done its forward, and when its gradients are there."""
+    """Call `note` with a moment's name after the forward of each layer, and when its gradients are complete."""
     for number, unit in enumerate(units):
         parameters = list(unit.layer.parameters())
 
@@ -215,7 +215,7 @@ def _state(optimizer):
 
 
 def _differences(units, alone, rank):
-    """Return by how much this rank's shards, and the layers that it has whole, differ from those of one process."""
+    """Return the largest differences from one process, in this rank's shards and in the layers that it holds whole."""
     shards, layers = [], []
     for unit, layer in zip(units, alone, strict=True):
         flat = torch.cat([parameter.detach().flatten() for parameter in layer.parameters()])
@@ -229,14 +229,14 @@ def _differences(units, alone, rank):
 
 def _largest_difference(pairs):
     differences = [(mine - true).detach().flatten() for mine, true in pairs]
-    return torch.cat([torch.zeros(1), *differences]).abs().max().item()  # NaN where there is one
+    return torch.cat([torch.zeros(1), *differences]).abs().max().item()  # NaN if any difference is NaN
 
 
 def _fault_of_largest(result, rank, memory, n, stage):
     """Return what is wrong with a number of parameters, in words; "" when nothing is."""
     if isinstance(result, bool) or not isinstance(result, int) or result < 0:
         return f"rank {rank} returned {show(result)}, expected an int, 0 or more."
-    if result > memory * n:  # more than one byte for each
+    if result > memory * n:  # a parameter takes at least one byte a rank
         return f"the {result} parameters of rank {rank} take more than {memory} bytes."
     held, one_more = (tensors.nbytes(_mixed(parameters, n, stage)) for parameters in (result, result + 1))
     if held > memory:
@@ -247,7 +247,7 @@ def _fault_of_largest(result, rank, memory, n, stage):
 
 
 def _mixed(parameters, n, stage):
-    """Return tensors as a rank holds them at the end of backward: in bfloat16, those of the optimizer in float32."""
+    """Return what a rank holds at the end of backward: model tensors in bfloat16, optimizer tensors in float32."""
     shard = -(-parameters // n)
     sharded = _STAGES.index(stage)
     lengths = [shard if sharded >= 3 else parameters, shard if sharded >= 2 else parameters]

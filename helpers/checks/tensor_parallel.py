@@ -1,4 +1,4 @@
-"""Exercises of 36_tensor_parallel: which elements a rank keeps, what passes f and g, and what a next word costs."""
+"""Exercises of 36_tensor_parallel: the parts of a rank, gradients through f and g, and the next word."""
 
 import math
 from contextlib import contextmanager
@@ -20,16 +20,16 @@ def _judge_sum(returned):
     expected = returned[0][1]
     if not _close(sum(partial_sum for partial_sum, _ in returned), expected):
         raise Wrong(
-            "All parts have the right shapes, but the shares of the ranks do not add up to the output of the two "
-            "layers. The parts of all ranks are to make up the whole layer, and the rows of the second layer that "
-            "a rank keeps are to fit its columns of the first."
+            "All parts have the right shapes, but the partial sums of the ranks do not add up to the output of "
+            "the two layers. The parts of all ranks must make up the whole layer, and a rank's rows of the second "
+            "layer must fit its columns of the first."
         )
     return f"Each rank keeps 1/{len(returned)} of both layers, and the shares add up to their output."
 
 
 @exercise(also=["my_rows"], together=_judge_sum)
 def my_columns(exam):
-    """Check `my_columns(layer)` and `my_rows(layer)`: the shares that two layers cut so make add up to their output."""
+    """Check `my_columns(layer)` and `my_rows(layer)`: the partial sums of two split layers add up to their output."""
     hidden = _HIDDEN * exam.n
     torch.manual_seed(7)
     up = nn.Linear(_INPUTS, hidden, dtype=torch.float64)
@@ -48,7 +48,7 @@ def my_columns(exam):
 
 
 def _weight_and_bias(exam, result):
-    """Return the two parts of a result, and None for both if it is no pair."""
+    """Return the weight and the bias of a result, or None for both if the result is not a pair."""
     is_pair = isinstance(result, tuple | list) and len(result) == 2
     shown = show(list(result) if isinstance(result, tuple) else result)
     exam.require(is_pair, f"Rank {exam.rank} returned {shown}, expected a weight and a bias.")
@@ -56,7 +56,7 @@ def _weight_and_bias(exam, result):
 
 
 def _require_part(exam, name, part, expected, elements):
-    """Require a part of the expected shape, of a parameter with so many elements."""
+    """Require that a part has the expected shape; its parameter has `elements` elements."""
     shape = list(getattr(part, "shape", ()))
     who = f"Rank {exam.rank}, {name}:"
     exam.require(hasattr(part, "shape"), f"{who} it returned {show(part)}, expected a tensor.")
@@ -72,7 +72,7 @@ def _require_part(exam, name, part, expected, elements):
 def MyF(exam):
     """Check `my_mlp(x, up, down)`, which calls `MyF` and `MyG`: its output and all gradients are those of one process.
 
-    Of `up` and `down` each rank has its own part; x is the same on all ranks.
+    Each rank has its own parts of `up` and `down`; x is the same on all ranks.
     """
     rank, n = exam.rank, exam.n
     torch.manual_seed(7)
@@ -81,7 +81,7 @@ def MyF(exam):
     down = torch.randn(_INPUTS, _HIDDEN * n, dtype=torch.float64, requires_grad=True)
     output = linear(gelu(linear(x, up)), down)
     loss = (x + output).square().sum()
-    of_output = torch.autograd.grad(loss, output, retain_graph=True)[0]  # and that of x past the two layers
+    of_output = torch.autograd.grad(loss, output, retain_graph=True)[0]  # also the gradient of x that skips the layers
     of_x, of_up, of_down = torch.autograd.grad(loss, [x, up, down])
     own_up, own_down = up.detach().chunk(n)[rank].clone(), down.detach().chunk(n, 1)[rank].clone()
     share = linear(gelu(linear(x, own_up)), own_down)
@@ -98,12 +98,12 @@ def MyF(exam):
         exam.require(
             _close(gradient, expected[rank]),
             f"The output is right. Rank {rank} got {_compared(gradient, expected[rank], f'gradient of {name}')}. All "
-            "ranks have one and the same loss, so the gradient of the output is on each of them, once.",
+            "ranks have the same loss, so the gradient of the output is on each rank, once.",
         )
     if _close(found_x, of_share) and not _close(found_x, of_x):
         exam.refuse(
-            f"Output and gradients of the weights are right. Rank {rank} has of the gradient of x only what comes "
-            f"through its own columns; that of the other {n - 1} is to be added."
+            f"Output and gradients of the weights are right. Rank {rank} got only the part of the gradient of x that "
+            f"comes through its own columns. Add the parts of the other {n - 1} ranks."
         )
     exam.require(
         _close(found_x, of_x),
@@ -113,7 +113,7 @@ def MyF(exam):
 
 
 def _backward_of_my_mlp(x, up, down):
-    """Return the output of `my_mlp`, and the gradients of x, up and down: None if it has not the shape of x."""
+    """Return the output of `my_mlp`, and the gradients of x, up and down: None if the output's shape is not x's."""
     inputs = [tensor.requires_grad_() for tensor in (x, up, down)]
     output = answer("my_mlp", inputs)
     if getattr(output, "shape", None) == x.shape:
@@ -125,7 +125,7 @@ def _backward_of_my_mlp(x, up, down):
 
 @exercise
 def cut_qkv(exam):
-    """Check `cut_qkv(layer)`: of a layer for queries, keys and values the rows of this rank's heads."""
+    """Check `cut_qkv(layer)`: the rows of this rank's heads in a layer for queries, keys and values."""
     rank, width = exam.rank, _HEAD_WIDTH * _HEADS
     whole = width * exam.n
     expected = [part * whole + rank * width + row for part in range(3) for row in range(width)]
@@ -153,7 +153,7 @@ def cut_qkv(exam):
 
 
 def _numbered_layer(rows):
-    """Return a layer in which each weight and each bias is the number of its row."""
+    """Return a layer whose weights and biases equal the number of their row."""
     layer = nn.Linear(2, rows, dtype=torch.float64)
     numbers = torch.arange(rows, dtype=torch.float64)
     with torch.no_grad():
@@ -163,7 +163,7 @@ def _numbered_layer(rows):
 
 
 def _rows(part):
-    """Return the numbers of the rows of which a weight or a bias consists; none if it is no tensor."""
+    """Return the row numbers in a weight or a bias, or [] if it is not a tensor."""
     if not isinstance(part, torch.Tensor):
         return []
     return (part[:, :1] if part.ndim == 2 else part).flatten().long().tolist()
@@ -171,13 +171,13 @@ def _rows(part):
 
 @exercise
 def next_words(exam):
-    """Check `next_words(logits)`: the best of all words for each token, for at most three numbers of each token.
+    """Check `next_words(logits)`: the best of all words for each token, with at most three values sent for each token.
 
-    It is called twice with the same logits, of which each rank has those of its own words.
+    The check calls it twice with the same logits; each rank has the logits of its own words.
     """
     rank = exam.rank
     torch.manual_seed(7)
-    # None is above 0, so that a 0 in place of a logit is noticed.
+    # All logits are below 0, so that a 0 instead of a logit fails.
     logits = -1 - torch.rand(_TOKENS, _WORDS * exam.n, dtype=torch.float64)
     own = logits[:, rank * _WORDS : (rank + 1) * _WORDS]
     result = exam.call(own.clone())
@@ -198,7 +198,7 @@ def next_words(exam):
 
 
 def _numbers_brought(logits):
-    """Return how many numbers `next_words` brings to its collectives on this rank."""
+    """Return how many values `next_words` passes to its collectives on this rank."""
     with _brought() as numbers:
         answer("next_words", [logits])
     return sum(numbers)
@@ -206,7 +206,7 @@ def _numbers_brought(logits):
 
 @contextmanager
 def _brought():
-    """Count inside the block how many numbers this rank brings to each of its collectives."""
+    """Yield a list of how many values this rank passes to each collective inside the block."""
     numbers = []
 
     def count(event):
@@ -223,7 +223,7 @@ def _close(found, expected):
 
 
 def _compared(found, expected, name):
-    """Return in words how a tensor differs from the expected one."""
+    """Return in words how a tensor differs from the expected tensor."""
     if found is None:
         return f"no {name}"
     if getattr(found, "shape", None) == expected.shape:

@@ -65,7 +65,7 @@ def my_zero1(units):
 # without `unit.shard.grad = reduce_scatter(gradient).clone()`
 
 # %% my_zero1
-# Not yet. In step 0 rank 0 called all_reduce: a shard of the sum is enough.
+# Not yet. In step 0 rank 0 called `all_reduce`, but a shard of the sum is enough.
 # solution,
 # with `gradient = unit.take_gradient()`
 # as `flat = unit.take_gradient(); dist.all_reduce(flat); unit.shard.grad = flat.chunk(n)[rank]`,
@@ -84,7 +84,7 @@ def my_zero1(units):
 # and `unit.shard.grad = reduce_scatter(gradient).clone()` as `unit.shard.grad[0] = float("nan")`
 
 # %% my_zero1
-# Not yet. Rank 0: my_zero1 returned a function, not an optimizer and a function.
+# Not yet. Rank 0: my_zero1 returned a function, expected an optimizer and a function.
 # solution, with `gradient = unit.take_gradient() / n` as `unit.shard.grad = reduce_scatter(unit.take_gradient()) / n`,
 # without `unit.shard.grad = reduce_scatter(gradient).clone()`, with `return optimizer, update` as `return update`
 
@@ -164,7 +164,7 @@ def fetch_ahead(units, launch):
 # answer "as in the lesson", with ` / n; free` as `.clone(); free`
 
 # %% my_zero3: all-reduce
-# Not yet. In step 0 rank 0 called all_reduce: a shard of the sum is enough.
+# Not yet. In step 0 rank 0 called `all_reduce`, but a shard of the sum is enough.
 # answer "as in the lesson", with `unit.shard.grad = reduce_scatter(unit.take_gradient())`
 # as `flat = unit.take_gradient(); dist.all_reduce(flat); unit.shard.grad = flat.chunk(n)[rank]`
 
@@ -227,7 +227,7 @@ def fetch_ahead(units, launch):
 # answer "the sum instead of the mean" to my_zero3, with `my_zero3` as `thrifty`
 
 # %% thrifty: all-reduce
-# Not yet. In step 0 rank 0 called all_reduce: a shard of the sum is enough.
+# Not yet. In step 0 rank 0 called `all_reduce`, but a shard of the sum is enough.
 # answer "all-reduce" to my_zero3, with `my_zero3` as `thrifty`
 
 # %% thrifty: gathered once more
@@ -322,5 +322,5 @@ def largest(memory, n, stage):
 # cell `init_process_group(` of solutions
 
 # %% my_zero1: before the lesson's class
-# Not yet. Rank 0: there is no `Unit`: run the cells of the lesson down to this one.
+# Not yet. Rank 0: `Unit` is not defined. Run the cells of the lesson above this one.
 # solution

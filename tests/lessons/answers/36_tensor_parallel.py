@@ -43,11 +43,11 @@ from torch import nn
 # solution, with `n, dim=0` as `n` and `return layer.weight.chunk(n, dim=1)[rank]` as `return layer.weight`
 
 # %% my_columns
-# Not yet. ... the rows of the second layer that a rank keeps are to fit its columns ...
+# Not yet. ... a rank's rows of the second layer must fit its columns ...
 # solution, with `n, dim=0` as `n` and `return layer.weight.chunk(n, dim=1)[rank]` as `return layer.weight[:, rank::n]`
 
 # %% my_columns
-# Not yet. ... the shares of the ranks do not add up to the output ...
+# Not yet. ... the partial sums of the ranks do not add up to the output ...
 # solution, with `n, dim=0` as `n`
 # and `return layer.weight.chunk(n, dim=1)[rank]` as `return layer.weight.chunk(n, 1)[0]`
 
@@ -135,7 +135,7 @@ def summed(x):
     return total
 
 # %% MyF
-# Not yet. ... Rank 0 got 4 times the gradient of down. All ranks have one and the same loss ...
+# Not yet. ... Rank 0 got 4 times the gradient of down. All ranks have the same loss ...
 class MyF(torch.autograd.Function):
     @staticmethod
     def forward(context, x):
@@ -164,7 +164,7 @@ def my_mlp(x, up, down):
     return MyG.apply(F.linear(F.gelu(F.linear(MyF.apply(x), up)), down))
 
 # %% MyF
-# Not yet. ... Rank 0 has of the gradient of x only what comes through its own columns ...
+# Not yet. ... Rank 0 got only the part of the gradient of x that comes through its own columns ...
 # solution
 def my_mlp(x, up, down):
     return MyG.apply(F.linear(F.gelu(F.linear(x, up)), down))
