@@ -1,85 +1,132 @@
 """Exercises of 20_reinforcement_learning: an agent on rank 0, observers on the others."""
 
 import os
-import random
+import threading
 import time
 import warnings
 from typing import NamedTuple
 
 import numpy as np
+import torch
 import torch.distributed.rpc as rpc
 
-from helpers.checks.exam import AnswerError, Foreign, answer, exercise, missing, number, plain, show
+from helpers.checks.exam import AnswerError, Foreign, answer, errors_of_answer, exercise, missing, number, plain, show
 from helpers.checks.learner import learners_module
 from helpers.checks.rpc_judging import answer_with_rpc, one_line_errors, rpc_runs
+from helpers.torch_parts import RRef
 
 _DISCOUNT = 0.99
 _EPISODES = (
     [[1.0, 1.0], [1.0, 1.0, 1.0]],
     [[1.0, 2.0, 3.0], [5.0], [0.0, 0.0, 10.0, 0.0]],
 )
+_ENDINGS = (
+    ([1.0, 1.0, 1.0], "terminated", 50.0),
+    ([1.0, 1.0, 1.0], "truncated", 50.0),
+    ([2.0, 0.0, -1.0, 5.0], "truncated", -3.0),
+    ([4.0], "terminated", 7.0),
+)
 _OWN = ("_rref_typeof_on_owner", "_known")  # calls by torch and by this check
-_stage = []  # on the agent: the object of the learner that keeps the rewards
+_SECONDS_TO_MEET = 4  # they run out only if observers play one after another
+_SECONDS_LONGER = 0.4  # that an observer plays on after another has failed
+_stage = []  # on the agent: the object that keeps the rewards, or that watches the rounds
 
 
 @exercise
-def my_episode(exam):
-    """Check `my_episode(agent, environment, name)`: an episode with two calls a step, and its end."""
+def my_round(exam):
+    """Check `my_round(agent)`: all observers play at once; the results of those that do not raise."""
     exam.on_rank(_start_rpc)
+    observers = [f"observer{rank}" for rank in range(1, exam.n)]
+    others = observers[1:]
     if exam.rank == 0:
-        for observer, played in exam.on_rank(_play_for_notes).items():
-            _require_played(exam, observer, played, "my_episode", 2 * _steps(observer))
-            end = "terminated" if _falls(observer) else "truncated"
+        first, failing, last = exam.on_rank(_play_rounds)
+        exam.require(
+            first.error != missing("my_round"),
+            "Rank 0 has no function `my_round`: run the cell that defines it, then this check.",
+        )
+        exam.require(not first.error, f"Rank 0 raised {first.error}")
+        exam.require(
+            len(first.begun) == len(observers),
+            f"A round called `run_episode` on {_listed(first.begun)}, expected a call on each of {_listed(observers)}.",
+        )
+        exam.require(
+            not first.alone,
+            f"{_listed(first.alone)} played alone, expected all observers to play at the same time: call all of them "
+            "before you wait for the first result.",
+        )
+        exam.require(
+            not first.at_play,
+            f"The round returned while {_listed(first.at_play)} still played, expected it to wait for every observer.",
+        )
+        _require_results(exam, first, observers)
+        exam.require(
+            not first.kept,
+            f"After the round the agent has an RRef to itself, in `{first.kept}`, expected none: such a circle is "
+            "never freed.",
+        )
+        exam.require(not failing.error, f"observer1 raised a ValueError, and rank 0 raised {failing.error}")
+        exam.require(
+            not failing.at_play,
+            f"observer1 raised, and the round returned while {_listed(failing.at_play)} still played, expected it to "
+            "wait for every observer.",
+        )
+        _require_results(exam, failing, others)
+        for name, held in failing.held.items():
             exam.require(
-                isinstance(played.result, str) and played.result == end,
-                f"{observer} returned {show(played.result)}, expected {end!r}.",
+                held == others,
+                f"observer1 raised, and then `agent.{name}` has {_listed(held)}, expected {_listed(others)}.",
             )
-    return "Each observer asked the agent for every action, and reported every reward before the next one."
+        exam.require(not last.error, f"In the round after a failure rank 0 raised {last.error}")
+        exam.require(
+            sorted(last.begun) == others,
+            f"The round after the failure of observer1 called `run_episode` on {_listed(last.begun)}, expected "
+            f"{_listed(others)}.",
+        )
+    return "All observers played at once, and the agent dropped the observer that raised, once all had ended."
 
 
 @exercise
-def my_weights(exam):
-    """Check `my_weights(episodes)`: the discounted return of each step, minus the mean of all returns."""
+def my_loss(exam):
+    """Check `my_loss(log_probs, rewards)`: the mean over all steps of the advantage times the log-probability, negated.
+
+    Each gradient of the loss by a log-probability, times minus the number of steps, is the advantage of the step.
+    """
     if exam.rank == 0:
         for episodes in _EPISODES:
-            result = exam.call([list(rewards) for rewards in episodes])
-            weights = _floats(result)
-            steps = [(episode, step) for episode, rewards in enumerate(episodes) for step in range(len(rewards))]
-            if not exam.require(
-                weights is not None, f"my_weights returned {_kind(result)}, expected a list of numbers."
-            ):
-                continue
+            result, gradients = exam.on_rank(_gradients, [list(rewards) for rewards in episodes])
+            size = sum(map(len, episodes))
             if exam.require(
-                len(weights) == len(steps),
-                f"my_weights returned {len(weights)} weights, expected {len(steps)}, one for each step.",
+                gradients is not None,
+                f"my_loss returned {_kind(result)}, expected a scalar tensor with a graph to the log-probabilities.",
             ):
-                _require_weights(exam, episodes, steps, weights)
-    return "Each step has the return of its own episode, less the mean of all returns."
+                advantages = [0.0 if gradient is None else -size * gradient for gradient in gradients]
+                _require_advantages(exam, episodes, advantages)
+    return "The loss weights each log-probability with the advantage of its step, and averages over all steps."
 
 
 @exercise
 def returns_of(exam):
-    """Check `returns_of(arrived)`: the return of each step, by observer, in the order of arrival."""
+    """Check `returns_of(rewards, ending, value)`: a truncated episode goes on with the value, a terminated one ends."""
     if exam.rank == 0:
-        for arrived in _arrivals():
-            result = exam.call(list(arrived))
+        for rewards, ending, value in _ENDINGS:
+            result = exam.call(list(rewards), ending, value)
             returns = _floats(result)
             if not exam.require(
-                returns is not None, f"The agent returned {_kind(result)}, expected a list of numbers."
+                returns is not None, f"returns_of returned {_kind(result)}, expected a list of numbers."
             ):
                 continue
             exam.require(
-                len(returns) == len(arrived),
-                f"The agent returned {len(returns)} returns, expected {len(arrived)}, one for each reward.",
+                len(returns) == len(rewards),
+                f"returns_of returned {len(returns)} returns, expected {len(rewards)}, one for each reward.",
             )
-            first = ", ".join(observer for observer, _ in arrived[:6])
-            for place, (found, expected) in enumerate(zip(returns, _returns_of(arrived), strict=False)):
+            right = _returns(rewards, value if ending == "truncated" else 0.0)
+            for step, (found, expected) in enumerate(zip(returns, right, strict=False)):
                 exam.require(
                     _close(found, expected),
-                    f"Of the rewards of {first} ... the one in place {place}, of {arrived[place][0]}, has return "
-                    f"{found:.3f}, expected {expected:.3f}.",
+                    f"The rewards {rewards}, {ending}, with the value {value} of the last observation: step {step} has "
+                    f"the return {found:.3f}, expected {expected:.3f}.",
                 )
-    return "Every step has the return of its own observer's episode, in the order of arrival."
+    return "A truncated episode goes on with the value of its last observation, and a terminated one does not."
 
 
 @exercise
@@ -169,20 +216,169 @@ class Line:
         return np.array([rank, self.step_number], dtype=np.float32)
 
 
-class Notes:
-    """The agent of a check: it knows the right actions, and keeps the rewards of each observer."""
+class Watch:
+    """Watch, on rank 0, which observers play in a round, and whether all of them play at the same time."""
+
+    def __init__(self, size: int):
+        self.size = size
+        self.begun = []
+        self.alone = []
+        self.at_play = []
+        self._changed = threading.Condition()
+
+    def begin(self, observer):
+        """Note an observer that begins, and have it wait until all play; the first that waits too long is alone."""
+        with self._changed:
+            self.begun.append(observer)
+            self.at_play.append(observer)
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: self.alone or len(self.begun) >= self.size, timeout=_SECONDS_TO_MEET)
+            if len(self.begun) < self.size and not self.alone:
+                self.alone.append(observer)
+                self._changed.notify_all()
+
+    def end(self, observer):
+        """Note an observer whose episode is over."""
+        with self._changed:
+            self.at_play.remove(observer)
+
+
+class Keeper:
+    """The agent of a check: it has what the lesson's agent has, except for the policy."""
 
     def __init__(self):
-        self.rewards = {}
+        self.observers = {
+            f"observer{rank}": rpc.remote(rank, Player, (f"observer{rank}",))
+            for rank in range(1, int(os.environ["WORLD_SIZE"]))
+        }
 
-    def select_action(self, name, observation):
-        """Return the right action."""
-        return _policy(observation)
+    def prepare(self):
+        """Empty the lists, as the lesson does before each round."""
+        self.log_probs = {observer: [] for observer in self.observers}
+        self.rewards = {observer: [] for observer in self.observers}
 
-    def report_reward(self, name, reward):
-        """Keep a reward after a delay, so that an observer that does not wait asks for the next action earlier."""
-        time.sleep(0.05)
-        self.rewards.setdefault(name, []).append(reward)
+    def select_action(self, observer, observation):
+        """Keep what stands for a log-probability, and return an action."""
+        self.log_probs[observer].append(observation)
+        return 0
+
+    def report_reward(self, observer, reward):
+        """Keep a reward."""
+        self.rewards[observer].append(reward)
+
+
+class Player:
+    """An observer of a check: in its second episode observer1 raises."""
+
+    def __init__(self, observer: str):
+        self.observer = observer
+        self.episodes = 0
+
+    def run_episode(self, agent):
+        """Play one step once all observers play, and return a text."""
+        self.episodes += 1
+        rpc.rpc_sync("agent", _begin, args=(self.observer,))
+        try:
+            agent.rpc_sync().select_action(self.observer, 0.5)
+            if self.episodes == 2:
+                if self.observer == "observer1":
+                    raise ValueError("the disk is full")
+                time.sleep(_SECONDS_LONGER)
+            agent.rpc_sync().report_reward(self.observer, 1.0)
+        finally:
+            rpc.rpc_sync("agent", _end, args=(self.observer,))
+        return _result(self.observer)
+
+
+class _Round(NamedTuple):
+    """A round of the learner's: its result, its error, and which observers began, were alone, and played on.
+
+    `held` are the observers of each dict of the agent, and `kept` the attribute that has an RRef to the agent.
+    """
+
+    result: object
+    error: str
+    begun: list[str]
+    alone: list[str]
+    at_play: list[str]
+    held: dict[str, list]
+    kept: str
+
+
+def _play_rounds():
+    """Play a round in which all goes well, a round in which observer1 raises, and a round without observer1."""
+    with one_line_errors():
+        agent = Keeper()
+        rounds = [_played_round(agent), _played_round(agent)]
+        if rounds[-1].error:  # and so observer1 may still be in the list
+            agent.observers.pop("observer1", None)
+        return [*rounds, _played_round(agent)]
+
+
+def _played_round(agent):
+    watch = Watch(len(agent.observers))
+    _stage[:] = [watch]
+    agent.prepare()
+    result, error = None, ""
+    try:
+        with one_line_errors():
+            result = answer("my_round", [agent])
+    except AnswerError as raised:
+        error = str(raised)
+    at_play = list(watch.at_play)
+    held = {name: _names(getattr(agent, name, None)) for name in ("observers", "log_probs", "rewards")}
+    kept = next((name for name, value in vars(agent).items() if isinstance(value, RRef)), "")
+    _wait_for_all(watch)
+    return _Round(plain(result), error, list(watch.begun), list(watch.alone), at_play, held, kept)
+
+
+def _wait_for_all(watch):
+    """Wait until no observer plays, so that the next round begins with idle observers."""
+    end = time.monotonic() + _SECONDS_TO_MEET
+    while watch.at_play and time.monotonic() < end:
+        time.sleep(0.01)
+
+
+def _begin(observer):
+    _stage[0].begin(observer)
+
+
+def _end(observer):
+    _stage[0].end(observer)
+
+
+def _result(observer):
+    return f"{observer} played"
+
+
+def _names(of_agent):
+    return sorted(map(str, of_agent)) if isinstance(of_agent, dict) else []
+
+
+def _require_results(exam, played, observers):
+    expected = {observer: _result(observer) for observer in observers}
+    exam.require(
+        isinstance(played.result, dict) and played.result == expected,
+        f"my_round returned {show(played.result)}, expected {expected}.",
+    )
+
+
+def _listed(names):
+    return ", ".join(map(str, names)) or "no observer"
+
+
+def _gradients(episodes):
+    """Return the learner's loss, and its gradient by each log-probability; None where the loss has no gradient."""
+    sizes = [len(rewards) for rewards in episodes]
+    leaves = [(-0.1 - 0.05 * torch.arange(size)).unbind() for size in sizes]
+    log_probs = [[leaf.clone().requires_grad_() for leaf in of_episode] for of_episode in leaves]
+    loss = answer("my_loss", [[list(of_episode) for of_episode in log_probs], episodes])
+    if not isinstance(loss, torch.Tensor) or loss.numel() != 1 or not loss.requires_grad:
+        return plain(loss), None
+    with errors_of_answer():
+        loss.sum().backward()
+    flat = [leaf.grad for of_episode in log_probs for leaf in of_episode]
+    return plain(loss.detach()), [None if gradient is None else gradient.item() for gradient in flat]
 
 
 def _start_rpc():
@@ -203,10 +399,6 @@ def _has_scores():
 
 def _play_for_scores():
     return _have_played(answer("Scores", [_policy]), "run_episode")
-
-
-def _play_for_notes():
-    return _have_played(Notes(), "my_episode")
 
 
 def _have_played(keeper, function) -> dict[str, _Played]:
@@ -267,31 +459,15 @@ def _rewards(observer):
     return [float(10 * int(observer.removeprefix("observer")) + step) for step in range(_steps(observer))]
 
 
-def _arrivals():
-    """Return lists of rewards as they arrive at the agent: a short one, and one in which an observer ends early."""
-    short = [("observer1", 1.0), ("observer2", 1.0), ("observer1", 1.0), ("observer2", 1.0), ("observer2", 1.0)]
-    observers = ["observer1"] * 10 + ["observer2"] * 60 + ["observer3"] * 30
-    random.Random(0).shuffle(observers)
-    return [short, [(observer, 1.0) for observer in observers]]
-
-
-def _returns_of(arrived):
-    """Return the return of each step in the order of arrival."""
-    returns, following = [], {}
-    for observer, reward in reversed(arrived):
-        following[observer] = reward + _DISCOUNT * following.get(observer, 0.0)
-        returns.append(following[observer])
-    return returns[::-1]
-
-
-def _require_weights(exam, episodes, steps, weights):
+def _require_advantages(exam, episodes, advantages):
     expected = _less_mean(_apart(episodes))
-    why = next((f" {reason}" for reason, mistaken in _mistakes(episodes).items() if _same(weights, mistaken)), "")
-    for (episode, step), found, right in zip(steps, weights, expected, strict=True):
+    steps = [(episode, step) for episode, rewards in enumerate(episodes) for step in range(len(rewards))]
+    why = next((f" {reason}" for reason, mistaken in _mistakes(episodes).items() if _same(advantages, mistaken)), "")
+    for (episode, step), found, right in zip(steps, advantages, expected, strict=True):
         exam.require(
             _close(found, right),
-            f"Of the episodes {episodes} step {step} of episode {episode} has weight {found:.3f}, expected "
-            f"{right:.3f}.{why}",
+            f"With the rewards {episodes} the log-probability of step {step} of episode {episode} has weight "
+            f"{found:.3f}, expected {right:.3f}.{why}",
         )
 
 
@@ -299,9 +475,14 @@ def _mistakes(episodes):
     """Map the sentence about each plausible mistake to the weights that this mistake leads to."""
     joined = [reward for rewards in episodes for reward in rewards]
     returns = _apart(episodes)
+    right = _less_mean(returns)
     back = [value for rewards in episodes for value in _returns(rewards[::-1])]
     return {
         "No mean is subtracted.": returns,
+        "The sign is wrong: the optimizer descends, so the loss must fall when good actions become more likely.": [
+            -value for value in right
+        ],
+        "This is the sum over the steps: divide by their number.": [len(right) * value for value in right],
         "An episode includes the rewards of the next episode: start each episode at 0.": _less_mean(_returns(joined)),
         "Each episode has a mean of its own: subtract the mean of all returns.": [
             value for rewards in episodes for value in _less_mean(_returns(rewards))
@@ -309,6 +490,7 @@ def _mistakes(episodes):
         "The rewards are not discounted.": _less_mean(
             [sum(rewards[step:]) for rewards in episodes for step in range(len(rewards))]
         ),
+        "These are the rewards less their mean: use the returns.": _less_mean(joined),
         "A weight counts the rewards before the step, not the rewards after it.": _less_mean(back),
         "The steps are in reverse order.": _less_mean(
             [value for rewards in episodes for value in _returns(rewards)[::-1]]
@@ -320,9 +502,9 @@ def _apart(episodes):
     return [value for rewards in episodes for value in _returns(rewards)]
 
 
-def _returns(rewards):
-    """Return the return of each step of one episode."""
-    returns, following = [], 0.0
+def _returns(rewards, following=0.0):
+    """Return the return of each step of one episode, after which the return `following` is expected."""
+    returns = []
     for reward in reversed(rewards):
         following = reward + _DISCOUNT * following
         returns.append(following)

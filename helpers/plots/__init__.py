@@ -25,7 +25,7 @@ from helpers.plots.overlap import step_timeline
 from helpers.plots.pipelines import bubbles, kept_over_time, pipeline_steps, stale_losses
 from helpers.plots.point_to_point import message_cost, ring_of_waits, two_messages
 from helpers.plots.ranks_come_and_go import comings_and_goings
-from helpers.plots.reinforcement_learning import episode_rewards, message_diagram
+from helpers.plots.reinforcement_learning import agent_and_observers, episode_rewards, message_diagram
 from helpers.plots.ring_all_reduce import ring_of_chunks, ring_step, ring_storyboard
 from helpers.plots.ring_attention import causal_chunks, ring_work
 from helpers.plots.rpc_and_rref import call_through_threads, object_and_users
@@ -41,6 +41,7 @@ from helpers.plots.when_ranks_disagree import passed_by_rank
 from helpers.plots.when_ranks_fail import who_waits
 
 __all__ = [
+    "agent_and_observers",
     "all_reduce_times",
     "angles",
     "autograd_graph",

@@ -1,20 +1,22 @@
-"""Figures of 20_reinforcement_learning: the messages of a round, and the rewards of a training."""
+"""Figures of 20_reinforcement_learning: the roles, the messages of a round, and the rewards of a training."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from itertools import accumulate
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from matplotlib.patches import Patch
+from matplotlib import pyplot as plt
+from matplotlib.figure import Figure
+from matplotlib.patches import FancyBboxPatch, Patch
 
-from helpers.plots.style import BLUE, GREEN, GUIDE, MODEL, RED, new_axes
+from helpers.plots.style import BLUE, GREEN, GUIDE, MODEL, RED, new_axes, note
 
 if TYPE_CHECKING:  # this imports torch, which the other figures do not need
     from helpers.measure.calls import Call
 
-_OWN = "PyTorch's own"
+_OWN = "PyTorch: _rref_typeof_on_owner"
 # The look of each function; all other functions have the last look.
 _LOOKS = {
     "run_episode": {"facecolor": "#D9D9D9"},
@@ -23,6 +25,37 @@ _LOOKS = {
     _OWN: {"facecolor": GREEN, "hatch": "---"},
 }
 _HALF = 0.16  # half the height of a bar
+_SMOOTHED = 20  # episodes in the mean that a curve shows
+# The calls in the sketch: the height of the arrow, and whether the agent makes the call.
+_CALLS = (
+    ("1  run_episode(RRef to the agent)", 1.0, True),
+    ("2  select_action(observation)", 0.0, False),
+    ("3  report_reward(reward)", -1.0, False),
+)
+
+
+def agent_and_observers() -> None:
+    """Draw a sketch of an agent and an observer, what each of them has, and the three calls between them."""
+    axes = new_axes("The agent has the policy, and the observers have the environments", height=2.6)
+    axes.set_axis_off()
+    axes.set(xlim=(-0.1, 10), ylim=(-2, 2))
+    for behind in (0.3, 0.15):
+        _box(axes, 7.2 + behind, -1.6 + behind, "", "")
+    _box(axes, 7.2, -1.6, "every observer", "environment\n(a cart and a pole)")
+    _box(axes, 0.1, -1.6, "agent", "policy\noptimizer")
+    for text, height, by_agent in _CALLS:
+        begin, end = (2.6, 7.05) if by_agent else (7.05, 2.6)
+        arrow = {"arrowstyle": "-|>", "color": BLUE if by_agent else RED, "linewidth": 1.6, "shrinkA": 0, "shrinkB": 0}
+        axes.annotate("", (end, height), (begin, height), arrowprops=arrow)
+        axes.text(4.9, height + 0.12, text, ha="center", va="bottom", fontsize=9)
+    note(axes, "2 and 3 in every step", (4.9, -1.0), (-50, -16))
+
+
+def _box(axes, left, bottom, title, text):
+    box = {"boxstyle": "round,pad=0.1", "facecolor": "white", "edgecolor": "#404040"}
+    axes.add_patch(FancyBboxPatch((left, bottom), 2.3, 2.9, **box))
+    axes.text(left + 1.15, bottom + 2.5, title, ha="center", va="center", fontsize=9, fontweight="bold")
+    axes.text(left + 1.15, bottom + 1.2, text, ha="center", va="center", fontsize=9)
 
 
 def message_diagram(made: Sequence[Call]) -> None:
@@ -37,12 +70,12 @@ def message_diagram(made: Sequence[Call]) -> None:
     others = sorted({worker for call in made for worker in (call.caller, call.callee)} - {called_most})
     workers = [*others[: len(others) // 2], called_most, *others[len(others) // 2 :]]
     lanes = {worker: lane for lane, worker in enumerate(workers)}
-    axes = new_axes("Who waits for whom: bars are calls, as their callers see them", height=1.5 + 0.85 * len(lanes))
+    axes = new_axes("Everybody waits: a bar lasts from a call to its answer", height=1.5 + 0.85 * len(lanes))
     axes.grid(False, axis="y")
     for lane in lanes.values():
         axes.axhline(lane, color=GUIDE["color"], linewidth=0.8, zorder=1)
     for call in made:
-        begin, end = 1e3 * (call.begin - origin), 1e3 * (call.end - origin)
+        begin, end = 1e3 * (call.begin - origin), 1e3 * (_answered(made, call) - origin)
         lane, other = lanes[call.caller], lanes[call.callee]
         look = {"edgecolor": "white", "linewidth": 0.4, **_LOOKS[_kind(call)]}
         low, high = _span(made, call)
@@ -63,41 +96,55 @@ def message_diagram(made: Sequence[Call]) -> None:
     axes.figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), frameon=False)
 
 
-def episode_rewards(rounds: Sequence[Sequence[float]], running: Sequence[float], by_chance: float) -> None:
-    """Draw the reward of every episode, in the order of the rounds, and the running reward after each round.
+def episode_rewards(rounds: Sequence[Sequence[float]], by_chance: float) -> Figure:
+    """Return a figure of the reward of every episode, in the order of the rounds, and of the mean of the last 20.
 
-    `rounds` has the rewards of each round; `running` begins with the running reward before the first round. `by_chance`
-    is the mean reward of episodes in which every push is random.
+    `rounds` has the rewards of each round; a line marks the first round with fewer episodes than the round before.
+    `by_chance` is the mean reward of episodes in which every push is random.
     """
     axes = new_axes("Rewards while the agent learns", height=3.2)
+    plt.close(axes.figure)  # the caller shows the figure, and updates it during the training
     rewards = [reward for of_round in rounds for reward in of_round]
-    ends = list(accumulate((len(of_round) for of_round in rounds), initial=0))
+    episodes = range(1, len(rewards) + 1)
+    recent = [rewards[max(0, end - _SMOOTHED) : end] for end in episodes]
     dots = {"color": BLUE, "marker": "o", "linestyle": "", "markersize": 4}
-    axes.plot(range(1, len(rewards) + 1), rewards, label="reward of an episode", **dots)
-    axes.plot(ends, running, label="running reward", **MODEL)
+    axes.plot(episodes, rewards, label="reward of an episode", **dots)
+    axes.plot(episodes, [sum(part) / len(part) for part in recent], label=f"mean of the last {_SMOOTHED}", **MODEL)
     axes.axhline(by_chance, label=f"random play: {by_chance:.0f}", **GUIDE)
+    for earlier, (before, after) in enumerate(pairwise(rounds), start=1):
+        if len(after) < len(before):
+            first = sum(map(len, rounds[:earlier])) + 0.5
+            axes.axvline(first, color="black", linestyle="--", linewidth=1, label="an observer died")
     axes.set_xlabel("finished episodes")
     axes.set_ylabel("reward (steps)")
-    axes.set_ylim(bottom=0)
-    axes.legend(frameon=False, loc="upper left")
+    axes.set(xlim=(0, None), ylim=(0, None))
+    axes.figure.legend(loc="outside lower center", ncols=4, frameon=False)
+    return axes.figure
 
 
 def _kind(call):
     return call.function if call.function in _LOOKS else _OWN
 
 
-def _span(made, call):
-    """Return the lower and the upper end of a bar; simultaneous calls of one caller share the height.
+def _answered(made, call):
+    """Return when the answer to a call arrived.
 
-    The end of a call is noted a moment late, so calls that hardly overlap count as sequential.
+    The recorder notes the end of a call on another thread, a moment late. A synchronous call, and torch's
+    own call before it, have returned before the same caller makes its next call, so that call's begin is the limit.
     """
-    simultaneous = [c for c in made if c.caller == call.caller and _overlap(c, call) > 0.5]
+    if call.kind != "sync" and _kind(call) != _OWN:
+        return call.end
+    return min([call.end, *(later.begin for later in made if later.caller == call.caller and later.begin > call.begin)])
+
+
+def _span(made, call):
+    """Return the lower and the upper end of a bar; simultaneous calls of one caller share the height."""
+    simultaneous = [c for c in made if c.caller == call.caller and _overlap(made, c, call)]
     height = 2 * _HALF / len(simultaneous)
     low = -_HALF + simultaneous.index(call) * height
     return low, low + height
 
 
-def _overlap(one, other):
-    """Return the fraction of the shorter of two calls during which the other call also runs."""
-    shared = min(one.end, other.end) - max(one.begin, other.begin)
-    return shared / min(one.end - one.begin, other.end - other.begin)
+def _overlap(made, one, other):
+    """Return whether two calls run at the same time."""
+    return min(_answered(made, one), _answered(made, other)) > max(one.begin, other.begin)

@@ -1,88 +1,255 @@
 # %% World(4)
 # The checks start RPC themselves.
+import torch
+import torch.distributed.rpc as rpc
+
+# %% World(2), World(5): my_round, my_loss, returns_of, run_episode
+
+# %% my_round: solution
+# Solved. All observers played at once, and the agent dropped the observer that raised, once all had ended.
+
+# %% my_round: skeleton
+# Not yet. observer1 played alone, expected all observers to play at the same time: call all of them before you wait for
+# the first result.
+
+# %% my_round: that catches RuntimeError only
+# Not yet. observer1 raised a ValueError, and rank 0 raised ValueError('the disk is full') on observer1
+# solution, with `except Exception` as `except RuntimeError`
+
+# %% my_round: that stops at the first failure
+# Not yet. observer1 raised, and the round returned while observer2, observer3 still played, expected it to wait for
+# every observer.
+def my_round(agent):
+    me = rpc.RRef(agent)
+    episodes = {name: rref.rpc_async().run_episode(me) for name, rref in agent.observers.items()}
+    results = {}
+    try:
+        for name, episode in episodes.items():
+            results[name] = episode.wait()
+    except Exception:
+        del agent.observers[name], agent.log_probs[name], agent.rewards[name]
+    return results
+
+# %% my_round: that keeps a circle
+# Not yet. After the round the agent has an RRef to itself, in `me`, expected none: such a circle is never freed.
+# solution, with `me = rpc.RRef(agent)` as `me = agent.me = rpc.RRef(agent)`
+
+# %% my_round: that keeps half an episode
+# Not yet. observer1 raised, and then `agent.log_probs` has observer1, observer2, observer3, expected observer2,
+# observer3.
+# solution, with `(agent.observers, agent.log_probs, agent.rewards)` as `(agent.observers, agent.rewards)`
+
+# %% my_round: that calls the failed observer again
+# Not yet. observer1 raised, and then `agent.observers` has observer1, observer2, observer3, expected observer2,
+# observer3.
+# solution, with `(agent.observers, agent.log_probs, agent.rewards)` as `(agent.log_probs, agent.rewards)`
+
+# %% my_round: that does not wait
+# Not yet. ... while ... still played, ...
+# solution, with `results[name] = episode.wait()` as `results[name] = f"{name} played"`
+
+# %% my_round: without return
+# Not yet. my_round returned None, expected {'observer1': 'observer1 played', 'observer2': 'observer2 played', 'observer3':
+# 'observer3 played'}.
+# solution, without `return results`
+
+# %% my_round: as the tutorial has it
+# Not yet. observer1 raised a ValueError, and rank 0 raised ValueError('the disk is full') on observer1
+def my_round(agent):
+    me = rpc.RRef(agent)
+    episodes = {name: rref.rpc_async().run_episode(me) for name, rref in agent.observers.items()}
+    return {name: episode.wait() for name, episode in episodes.items()}
+
+# %% my_round: with wait_all
+# Not yet. observer1 raised a ValueError, and rank 0 raised ValueError('the disk is full') on observer1
+def my_round(agent):
+    me = rpc.RRef(agent)
+    episodes = {name: rref.rpc_async().run_episode(me) for name, rref in agent.observers.items()}
+    return dict(zip(episodes, torch.futures.wait_all(list(episodes.values()))))
+
+# %% my_round: by remote
+# Solved. ...
+def my_round(agent):
+    me = rpc.RRef(agent)
+    episodes = {name: rref.remote().run_episode(me) for name, rref in agent.observers.items()}
+    results = {}
+    for name, episode in episodes.items():
+        try:
+            results[name] = episode.to_here()
+        except Exception:
+            pass
+    for name in set(episodes) - set(results):
+        del agent.observers[name], agent.log_probs[name], agent.rewards[name]
+    return results
+
+# %% my_round: on threads
+# Solved. ...
+from concurrent.futures import ThreadPoolExecutor
+
+def my_round(agent):
+    me = rpc.RRef(agent)
+    with ThreadPoolExecutor(8) as pool:
+        episodes = {name: pool.submit(rref.rpc_sync().run_episode, me) for name, rref in agent.observers.items()}
+    failed = [name for name, episode in episodes.items() if episode.exception()]
+    agent.observers = {name: rref for name, rref in agent.observers.items() if name not in failed}
+    agent.log_probs = {name: own for name, own in agent.log_probs.items() if name not in failed}
+    agent.rewards = {name: own for name, own in agent.rewards.items() if name not in failed}
+    return {name: episode.result() for name, episode in episodes.items() if name not in failed}
+
+# %% my_round: that raises
+# Not yet. Rank 0 raised KeyError: 'observer0'
+def my_round(agent):
+    return agent.observers["observer0"]
+
+# %% my_round: that calls nobody
+# Not yet. A round called `run_episode` on no observer, expected a call on each of observer1, observer2, observer3.
+def my_round(agent):
+    return {}
+
+# %% my_round: that is not there
+# Not yet. Rank 0 has no function `my_round`: run the cell that defines it, then this check.
+globals().pop("my_round", None)
+
+# %% my_loss: solution
+# Solved. The loss weights each log-probability with the advantage of its step, and averages over all steps.
+
+# %% my_loss: skeleton
+# Not yet. With the rewards [[1.0, 1.0], [1.0, 1.0, 1.0]] the log-probability of step 0 of episode 0 has weight 1.000,
+# expected 0.200.
+
+# %% my_loss: without a baseline
+# Not yet. ... has weight 1.990, expected 0.200. No mean is subtracted.
+# solution, with `-(returns - returns.mean())` as `-returns`
+
+# %% my_loss: with episodes joined
+# Not yet. ... An episode includes the rewards of the next episode: start each episode at 0.
+def my_loss(log_probs, rewards):
+    returns, following = [], 0.0
+    for reward in [reward for of_episode in rewards for reward in of_episode][::-1]:
+        following = reward + 0.99 * following
+        returns.append(following)
+    returns = torch.tensor(returns[::-1])
+    flat = torch.stack([log_prob for of_episode in log_probs for log_prob in of_episode])
+    return (-(returns - returns.mean()) * flat).mean()
+
+# %% my_loss: uphill
+# Not yet. ... has weight -0.200, expected 0.200. The sign is wrong: ...
+# solution, with `-(returns - returns.mean())` as `(returns - returns.mean())`
+
+# %% my_loss: as a sum
+# Not yet. ... has weight 1.000, expected 0.200. This is the sum over the steps: divide by their number.
+# solution, with `torch.stack(flat)).mean()` as `torch.stack(flat)).sum()`
+
+# %% my_loss: with a mean for each episode
+# Not yet. ... Each episode has a mean of its own: subtract the mean of all returns.
+def of(rewards):
+    returns = torch.tensor([sum(r * 0.99**k for k, r in enumerate(rewards[step:])) for step in range(len(rewards))])
+    return returns - returns.mean()
+
+def my_loss(log_probs, rewards):
+    flat = torch.stack([log_prob for of_episode in log_probs for log_prob in of_episode])
+    return -(torch.cat([of(of_episode) for of_episode in rewards]) * flat).mean()
+
+# %% my_loss: with returns by their definition
+# Solved. ...
+# answer "with a mean for each episode", with `return returns - returns.mean()` as `return returns`
+# and `return -(torch.cat([of(of_episode) for of_episode in rewards]) * flat).mean()`
+# as `r = torch.cat([of(of_episode) for of_episode in rewards]); return -((r - r.mean()) * flat).mean()`
+
+# %% my_loss: that does not discount
+# Not yet. ... The rewards are not discounted.
+# solution, with `0.99 * following` as `following`
+
+# %% my_loss: that looks back
+# Not yet. ... The returns are in reverse order, or count the rewards before the step.
+# solution, with `reversed(rewards_of_episode)` as `rewards_of_episode` and `backwards[::-1]` as `backwards`
+
+# %% my_loss: in reverse order
+# Not yet. ... The returns are in reverse order, or count the rewards before the step.
+# solution, with `backwards[::-1]` as `backwards`
+
+# %% my_loss: of rewards
+# Not yet. ... These are the rewards less their mean: use the returns.
+# solution, with `returns += backwards[::-1]` as `returns += rewards_of_episode`
+
+# %% my_loss: in a loop
+# Solved. ...
+def my_loss(log_probs, rewards):
+    steps = []
+    for e, of_episode in enumerate(rewards):
+        for t in range(len(of_episode)):
+            steps.append((sum(0.99**k * r for k, r in enumerate(of_episode[t:])), log_probs[e][t]))
+    mean = sum(value for value, _ in steps) / len(steps)
+    return -sum((value - mean) * log_prob for value, log_prob in steps) / len(steps)
+
+# %% my_loss: without a graph
+# Not yet. my_loss returned a tensor of shape [] without a graph, expected a scalar tensor with a graph to the
+# log-probabilities.
+# solution, with `torch.stack(flat)` as `torch.stack(flat).detach()`
+
+# %% my_loss: as a number
+# Not yet. my_loss returned a float, expected a scalar tensor with a graph to the log-probabilities.
+# solution, with `torch.stack(flat)).mean()` as `torch.stack(flat)).mean().item()`
+
+# %% my_loss: for each step
+# Not yet. my_loss returned a tensor of shape [5], expected a scalar tensor with a graph to the log-probabilities.
+# solution, with `torch.stack(flat)).mean()` as `torch.stack(flat))`
+
+# %% my_loss: without return
+# Not yet. my_loss returned None, expected a scalar tensor with a graph to the log-probabilities.
+def my_loss(log_probs, rewards):
+    pass
+
+# %% my_loss: that raises
+# Not yet. Rank 0 raised NameError: name 'absent' is not defined
+def my_loss(log_probs, rewards):
+    return absent
 
 # %% returns_of: solution
-# Solved. Every step has the return of its own observer's episode, in the order of arrival.
+# Solved. A truncated episode goes on with the value of its last observation, and a terminated one does not.
 
 # %% returns_of: skeleton
-# Not yet. Of the rewards of observer1, observer2, observer1, observer2, observer2 ... the one in place 0, of observer1,
-# has return 4.901, expected 1.990.
+# Not yet. The rewards [1.0, 1.0, 1.0], truncated, with the value 50.0 of the last observation: step 0 has the return
+# 2.970, expected 51.485.
 
-# %% returns_of: by the definition
-# Solved. ...
-def returns_of(arrived):
+# %% returns_of: that always add the value
+# Not yet. The rewards [1.0, 1.0, 1.0], terminated, with the value 50.0 of the last observation: step 0 has the return
+# 51.485, expected 2.970.
+# solution, with `value if ending == "truncated" else 0.0` as `value`
+
+# %% returns_of: that take the value for the last reward
+# Not yet. ... step 0 has the return 50.995, expected 51.485.
+def returns_of(rewards, ending, value):
     returns = []
-    for place, (observer, _) in enumerate(arrived):
-        own = [reward for other, reward in arrived[place:] if other == observer]
-        returns.append(sum(0.99**k * reward for k, reward in enumerate(own)))
-    return returns
+    following = 0.0
+    for reward in reversed(rewards[:-1] + [value if ending == "truncated" else rewards[-1]]):
+        following = reward + 0.99 * following
+        returns.append(following)
+    return returns[::-1]
 
-# %% returns_of: one observer after the other
+# %% returns_of: by the definition, as a tensor
 # Solved. ...
-def returns_of(arrived):
-    returns = [0.0] * len(arrived)
-    for observer in {observer for observer, _ in arrived}:
-        following = 0.0
-        for place in reversed(range(len(arrived))):
-            if arrived[place][0] == observer:
-                following = returns[place] = arrived[place][1] + 0.99 * following
-    return returns
+def returns_of(rewards, ending, value):
+    if ending == "truncated":
+        rewards = [*rewards, value]
+    returns = [sum(0.99**k * reward for k, reward in enumerate(rewards[step:])) for step in range(len(rewards))]
+    return torch.tensor(returns[:-1] if ending == "truncated" else returns)
 
-# %% returns_of: in the order of the observers
-# Not yet. Of the rewards of observer1, observer2, observer1, observer2, observer2 ... the one in place 1, of observer2,
-# has return 1.000, expected 2.970.
-def returns_of(arrived):
-    returns = []
-    for name in sorted({name for name, _ in arrived}):
-        own, following = [], 0.0
-        for reward in [reward for other, reward in arrived if other == name]:
-            following = reward + 0.99 * following
-            own.append(following)
-        returns += own[::-1]
-    return returns
+# %% returns_of: with the value among the returns
+# Not yet. returns_of returned 4 returns, expected 3, one for each reward.
+def returns_of(rewards, ending, value):
+    rewards = [*rewards, value] if ending == "truncated" else rewards
+    return [sum(0.99**k * reward for k, reward in enumerate(rewards[step:])) for step in range(len(rewards))]
 
-# %% returns_of: discounted by the distance in arrivals
-# Not yet. Of the rewards of observer1, observer2, observer1, observer2, observer2 ... the one in place 0, of observer1,
-# has return 1.980, expected 1.990.
-def returns_of(arrived):
-    return [
-        sum(reward * 0.99**later for later, (name, reward) in enumerate(arrived[place:]) if name == arrived[place][0])
-        for place in range(len(arrived))
-    ]
-
-# %% returns_of: that look back
-# Not yet. Of the rewards of observer1, observer2, observer1, observer2, observer2 ... the one in place 0, of observer1,
-# has return 1.000, expected 1.990.
-def returns_of(arrived):
-    returns, before = [], {}
-    for name, reward in arrived:
-        before[name] = reward + 0.99 * before.get(name, 0.0)
-        returns.append(before[name])
-    return returns
-
-# %% returns_of: as a tensor on the agent alone
-# Solved. ...
-# solution
-import os, torch
-by_list = returns_of
-def returns_of(arrived):
-    assert os.environ["RANK"] == "0"
-    return torch.tensor(by_list(arrived))
-
-# %% returns_of: by observer
-# Not yet. The agent returned a dict, expected a list of numbers.
-def returns_of(arrived):
-    return dict(arrived)
-
-# %% returns_of: of a part
-# Not yet. The agent returned 2 returns, expected 5, one for each reward.
-def returns_of(arrived):
-    return [1.99, 1.0]
+# %% returns_of: without return
+# Not yet. returns_of returned None, expected a list of numbers.
+def returns_of(rewards, ending, value):
+    pass
 
 # %% returns_of: that raise
 # Not yet. Rank 0 raised IndexError: list index out of range
-def returns_of(arrived):
-    return arrived[5]
+def returns_of(rewards, ending, value):
+    return rewards[5]
 
 # %% run_episode: solution
 # Solved. The observers made 5 calls for 4 steps, 6 calls for 5 steps, 7 calls for 6 steps, and the agent knew every
@@ -192,133 +359,3 @@ del run_episode
 # Not yet. Rank 0 has no class `Scores`: run the cell that defines it, then this check.
 # solution
 del run_episode, Scores
-
-# %% my_episode: skeleton
-# Not yet. When observer1 took step 1, the agent knew 0 of its rewards, expected 1.
-
-# %% my_episode: solution
-# Solved. Each observer asked the agent for every action, and reported every reward before the next one.
-
-# %% my_episode
-# Solved. Each observer asked the agent for every action, and reported every reward before the next one.
-# solution,
-# with `agent.rpc_sync().select_action(name, observation)`
-# as `agent.rpc_async().select_action(name, observation).wait()`
-
-# %% my_episode
-# Solved. Each observer asked the agent for every action, and reported every reward before the next one.
-# solution,
-# with `agent.rpc_sync().select_action(name, observation)`
-# as `agent.remote().select_action(name, __import__('torch').from_numpy(observation)).to_here()`
-
-# %% my_episode
-# Solved. Each observer asked the agent for every action, and reported every reward before the next one.
-# solution,
-# with `agent.rpc_sync().report_reward(name, reward)` as `agent.rpc_async().report_reward(name, reward).wait()`
-
-# %% my_episode
-# Not yet. When observer1 took step 1, the agent knew 0 of its rewards, expected 1.
-# solution, without `agent.rpc_sync().report_reward(name, reward)`
-
-# %% my_episode
-# Not yet. At step 1 observer1 took action 0, expected the policy's action 1.
-# solution, with `agent.rpc_sync().select_action(name, observation)` as `0`
-
-# %% my_episode
-# Not yet. observer1 made 12 calls for 4 steps, expected 8.
-# solution,
-# with `agent.rpc_sync().report_reward(name, reward)`
-# as `agent.rpc_sync().report_reward(name, reward); agent.rpc_sync().select_action(name, observation)`
-
-# %% my_episode
-# Not yet. ... asked for a step after its episode had ...
-# solution, with `while not (terminated or truncated)` as `while not terminated`
-
-# %% my_episode
-# Not yet. observer1 returned None, expected ...
-# solution, with `return "terminated" if terminated else "truncated"` as `return None`
-
-# %% my_episode
-# Not yet. ... the agent knew 0 of its rewards, expected 1.
-# solution, with `rpc_sync().report_reward` as `to_here().report_reward`
-
-# %% my_episode
-# Not yet. ... the agent knew 0 of its rewards, expected 1.
-# solution, with `rpc_sync().report_reward` as `rpc_async().report_reward`
-
-# %% my_episode: that is not there
-# Not yet. Rank 1 has no function `my_episode`: run the cell that defines it, then this check.
-globals().pop("my_episode", None)
-
-# %% my_weights: skeleton
-# Not yet. Of the episodes [[1.0, 1.0], [1.0, 1.0, 1.0]] step 0 of episode 0 has weight 1.000, expected 0.200.
-
-# %% my_weights: solution
-# Solved. Each step has the return of its own episode, less the mean of all returns.
-
-# %% my_weights: with a tensor
-# Solved. Each step has the return of its own episode, less the mean of all returns.
-import numpy as np, torch
-
-def of(rewards):
-    return torch.tensor([sum(r * 0.99**k for k, r in enumerate(rewards[step:])) for step in range(len(rewards))])
-
-def my_weights(episodes):
-    returns = torch.cat([of(rewards) for rewards in episodes])
-    return returns - returns.mean()
-
-# %% my_weights
-# Solved. Each step has the return of its own episode, less the mean of all returns.
-# answer "with a tensor",
-# with `torch.cat([of(rewards) for rewards in episodes])` as `[x for rewards in episodes for x in of(rewards).tolist()]`
-# and `return returns - returns.mean()` as `return [x - sum(returns) / len(returns) for x in returns]`
-
-# %% my_weights
-# Solved. Each step has the return of its own episode, less the mean of all returns.
-# answer "with a tensor",
-# with `torch.cat([of(rewards) for rewards in episodes])` as `np.concatenate([of(r).numpy() for r in episodes])`
-
-# %% my_weights
-# Not yet. ... No mean is subtracted.
-# answer "with a tensor",
-# with `returns = torch.cat([of(rewards) for rewards in episodes])` as `return torch.cat([of(r) for r in episodes])`,
-# without `return returns - returns.mean()`
-
-# %% my_weights
-# Not yet. ... An episode includes the rewards of the next episode ...
-# answer "with a tensor",
-# with `returns = torch.cat([of(rewards) for rewards in episodes])` as `r = of(sum(episodes, []))`
-# and `return returns - returns.mean()` as `return r - r.mean()`
-
-# %% my_weights
-# Not yet. ... Each episode has a mean of its own ...
-# answer "with a tensor",
-# with `returns = torch.cat([of(rewards) for rewards in episodes])`
-# as `return torch.cat([of(r) - of(r).mean() for r in episodes])`, without `return returns - returns.mean()`
-
-# %% my_weights
-# Not yet. ... the rewards before the step ...
-# answer "with a tensor",
-# with `returns = torch.cat([of(rewards) for rewards in episodes])` as `r = torch.cat([of(r[::-1]) for r in episodes])`
-# and `return returns - returns.mean()` as `return r - r.mean()`
-
-# %% my_weights
-# Not yet. ... in reverse order ...
-# answer "with a tensor",
-# with `returns = torch.cat([of(rewards) for rewards in episodes])`
-# as `r = torch.cat([of(r).flip(0) for r in episodes])` and `return returns - returns.mean()` as `return r - r.mean()`
-
-# %% my_weights
-# Not yet. my_weights returned 2 weights, expected 5, one for each step.
-# answer "with a tensor", with `returns = torch.cat([of(rewards) for rewards in episodes])` as `return of(episodes[0])`,
-# without `return returns - returns.mean()`
-
-# %% my_weights
-# Not yet. my_weights returned None, expected a list of numbers.
-# answer "with a tensor", with `returns = torch.cat([of(rewards) for rewards in episodes])` as `return None`,
-# without `return returns - returns.mean()`
-
-# %% my_weights
-# Not yet. ... NameError ...
-# answer "with a tensor", with `returns = torch.cat([of(rewards) for rewards in episodes])` as `return missing`,
-# without `return returns - returns.mean()`

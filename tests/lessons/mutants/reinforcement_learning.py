@@ -1,48 +1,61 @@
 """The lesson reinforcement_learning, broken on purpose."""
 
+_DROP = "del agent.observers[observer], agent.log_probs[observer], agent.rewards[observer]"
+
 MUTANTS = {
-    "the gradient is that of the probability": ("logits.log_softmax(dim=0)[action]", "logits.softmax(dim=0)[action]"),
-    "nothing is subtracted": ("drawn_0 = (10 - 10.5) *", "drawn_0 = 10 *"),
-    "a reset to one seed begins elsewhere each time": (
-        "environment.reset(seed=seed)\n    start",
-        "environment.reset()\n    start",
+    "a truncated episode has failed": (
+        'return steps, "terminated" if terminated else "truncated"',
+        'return steps, "terminated"',
     ),
-    "a truncated episode has failed": ("return start, truncated", "return start, terminated"),
+    "the rule pushes to the wrong side": (
+        "observation[2] + 0.5 * observation[3] > 0",
+        "observation[2] + 0.5 * observation[3] < 0",
+    ),
+    "an observer has no seed of its own": ("starting_angles(SEED + rank)", "starting_angles(SEED)"),
     "observers share a seed": ("(SEED + r, *arguments)", "(SEED, *arguments)"),
-    "a step takes one call from the start": (
-        "        agent.rpc_sync().report_reward(name, reward)\n    return",
-        "    return",
+    "every episode begins at the same start": (
+        "reset(seed=seed)  # once: later resets go on from here\n\n    def run_episode(self, agent):\n"
+        "        observation, _ = self.environment.reset()",
+        "reset(seed=seed)\n        self.seed = seed\n\n    def run_episode(self, agent):\n"
+        "        observation, _ = self.environment.reset(seed=self.seed)",
     ),
+    "a step takes one call from the start": (
+        "            agent.rpc_sync().report_reward(name, reward)\n        return",
+        "        return",
+    ),
+    "the agent makes no step": ("    self.optimizer.step()\n", ""),
+    "a round is forgotten": (
+        "        agent.learn()\n",
+        "        agent.learn() if len(agent.rewards['observer1']) > 20 else None\n",
+    ),
+    "the gradient is that of the probability": ("logits.log_softmax(dim=0)[action]", "logits.softmax(dim=0)[action]"),
+    "nothing is subtracted": ("drawn_0 = (10 - baseline) *", "drawn_0 = 10 *"),
     "the rewards of all are one": (
         '"apart": torch.cat([discounted(failure), discounted(success)])',
         '"apart": discounted(failure + success)',
     ),
-    "learn joins the returns": (
-        "returns = torch.cat([discounted(rewards) for rewards in episodes])",
-        "returns = discounted([reward for rewards in episodes for reward in rewards])",
+    "the loss joins the episodes": (
+        "returns = torch.cat([discounted(of_episode) for of_episode in rewards])",
+        "returns = discounted([reward for of_episode in rewards for reward in of_episode])",
     ),
-    "learn subtracts no mean": (
-        "return (returns - returns.mean()).tolist()",
-        "return returns.tolist()",
+    "the loss has no baseline": ("advantages = returns - returns.mean()", "advantages = returns"),
+    "the loss goes the wrong way": ("return -(advantages * flat).mean()", "return (advantages * flat).mean()"),
+    "the loss is a sum": ("return -(advantages * flat).mean()", "return -(advantages * flat).sum()"),
+    "the loss does not discount": (
+        "def discounted(rewards):\n    returns = []\n    following = 0.0\n    for reward in reversed(rewards):\n"
+        "        following = reward + 0.99 * following",
+        "def discounted(rewards):\n    returns = []\n    following = 0.0\n    for reward in reversed(rewards):\n"
+        "        following = reward + following",
     ),
-    "learn goes the wrong way": ("(-weights * torch", "(weights * torch"),
-    "learn makes no step": ("    self.optimizer.step()\n", ""),
-    "learn does not discount": ("following = reward + 0.99 * following", "following = reward + following"),
     "one call is two": (
         "            rewards.append(reward)\n",
         "            rewards.append(reward)\n            agent.rpc_sync().report_reward(name, reward)\n",
     ),
-    "half an episode is kept": ("del self.observers[other], self.log_probs[other]", "del self.observers[other]"),
-    "the failed one is called again": ("del self.observers[other], self.log_probs[other]", "del self.log_probs[other]"),
-    "the others play on": (
-        "                del self.observers[other], self.log_probs[other]",
-        "                del self.observers[other], self.log_probs[other]\n                break",
-    ),
-    "the death ends the training": ("agent = SteadyAgent(OneCallObserver)", "agent = OneCallAgent(OneCallObserver)"),
-    "nobody learns after the death": (
-        "    if agent.rewards:  # with WORLD_SIZE = 2 nobody is left",
-        "    if len(agent.rewards) == n - 1:",
-    ),
-    "the running reward follows the largest reward": ("(min(rewards) - running[-1])", "(max(rewards) - running[-1])"),
-    "the running reward follows the round before": ("for rewards in rounds:", "for rewards in [[40.0], *rounds[:-1]]:"),
+    "half an episode is kept": (_DROP, "del agent.observers[observer], agent.rewards[observer]"),
+    "the failed one is called again": (_DROP, "del agent.log_probs[observer], agent.rewards[observer]"),
+    "the others play on": (_DROP, f"{_DROP}\n            break"),
+    "a ValueError passes": ("        except Exception:", "        except RuntimeError:"),
+    "a death ends the training": ("        except Exception:", "        except ValueError:"),
+    "nobody learns after the death": ("    if agent.rewards:", "    if len(agent.rewards) == n - 1:"),
+    "another observer dies": ("[world.pids[-1], signal.SIGKILL]", "[world.pids[1], signal.SIGKILL]"),
 }
