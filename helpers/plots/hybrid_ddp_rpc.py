@@ -76,7 +76,8 @@ def trainers_learn(reports: Sequence[tuple[int, float, float]]) -> Figure:
         axes.grid(color="#E0E0E0")
     title = "Loss in training, and correct answers in validation"
     all_axes[0].set_title(title, loc="left", fontsize="medium", fontweight="bold")
-    all_axes[0].legend(frameon=False)
+    if reports:
+        all_axes[0].legend(frameon=False)
     all_axes[1].set_xlabel("epoch")
     return figure
 
