@@ -14,7 +14,10 @@ from helpers.torch_parts import Future
 _SAMPLES, _STEPS = 3, 50
 _EXACT = 1e-3  # what rounding to 1/64 in one step cannot reach
 _FACTORS = (1e-7, 1.0, 1e7, 0.0)  # of the loss, and so of the gradients
-_NEGATIVE, _UNLIKE = "one gradient that is not 0, and negative", "a loss multiplied by 1e+06 on the last rank alone"
+_NEGATIVE, _UNLIKE = (
+    "one gradient that is negative, and all others 0",
+    "a loss multiplied by 1e+06 on the last rank only",
+)
 
 
 class Step(NamedTuple):
@@ -26,34 +29,85 @@ class Step(NamedTuple):
 
 
 @exercise
-def my_round(exam):
-    """Check `my_round(matrix, right)`: one round of power iteration, which gives back a matrix of that rank."""
-    rank, generator = exam.rank, torch.Generator().manual_seed(1)
-    thin, flat, right = (torch.randn(*shape, generator=generator) for shape in ((12, 2), (2, 9), (9, 2)))
-    matrix = thin @ flat
-    result = exam.call(matrix.clone(), right)
-    pair = result if isinstance(result, tuple | list) else [result]
-    shapes = tuple(tuple(part.shape) if isinstance(part, torch.Tensor) else _type_of(part) for part in pair)
-    if exam.require(
-        shapes == ((12, 2), (9, 2)),
-        f"On rank {rank} P and Q have the shapes {shapes}, expected ((12, 2), (9, 2)).",
-    ):
-        left, right = (part.float() for part in pair)
+def my_compress(exam):
+    """Check `my_compress(dtype, bucket)`, a hook that sends 16 bits, without leaving the range on the way."""
+    rank, n = exam.rank, exam.n
+    whole = new_model()
+    (sum(loss(whole, [new_data(other, _SAMPLES)]) for other in range(n)) / n).backward()
+    for dtype, tolerance in ((torch.float16, 5e-3), (torch.bfloat16, 0.05)):
+        step = exam.on_rank(_compressed_step, rank, dtype)
+        sent = sorted({str(tensor.dtype) for tensor in step.sent})
         exam.require(
-            torch.allclose(left.T @ left, torch.eye(2), atol=1e-4),
-            f"On rank {rank} the columns of P are not orthonormal.",
+            sent == [str(dtype)],
+            f"With {dtype}, rank {rank} gave {', '.join(sent) or 'nothing'} to all-reduce, expected {dtype}.",
         )
-        off = ((matrix - left @ right.T).norm() / matrix.norm()).item()
-        exam.require(off < 1e-4, f"On rank {rank} the product of P and Q is off by {off:.0%} for a matrix of rank 2.")
-    return "The columns of P are orthonormal, and for a matrix of rank 2 the product is the matrix."
+        difference = compare_gradients(_model_with(step.gradients), whole, tolerance)
+        exam.require(not difference, f"With {dtype}, on rank {rank} {difference} the mean over the ranks.")
+    for entry, hint in ((-40_000.0, "The sum leaves the range"), (-100_000.0, "Rounding leaves the range")):
+        everywhere = entry == -40_000.0
+        average = entry if everywhere else entry / n
+        where = "every rank" if everywhere else f"rank {n - 1} and 0 elsewhere"
+        result = exam.on_rank(_compressed_entry, entry if everywhere or rank == n - 1 else 0.0)
+        exam.require(
+            abs(result / average - 1) < 5e-3,
+            f"With an entry of {entry:.0f} on {where}, rank {rank} got {result:.0f} by fp16, expected {average:.0f}. "
+            f"{hint} of fp16.",
+        )
+    return "The hook sends 16 bits, and its averages stay within their range."
+
+
+@exercise
+def my_low_rank(exam):
+    """Check `my_low_rank(gradient, right, missed)`: a step of PowerSGD with error feedback, for one matrix.
+
+    The mean over the ranks of gradient and `missed` has rank 2, so that one round finds it.
+    """
+    rank, n = exam.rank, exam.n
+    generator = torch.Generator().manual_seed(1)
+    right, flat = torch.randn(9, 2, generator=generator), torch.randn(2, 9, generator=generator)
+    gradients, missed = ((torch.randn(n, 12, 2, generator=generator) @ flat) for _ in range(2))
+    own, gradient_mean = gradients[rank] + missed[rank], gradients.mean(dim=0)
+    expected = gradient_mean + missed.mean(dim=0)
+    result, sizes = exam.on_rank(_low_rank_step, gradients[rank].clone(), right.clone(), missed[rank].clone())
+    parts = result if isinstance(result, tuple | list) else [result]
+    shapes = tuple(tuple(part.shape) if isinstance(part, torch.Tensor) else _type_of(part) for part in parts)
+    wanted = ((12, 2), (9, 2), (12, 9))
+    if not exam.require(shapes == wanted, f"Rank {rank} returned tensors of shapes {shapes}, expected {wanted}."):
+        return None
+    left, new_right, rest = (part.float() for part in parts)
+    product = left @ new_right.T
+    exam.require(
+        torch.allclose(left.T @ left, torch.eye(2), atol=1e-4),
+        f"On rank {rank} the columns of P are not orthonormal.",
+    )
+    exam.require(
+        not _near(product, gradient_mean),
+        f"On rank {rank} the product of P and Q is the mean gradient, expected the mean of gradient + `missed`.",
+    )
+    off = _distance(product, expected)
+    exam.require(
+        off < 1e-4,
+        f"On rank {rank} the product of P and Q is off by {off:.0%}, expected the mean of all ranks' matrices.",
+    )
+    exam.require(
+        not _near(rest, expected - product) and not _near(rest, gradients[rank] - product),
+        f"On rank {rank} the third result is not what the product misses of gradient + `missed` of this rank.",
+    )
+    off = _distance(rest, own - product)
+    exam.require(off < 1e-4, f"On rank {rank} the third result is off by {off:.0%}.")
+    exam.require(
+        sorted(sizes) == [9 * 2, 12 * 2],
+        f"Rank {rank} gave tensors of {sizes} elements to all-reduce, expected {[12 * 2, 9 * 2]}: P and Q.",
+    )
+    return "P and Q are averaged, their product is the mean of all ranks, and each rank keeps what it misses."
 
 
 @exercise
 def scaled(exam):
     """Check `scaled(state, bucket)`, a hook that sends fp16 without leaving its range.
 
-    The gradients that it gets are of four magnitudes, one of them 0; all 0 but for a negative one; and of another
-    magnitude on the last rank.
+    It gets gradients of four magnitudes, including 0; gradients that are all 0 except for a negative one; and gradients
+    that are much larger on the last rank than on the others.
     """
     rank, n = exam.rank, exam.n
     cases = {f"a loss multiplied by {factor:g}": [factor] * n for factor in _FACTORS}
@@ -66,7 +120,7 @@ def scaled(exam):
         (sum(losses) / n).backward()
         exam.require(
             all(tensor.dtype != torch.bfloat16 for tensor in step.sent),
-            f"Rank {rank} sent numbers of torch.bfloat16, expected torch.float16.",
+            f"Rank {rank} sent torch.bfloat16, expected torch.float16.",
         )
         difference = compare_gradients(_model_with(step.gradients), whole, tolerance=5e-3)
         exam.require(not difference, f"With {case}, on rank {rank} {difference} those of one process.")
@@ -75,15 +129,15 @@ def scaled(exam):
         most = 2 * numbers + 4 * step.buckets
         exam.require(
             bytes_of_cases[-1] <= most,
-            f"Rank {rank} gave {bytes_of_cases[-1]} bytes to all-reduce for {numbers} numbers in {step.buckets} "
+            f"Rank {rank} gave {bytes_of_cases[-1]} bytes to all-reduce for {numbers} entries in {step.buckets} "
             f"buckets, expected at most {most}.",
         )
-    return f"The gradients are right at every magnitude, and {numbers} numbers took {bytes_of_cases[0]} bytes."
+    return f"The gradients are right at every magnitude, and {numbers} entries took {bytes_of_cases[0]} bytes."
 
 
 @exercise
 def coarse(exam):
-    """Check `coarse(missed, bucket)`, a hook that rounds to multiples of 1/64 and loses nothing in the long run."""
+    """Check `coarse(missed, bucket)`, a hook that rounds to multiples of 1/64, and sends what it missed later."""
     rank, n = exam.rank, exam.n
     data, most = [new_data(other, _SAMPLES) for other in range(n)], n / 64
     steps = exam.on_rank(_coarse_steps, data[rank])
@@ -91,20 +145,20 @@ def coarse(exam):
     loss(whole, data).backward()
     exam.require(
         all(_is_rounded(tensor, n) for step in steps for tensor in step.sent),
-        f"Rank {rank} sent numbers that have not been rounded.",
+        f"Rank {rank} sent values that are not rounded to multiples of 1/64.",
     )
     after_one, after_all = _errors(steps[:1], whole), _errors(steps, whole)
     exam.require(
         not max(after_one.values()) < _EXACT,  # NaN is refused below
-        f"After one step rank {rank} has finer gradients than rounding them to 1/64 can give.",
+        f"After one step rank {rank} has finer gradients than multiples of 1/64 allow.",
     )
     worst = max(after_all, key=after_all.get)
     exam.require(
         all(error <= most * 1.01 for error in after_all.values()),
-        f"What arrived on rank {rank} in {_STEPS} steps for {worst} is off by up to {after_all[worst]:.2f}, "
-        f"expected at most {most:.2f}.",
+        f"On rank {rank} the averages of {_STEPS} steps for {worst} add up to a sum that is off by "
+        f"{after_all[worst]:.2f}, expected at most {most:.2f}.",
     )
-    return f"Every number was rounded, and after {_STEPS} steps the sums are off by at most {most:.2f}."
+    return f"Every value was rounded, and after {_STEPS} steps the sums are off by at most {most:.2f}."
 
 
 def _type_of(value):
@@ -133,7 +187,34 @@ def _errors(steps, whole):
     return errors
 
 
+def _distance(result, expected):
+    return ((result - expected).norm() / expected.norm()).item()
+
+
+def _near(result, expected):
+    return _distance(result, expected) < 1e-4
+
+
 # What follows runs beside the learner's code.
+
+
+def _compressed_step(rank, dtype):
+    model, hook = _hooked("my_compress", dtype)
+    return [_step(model, hook, loss(model, [new_data(rank, _SAMPLES)])) for _ in range(2)][-1]
+
+
+def _compressed_entry(entry):
+    """Return the average of a gradient that is `entry` on this rank, and sent in fp16."""
+    model, hook = _hooked("my_compress", torch.float16)
+    bias = model.module[-1].bias
+    step = _step(model, hook, entry * bias[0] + 0 * _scaled_loss(model, 0, 1.0, False))
+    return step.gradients[-1][0].item()
+
+
+def _low_rank_step(gradient, right, missed):
+    with _all_reduced() as tensors:
+        result = answer("my_low_rank", [gradient, right, missed])
+    return result, [tensor.numel() for tensor in tensors]
 
 
 def _scaled_step(rank, factor, negative):
@@ -161,13 +242,13 @@ class Hook:
         self.errors = []
 
     def run(self, state, bucket):
-        """Return the learner's future, or the bucket as it is after an error, which would not get through DDP."""
+        """Return the learner's future, or after an error the unchanged bucket, because DDP would hide the error."""
         self.calls += 1
         try:
             future = answer(self.name, [state, bucket])
             if isinstance(future, Future):
                 return future
-            raise AnswerError(f"TypeError: a hook returns a future, and this one a {type(future).__name__}")
+            raise AnswerError(f"TypeError: a hook returns a future, and this hook returned a {type(future).__name__}")
         except AnswerError as error:
             self.errors.append(error)
         unchanged = torch.futures.Future()

@@ -12,7 +12,7 @@ from helpers.plots.data_parallel import data_parallel_step, loss_curves
 from helpers.plots.distributed_autograd import autograd_graph, remote_training
 from helpers.plots.distributed_rnn import cut_model, perplexity_curve
 from helpers.plots.faster_distributed_rnn import rpc_steps, shares_by_rank, step_times
-from helpers.plots.fewer_bytes import compression
+from helpers.plots.fewer_bytes import compressed_gradients, compression
 from helpers.plots.fully_shard import elements_by_rank
 from helpers.plots.gradients_through_collectives import where_autograd_ends
 from helpers.plots.groups_and_order import mesh_of_ranks
@@ -55,6 +55,7 @@ __all__ = [
     "causal_chunks",
     "chunk_grid",
     "comings_and_goings",
+    "compressed_gradients",
     "compression",
     "cut_model",
     "data_parallel_step",
