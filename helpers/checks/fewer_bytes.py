@@ -15,7 +15,7 @@ _SAMPLES, _STEPS = 3, 50
 _EXACT = 1e-3  # what rounding to 1/64 in one step cannot reach
 _FACTORS = (1e-7, 1.0, 1e7, 0.0)  # of the loss, and so of the gradients
 _NEGATIVE, _UNLIKE = (
-    "one gradient that is negative, and all others 0",
+    "one negative gradient and all others 0",
     "a loss multiplied by 1e+06 on the last rank only",
 )
 

@@ -93,11 +93,11 @@ def my_loss(exam):
     """
     if exam.rank == 0:
         for episodes in _EPISODES:
-            result, gradients = exam.on_rank(_gradients, [list(rewards) for rewards in episodes])
+            returned, gradients = exam.on_rank(_gradients, [list(rewards) for rewards in episodes])
             size = sum(map(len, episodes))
             if exam.require(
                 gradients is not None,
-                f"my_loss returned {_kind(result)}, expected a scalar tensor with a graph to the log-probabilities.",
+                f"my_loss returned {returned}, expected a scalar tensor with a graph to the log-probabilities.",
             ):
                 advantages = [0.0 if gradient is None else -size * gradient for gradient in gradients]
                 _require_advantages(exam, episodes, advantages)
@@ -237,6 +237,13 @@ class Watch:
                 self.alone.append(observer)
                 self._changed.notify_all()
 
+    def at_play_after_all_began(self):
+        """Return which observers play now, or have been called and begin to play within a second."""
+        with self._changed:
+            at_play, begun = list(self.at_play), len(self.begun)
+            self._changed.wait_for(lambda: len(self.begun) >= self.size, timeout=1)
+            return at_play + self.begun[begun:]
+
     def end(self, observer):
         """Note an observer whose episode is over."""
         with self._changed:
@@ -325,7 +332,7 @@ def _played_round(agent):
             result = answer("my_round", [agent])
     except AnswerError as raised:
         error = str(raised)
-    at_play = list(watch.at_play)
+    at_play = watch.at_play_after_all_began()
     held = {name: _names(getattr(agent, name, None)) for name in ("observers", "log_probs", "rewards")}
     kept = next((name for name, value in vars(agent).items() if isinstance(value, RRef)), "")
     _wait_for_all(watch)
@@ -364,21 +371,21 @@ def _require_results(exam, played, observers):
 
 
 def _listed(names):
-    return ", ".join(map(str, names)) or "no observer"
+    return ", ".join(sorted(map(str, names))) or "no observer"
 
 
 def _gradients(episodes):
-    """Return the learner's loss, and its gradient by each log-probability; None where the loss has no gradient."""
+    """Return what kind of loss the learner has, and its gradient by each log-probability; None without a gradient."""
     sizes = [len(rewards) for rewards in episodes]
     leaves = [(-0.1 - 0.05 * torch.arange(size)).unbind() for size in sizes]
     log_probs = [[leaf.clone().requires_grad_() for leaf in of_episode] for of_episode in leaves]
     loss = answer("my_loss", [[list(of_episode) for of_episode in log_probs], episodes])
     if not isinstance(loss, torch.Tensor) or loss.numel() != 1 or not loss.requires_grad:
-        return plain(loss), None
+        return _kind_of_loss(loss), None
     with errors_of_answer():
         loss.sum().backward()
     flat = [leaf.grad for of_episode in log_probs for leaf in of_episode]
-    return plain(loss.detach()), [None if gradient is None else gradient.item() for gradient in flat]
+    return _kind_of_loss(loss), [None if gradient is None else gradient.item() for gradient in flat]
 
 
 def _start_rpc():
@@ -459,6 +466,12 @@ def _rewards(observer):
     return [float(10 * int(observer.removeprefix("observer")) + step) for step in range(_steps(observer))]
 
 
+def _kind_of_loss(loss):
+    if not isinstance(loss, torch.Tensor):
+        return _kind(plain(loss))
+    return f"a tensor of shape {list(loss.shape)}{'' if loss.requires_grad else ' without a graph'}"
+
+
 def _require_advantages(exam, episodes, advantages):
     expected = _less_mean(_apart(episodes))
     steps = [(episode, step) for episode, rewards in enumerate(episodes) for step in range(len(rewards))]
@@ -476,7 +489,6 @@ def _mistakes(episodes):
     joined = [reward for rewards in episodes for reward in rewards]
     returns = _apart(episodes)
     right = _less_mean(returns)
-    back = [value for rewards in episodes for value in _returns(rewards[::-1])]
     return {
         "No mean is subtracted.": returns,
         "The sign is wrong: the optimizer descends, so the loss must fall when good actions become more likely.": [
@@ -491,8 +503,7 @@ def _mistakes(episodes):
             [sum(rewards[step:]) for rewards in episodes for step in range(len(rewards))]
         ),
         "These are the rewards less their mean: use the returns.": _less_mean(joined),
-        "A weight counts the rewards before the step, not the rewards after it.": _less_mean(back),
-        "The steps are in reverse order.": _less_mean(
+        "The returns are in reverse order, or count the rewards before the step.": _less_mean(
             [value for rewards in episodes for value in _returns(rewards)[::-1]]
         ),
     }
