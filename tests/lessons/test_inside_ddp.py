@@ -87,8 +87,9 @@ RATIO = "assert 1e-3 < error(bf16) < 1e-2 and 4 < error(bf16) / error(fp16) < 16
     [
         pytest.param("bucket.buffer() / n", "bucket.buffer()", RANGE, id="sum, no average"),
         pytest.param("dist.all_reduce(", "dist.broadcast(src=0, tensor=", RANGE, id="not added up"),
-        pytest.param(".to(dtype)", ".to(torch.float32)", RATIO, id="not rounded"),
+        pytest.param(".to(dtype)", ".to(torch.float32)", RANGE, id="not rounded"),
         pytest.param(".to(dtype)", ".to(torch.bfloat16)", RANGE, id="rounded too much"),
+        pytest.param(".to(dtype)", ".to(torch.float16)", RATIO, id="fp16 for both"),
     ],
 )
 def test_a_hook_that_does_not_what_the_stock_one_does(fewer, whole, broken, sentence):
