@@ -1,4 +1,4 @@
-"""Exercises of 23_faster_distributed_rnn, a trainer on rank 0 and a server: what is right, and with how many bytes."""
+"""Exercises of 23_faster_distributed_rnn, with a trainer on rank 0 and a server: results, and bytes sent."""
 
 import torch
 import torch.distributed.autograd as dist_autograd
@@ -17,7 +17,7 @@ _FEW_BYTES = 64
 
 @exercise
 def MyStep(exam):
-    """Check `MyStep`: losses and gradients of one process, with as few bytes in a forward as they take."""
+    """Check `MyStep`: losses and gradients of one process, and no more bytes in a forward pass than they need."""
     exam.on_rank(require_rpc, "MyStep")
     if exam.rank == 0:
         exam.on_rank(cut_model.make, "MyStep", [_WORDS, _WIDTH])
@@ -35,7 +35,7 @@ def MyStep(exam):
 
 @exercise
 def loss_there(exam):
-    """Check `loss_there(decoder, output, targets)`: the loss is made where the decoder is, and no logits travel."""
+    """Check `loss_there(decoder, output, targets)`: the server computes the loss, and no logits travel."""
     exam.on_rank(require_rpc, "loss_there")
     logits = 4 * ROWS * COLUMNS * _WORDS
     received = 0
@@ -69,7 +69,7 @@ def loss_there(exam):
 
 @exercise
 def looked_up(exam):
-    """Check `looked_up(table, words)`: each different row travels once, in half of its bytes, there and back."""
+    """Check `looked_up(table, words)`: each different row and its gradient travel once, in half the bytes."""
     exam.on_rank(require_rpc, "looked_up")
     received = 0
     if exam.rank == 0:
@@ -130,7 +130,7 @@ def _of_type(value):
     return f" and type {value.dtype}" if hasattr(value, "dtype") else ""
 
 
-# What runs in the process of the learner's code.
+# These functions run in the process of the learner's code.
 
 
 def _loss_there(parameters, output, targets):

@@ -98,7 +98,7 @@ def Batcher(exam):
 
 @exercise(ranks=slice(1), before=kill_last)
 def ask_any(exam):
-    """Check `ask_any(workers, function, args)` on rank 0: the first answer of workers of which some are dead.
+    """Check `ask_any(workers, function, args)` on rank 0: the first answer, although some workers are dead.
 
     The check kills the last rank.
     """
@@ -127,7 +127,7 @@ def ask_any(exam):
 
 
 def _require_the_next(exam, asked, why, expected_callees):
-    """Require that ask_any has asked the first worker and the second one, and returned the second one's answer."""
+    """Require that ask_any asked the first worker, then the second, and returned the answer of the second."""
     first = f"The first worker {why}, and ask_any"
     kind = asked.error.partition(":")[0]  # the text names a line of TensorPipe
     exam.require(not asked.error, f"{first} raised {kind}, expected it to ask the next worker.")
@@ -166,7 +166,7 @@ def new_desk():
 
 
 def work():
-    """Return when all requests are in here at the same time, or when that takes too long."""
+    """Return when all requests are in this method at the same time, or after a timeout."""
     desk = _desks[0]
     desk.meeting.join(next(desk.works))
 
@@ -329,7 +329,7 @@ def _have_asked_for_batches():
 
 
 def _watch_worker1(function, seconds):
-    """Have a thread of worker1 watch for so many seconds whether another one waits in a function."""
+    """Have a thread of worker1 watch, for a number of seconds, whether another thread waits in a function."""
     timeout = seconds + _SECONDS_TO_WATCH_AT_MOST
     watch = rpc.rpc_async("worker1", waits_inside, args=(function, seconds), timeout=timeout)
     time.sleep(_SECONDS_TO_BEGIN)

@@ -16,7 +16,7 @@ from helpers.checks.judging import RESTART
 from helpers.checks.learner import learners_module
 from helpers.checks.rpc_judging import in_one_line, one_line_errors, require_rpc
 
-_SECONDS = 0.2  # that a slow step takes, so that two at once meet for certain
+_SECONDS = 0.2  # of a slow step, so that two steps at the same time overlap for certain
 _PATIENCE = 5  # seconds for something that takes less than one
 
 
@@ -32,7 +32,7 @@ def my_step_in_turn(exam):
 
 @exercise
 def SharedOptimizer(exam):
-    """Check `SharedOptimizer(parameters, optimizer)`: a step takes the gradients of its own context alone."""
+    """Check `SharedOptimizer(parameters, optimizer)`: a step uses only the gradients of its own context."""
     exam.on_rank(require_rpc, "SharedOptimizer")
     if exam.rank == 0:
         noted = exam.on_rank(_two_steps)
@@ -54,7 +54,7 @@ def SharedOptimizer(exam):
 
 @exercise
 def Bounded(exam):
-    """Check `Bounded(values, limit)`: it refuses gradients that are too old, also when two come at the same time."""
+    """Check `Bounded(values, limit)`: it refuses gradients that are too old, even if two come at the same time."""
     exam.on_rank(require_rpc, "Bounded")
     if exam.rank == exam.n - 1:
         _require_bounds(exam)
@@ -67,7 +67,7 @@ def Bounded(exam):
 
 
 def fault_of_step(step) -> str:
-    """On a trainer: have the server take a step, and return what is wrong with it, in words; "" when nothing is."""
+    """Have the server take a step, and return its fault in words, or an empty string. Runs on a trainer."""
     return _fault_of(*_taken_by_server(step))
 
 
@@ -103,17 +103,17 @@ def _taken_by_server(step):
 
 
 def new_parameter():
-    """Make a parameter of one 0; the exercise sends this to the server."""
+    """Return a parameter with one value, 0. Runs on the server."""
     return rpc.RRef(torch.zeros(1, requires_grad=True))
 
 
 def sum_of(parameter):
-    """Return the sum of a parameter; the exercise sends this to the server."""
+    """Return the sum of a parameter. Runs on the server."""
     return parameter.local_value().sum()
 
 
 def taken(step, context, parameter):
-    """On the server: hold `turn`, let a step begin, add 10 to the values, and let go.
+    """Hold `turn` while a step begins, add 10 to the values, and release `turn`. Runs on the server.
 
     Returns whether the values had changed before, whether the step kept `turn`, and the value in the end.
     """
@@ -130,13 +130,13 @@ def taken(step, context, parameter):
     thread = threading.Thread(target=begin, daemon=True)
     with turn:
         thread.start()
-        thread.join(0.5)  # in vain, if it waits for its turn
+        thread.join(0.5)  # times out if the step waits for its turn
         early = values[0].item() != 0
         values.detach().add_(10)
     thread.join(_PATIENCE)
     kept = turn.locked()
     if kept:
-        turn.release()  # for those who come later
+        turn.release()  # for later steps
     if errors:
         raise errors[0]
     return early, kept, values[0].item()
@@ -146,7 +146,7 @@ def taken(step, context, parameter):
 
 
 class Noted(NamedTuple):
-    """What came of two steps: what the optimizer has noted, the values of the parameters, whether a step has hung."""
+    """The result of two steps: the notes of the optimizer, the values of the parameters, and whether a step hung."""
 
     steps: int
     together: bool
@@ -156,7 +156,7 @@ class Noted(NamedTuple):
 
 
 def _two_steps() -> Noted:
-    """On rank 0: have the server make two steps with the learner's object at the same time."""
+    """Have the server make two steps with the learner's object at the same time. Runs on rank 0."""
     owner = rpc.remote("server", Owner)
     if error := rpc.rpc_sync("server", error_of, (owner,)):
         raise AnswerError(error)
@@ -196,7 +196,7 @@ def _step(owner, scale, with_second, first_has_begun):
 
 
 class Owner:
-    """On the server: two parameters, the learner's object, and an optimizer that notes what happens to it."""
+    """Two parameters, the learner's object, and an optimizer that notes its calls. Lives on the server."""
 
     def __init__(self):
         self.parameters = [torch.zeros(1, requires_grad=True), torch.zeros(1, requires_grad=True)]
@@ -209,7 +209,7 @@ class Owner:
 
 
 def _watched(parameters):
-    """Return an optimizer whose slow steps note what happens meanwhile."""
+    """Return an optimizer with slow steps, which note whether another step overlaps them."""
 
     # Each exercise makes a class: torch replaces `step` in the class of an optimizer, and grading would take that for
     # a change by the answer.
@@ -234,12 +234,12 @@ def _watched(parameters):
 
 
 def error_of(owner):
-    """Return the error with which the learner's object was not made, or an empty string."""
+    """Return the error raised by the class of the learner, or an empty string."""
     return owner.local_value().error
 
 
 def loss_of(owner, scale, with_second):
-    """Return a loss whose gradients are `scale` for the first parameter, and for the second one that or none."""
+    """Return a loss with the gradient `scale` for the first parameter, and the same or none for the second."""
     first, second = owner.local_value().parameters
     return scale * (first.sum() + second.sum() if with_second else first.sum())
 
@@ -254,7 +254,7 @@ def step_of(owner, context):
 
 
 def noted_by(owner):
-    """Return what the optimizer has noted, and the values of the parameters."""
+    """Return the notes of the optimizer, and the values of the parameters."""
     owner = owner.local_value()
     noted = owner.optimizer
     return noted.steps, noted.together, noted.replaced, [parameter.item() for parameter in owner.parameters]
@@ -268,7 +268,7 @@ def _in_words(error):
 
 
 class Update(NamedTuple):
-    """What an update returned, as true or false and in words, and what `read` returned afterwards."""
+    """The result of an update, as true or false and in words, and the result of `read` afterwards."""
 
     made: bool
     answer: str
@@ -277,7 +277,7 @@ class Update(NamedTuple):
 
 
 class AtOnce(NamedTuple):
-    """What came of two updates at the same time.
+    """The result of two updates at the same time.
 
     `accepted` of them were made, `value` is what they left, and `torn` the value and version that do not belong
     together, if `read` has returned such a pair.
@@ -294,7 +294,7 @@ _UPDATES = ((0, True, -1, 1), (0, True, -2, 2), (0, False, -2, 2), (2, True, -3,
 
 
 def _require_bounds(exam):
-    """Require what one thread alone finds when it uses an object with a limit of 1."""
+    """Require the right results for a single thread, with an object that has a limit of 1."""
     no_pair, updates, kept = exam.on_rank(_updates_by_one_thread, [version for version, *_ in _UPDATES])
     exam.require(not no_pair, f"`read` returned {no_pair}, expected a pair: values and version.")
     for found, (version, made, value, now) in zip(updates, _UPDATES, strict=False):
@@ -307,7 +307,7 @@ def _require_bounds(exam):
 
 
 def _require_one_at_a_time(exam):
-    """Require that of two updates at the same time one is too old, and that `read` waits for the other one's end."""
+    """Require that one of two updates at the same time is too old, and that `read` waits for the other update."""
     found = exam.on_rank(_updates_at_once)
     exam.require(not found.hung, f"An update has not ended: is the lock let go? {RESTART}")
     accepted = "both were" if found.accepted == 2 else "neither was"
@@ -347,7 +347,7 @@ def _updates_by_one_thread(versions):
 
 
 def _updates_at_once() -> AtOnce:
-    """Have two threads update an object with a limit of 0 at the same time, while a third one reads."""
+    """Have two threads update an object with a limit of 0 at the same time, while a third thread reads."""
     with one_line_errors():
         bounded = answer("Bounded", [_slow_zeros(), 0])
     answers, torn = [], []
@@ -370,7 +370,7 @@ def _updates_at_once() -> AtOnce:
 
 
 def _read_until(bounded, threads, torn):
-    """Read until the threads have ended, and note pairs of which the value is not that of the version."""
+    """Read until the threads have ended, and note pairs in which the value does not belong to the version."""
     while any(thread.is_alive() for thread in threads):
         values, version = bounded.read()
         if values.item() != -version:
@@ -382,7 +382,7 @@ _slow = threading.local()
 
 
 def _slow_zeros():
-    """Return a tensor of one 0; threads that have said so take long for whatever they compute with it."""
+    """Return a tensor with one value, 0; threads that ask for it compute slowly with this tensor."""
 
     class Slow(torch.Tensor):
         @classmethod
