@@ -7,7 +7,7 @@ from types import ModuleType
 def learners_module() -> ModuleType:
     """Return the module whose names the learner's cells define.
 
-    IPython puts a module of its own in the place of `__main__` when it starts, which may be later than the import of a
-    check, so a check must not keep what it found there.
+    IPython replaces `__main__` by a module of its own when it starts, perhaps after the import of a check. So a check
+    calls this function each time.
     """
     return sys.modules["__main__"]
