@@ -1,6 +1,15 @@
 """The lesson fewer_bytes, broken on purpose."""
 
 MUTANTS = {
+    "the ranks draw other batches": (
+        "order = torch.Generator().manual_seed(SEED)",
+        "order = torch.Generator().manual_seed(SEED + rank)",
+    ),
+    "the time of the bytes is too long": ("8 * bytes_of[name] / 5e6\n", "8 * bytes_of[name]\n"),
+    "the product has as many elements as the matrix": (
+        "(left.numel() + right.numel()) / matrix.numel()",
+        "(left @ right.T).numel() / matrix.numel()",
+    ),
     "bf16 has a small range": (
         "number.half().item(), number.bfloat16().item()",
         "number.half().item(), number.half().item()",

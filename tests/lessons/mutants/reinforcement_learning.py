@@ -24,6 +24,7 @@ MUTANTS = {
         "        return",
     ),
     "the agent makes no step": ("    self.optimizer.step()\n", ""),
+    "gradients add up over rounds": ("    self.optimizer.zero_grad()\n", ""),
     "a round is forgotten": (
         "        agent.learn()\n",
         "        agent.learn() if len(agent.rewards['observer1']) > 20 else None\n",
