@@ -196,7 +196,7 @@ def send_slice(exam):
     else:
         exam.require(
             getattr(result, "shape", None) == whole.shape and bool((result == whole).all()),
-            f"Rank {rank} returned {_differing(result, whole)}, expected the output of rank {partner} in the stage before.",
+            f"Rank {rank} returned {_differing(result, whole)}, expected the output of rank {partner}.",
         )
     return f"Every rank of the next stage received the full output, and each of {ranks} ranks sent 1/{ranks} of it."
 

@@ -276,11 +276,11 @@ def receive_slices(like_BSD, source, tensor):
 # solution, without `dist.all_gather(parts, part, group=tensor)`
 
 # %% send_slice: part returned
-# Not yet. Rank 2 returned ..., expected the output of rank 0 ...
+# Not yet. Rank 2 returned ..., expected the output of rank 0.
 # solution, with `return torch.cat(parts)` as `return part`
 
 # %% send_slice: nothing returned
-# Not yet. Rank 2 returned ..., expected the output of rank 0 ...
+# Not yet. Rank 2 returned ..., expected the output of rank 0.
 # solution, with `return torch.cat(parts)` as `return None`
 
 # %% send_slice: to all, too
