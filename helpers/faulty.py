@@ -116,9 +116,9 @@ def _progress(world):
 
 
 def errors(answer) -> dict[int, str]:
-    """Return the kind and the first line of the error that ended the script, for each rank on which an error did.
+    """Return, for each rank whose script ended in an error, the kind and the first line of that error.
 
-    When all ranks have ended, wait for their output, which may arrive after the message that a rank has ended.
+    When all ranks ended, wait for their output, which may arrive after the message that a rank ended.
     """
     if answer.ready():
         answer.wait_for_output(_SECONDS_FOR_OUTPUT)

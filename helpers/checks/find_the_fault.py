@@ -158,7 +158,7 @@ def _require_right_numbers(world, case, repaired):
 
 
 def _require_an_end(world, answer):
-    """Wait until all ranks have ended without an error; when it is clear that they will not, wait no longer."""
+    """Wait until all ranks end without an error; raise `Wrong` as soon as it is clear that they will not."""
     began = time.monotonic()
     while True:
         ready = answer.wait(_SECONDS_BETWEEN_LOOKS)
@@ -207,7 +207,7 @@ def _check_each(world, name, wrong_with, praise):
 
 
 def _free(world):
-    """Give fresh ranks if some are left that hang, or have died."""
+    """Restart the ranks if some of them hang or died."""
     if any(state.state != "idle" for state in world.where()):
         world.restart()
 

@@ -109,7 +109,7 @@ def _numbers(result):
 
 @exercise
 def merged(exam):
-    """Check `merged(first, second)`: it merges output and log-sum-exp of two sets of keys into those of both together.
+    """Check `merged(first, second)`: it merges the results of two sets of keys into the result of both together.
 
     The check calls it with log-sum-exps of several sizes, and with queries that see no key of a set.
     """
