@@ -1,6 +1,6 @@
 """The faults of 40_find_the_fault: the fault in each broken training, the ranks at fault, and the repair.
 
-The scripts are in notebooks/faulty. Each fault happened in a real project: `thread` is the public discussion of it.
+The scripts are in notebooks/faulty. Each fault happened in a real project: `thread` is a public discussion of it.
 """
 
 from collections.abc import Callable
@@ -8,69 +8,69 @@ from typing import NamedTuple
 
 # Each cause, with a description and the symptom that it would have.
 CAUSES = {
-    "same order": (
-        "a sampler is not told which epoch it is",
-        "a rank would see the same examples in the same batches in every epoch",
+    "set_epoch missing": (
+        "a sampler does not know which epoch it is",
+        "each rank would see the same examples in the same batches in every epoch",
     ),
-    "other names": (
-        "parameters are stored under other names than those they are looked for",
-        "a model would be after loading what it was before",
+    "state_dict prefix": (
+        "the names in a file differ from the names of the model that loads it",
+        "the parameters of a model would be the same before and after loading",
     ),
-    "sent too often": (
-        "gradients are averaged although nobody needs them yet",
-        "the weights would be right, and there would be more than one all-reduce of a bucket for each step",
+    "no_sync missing": (
+        "gradients are averaged before they are needed",
+        "the weights would be right, and every step would have more than one all-reduce of each bucket",
     ),
-    "gradient cut off": (
-        "a collective passes no gradient back to where its input came from",
-        "the loss of the first step would be that of one process, and its gradient would not",
+    "collective without gradient": (
+        "a collective passes no gradient back to its inputs",
+        "the loss of the first step would equal the loss of one process, and its gradient would not",
     ),
-    "collective inside a call": (
-        "one rank calls something that makes a collective inside, and the others do not",
+    "implicit collective on one rank": (
+        "one rank calls something that runs a collective inside, and the others do not",
         "a rank would be in a collective that no line of the script names, while the others are elsewhere",
     ),
-    "wait in a callback": (
-        "a callback waits for what only the thread that runs it could bring",
-        "all ranks would stand on the same line, and collectives would have begun in a callback and never end",
+    "blocking wait in a callback": (
+        "a callback waits for a result that only the callback's own thread could bring",
+        "all ranks would be on the same line, and collectives that began in a callback would never end",
     ),
-    "no lock": (
+    "race condition": (
         "two calls read and write the same variable at the same time",
-        "updates would be lost, and how many would differ from run to run",
+        "updates would be lost, and the number of lost updates would differ from run to run",
     ),
-    "statistics of one's own": (
-        "running statistics differ between the ranks, and each rank goes on with its own",
+    "BatchNorm not synchronised": (
+        "running statistics differ between the ranks, and each rank uses its own",
         "parameters would be equal on all ranks, and buffers would not",
     ),
-    "branch on own data": (
-        "a rank makes or leaves out a collective because of the data that it happens to have",
-        "the history would show a collective in the script that depends on what is in the rank's part",
+    "data-dependent collective": (
+        "whether a rank calls a collective depends on its own data",
+        "the history would show a collective of the script that only some ranks call, depending on their data",
     ),
-    "scaled once more": (
-        "gradients are averaged over the ranks, and the loss is scaled for it as well",
-        "the first gradient would be a whole multiple of that of one process",
+    "gradients scaled twice": (
+        "gradients are averaged over the ranks, and the loss is scaled for that as well",
+        "the first gradient would be a whole multiple of the gradient of one process",
     ),
-    "number of the job": (
-        "a number that counts over all hosts is used where one counts on its own host",
-        "all would be well on the first host",
+    "RANK instead of LOCAL_RANK": (
+        "a number that counts over all hosts is used as if it counted on one host",
+        "everything would work on the first host",
     ),
-    "state left behind": (
-        "a training goes on with a part of its state fresh",
-        "it would agree with one process until it is resumed",
+    "optimizer state not restored": (
+        "a training is resumed with a part of its state fresh",
+        "the training would agree with one process until it is resumed",
     ),
-    "one batch more": (
+    "uneven inputs": (
         "a rank has more batches than the others",
-        "a rank would be in a backward pass when the others are through with all of theirs",
+        "a rank would be in a backward pass when the others have finished all their batches",
     ),
-    "another beginning": (
+    "different initialisation": (
         "the ranks begin with different parameters",
         "the parameters of the ranks would differ before the first step",
     ),
-    "unused parameter": (
+    "unused parameters": (
         "a parameter takes no part in the loss of some rank",
-        "DDP would refuse the second step, and name the parameters that got no gradient",
+        "DDP would raise in the second step, and name the parameters that received no gradient",
     ),
-    "too little time": (
-        "a rank is slow, and the timeout of its group is shorter than it takes",
-        "with a longer timeout the script would come to its end",
+    "timeout too short": (
+        "a rank takes longer than the timeout of its group",
+        "with a longer timeout the script would end",
     ),
 }
 
@@ -116,7 +116,7 @@ EXAMPLE = "shared_out"
 
 FAULTS = {
     EXAMPLE: Fault(
-        "one batch more",
+        "uneven inputs",
         ["for batch in mine.split(24 // n):", "mine = torch.cat(", "if rank == chosen:"],
         _chosen,
         "Support uneven DDP inputs",
@@ -124,19 +124,22 @@ FAULTS = {
         ("mine.split(24 // n)", "mine.split(24 // n)[:2]"),
     ),
     "accumulated": Fault(
-        "sent too often",
+        "no_sync missing",
         ["for micro_batch in range(4):", "loss = nn.functional", "loss.backward()"],
         _all,
         "Avoid unnecessary DDP synchronization when gradient_accumulation_steps > 1",
         "https://github.com/Lightning-AI/pytorch-lightning/issues/4092",
         (
-            "        loss = nn.functional",
-            "        model.require_backward_grad_sync = micro_batch == 3\n        loss = nn.functional",
+            "        loss = nn.functional.mse_loss(model(inputs[mine]), targets[mine]) / 4\n        loss.backward()\n",
+            "        from contextlib import nullcontext\n"
+            "        with nullcontext() if micro_batch == 3 else model.no_sync():\n"
+            "            loss = nn.functional.mse_loss(model(inputs[mine]), targets[mine]) / 4\n"
+            "            loss.backward()\n",
         ),
         ["sent += bucket.buffer().nbytes", "range(4)"],
     ),
     "all_features": Fault(
-        "gradient cut off",
+        "collective without gradient",
         ["parts = [torch.empty_like", "dist.all_gather(parts", "parts[rank] = features", "return torch.cat(parts)"],
         _all,
         "DistributedDataParallel",
@@ -146,11 +149,20 @@ FAULTS = {
             "    dist.all_gather(parts, features)\n"
             "    parts[rank] = features\n"
             "    return torch.cat(parts)\n",
-            "    return torch.cat(torch.distributed.nn.functional.all_gather(features))\n",
+            "    return Gather.apply(features)\n\n\n"
+            "class Gather(torch.autograd.Function):\n"
+            "    def forward(context, features):\n"
+            "        parts = [torch.empty_like(features) for _ in range(n)]\n"
+            "        dist.all_gather(parts, features)\n"
+            "        return torch.cat(parts)\n\n"
+            "    def backward(context, gradient):\n"
+            "        total = gradient.clone()\n"
+            "        dist.all_reduce(total)\n"
+            "        return total.chunk(n)[rank]\n",
         ),
     ),
     "devices_of_a_host": Fault(
-        "number of the job",
+        "RANK instead of LOCAL_RANK",
         ["device = devices["],
         _second_host,
         "Multi-node fine-tuning getting RuntimeError: : CUDA error: invalid device ordinal",
@@ -158,7 +170,7 @@ FAULTS = {
         ('os.environ["RANK"]', 'os.environ["LOCAL_RANK"]'),
     ),
     "evaluated": Fault(
-        "collective inside a call",
+        "implicit collective on one rank",
         ["if rank == chosen:", "loss = nn.functional.mse_loss(model(inputs), targets)"],
         _chosen,
         "Using torch.distributed.barrier() makes the whole code hang",
@@ -167,7 +179,7 @@ FAULTS = {
         ["loss = nn.functional.mse_loss(model", "dist.barrier()"],
     ),
     "hooked": Fault(
-        "wait in a callback",
+        "blocking wait in a callback",
         ["dist.all_reduce(buffer)", "work = dist.all_reduce(largest", "return work.get_future().then("],
         _all,
         "Callbacks of Futures shouldn't wait inline on another future",
@@ -182,7 +194,7 @@ FAULTS = {
         ["dist.ReduceOp.MAX", "register_comm_hook(None, hook)"],
     ),
     "one_server": Fault(
-        "no lock",
+        "race condition",
         ["weight = self.weight", "time.sleep(0.005)", "self.weight = weight + gradient"],
         _chosen,
         "[WIP] Fix rpc param server example",
@@ -199,7 +211,7 @@ FAULTS = {
         ["time.sleep(0.005)"],
     ),
     "order_of_examples": Fault(
-        "same order",
+        "set_epoch missing",
         ["for epoch in range(4):", "for batch, target in loader:"],
         _all,
         "DistributedSampler can't shuffle the dataset",
@@ -207,7 +219,7 @@ FAULTS = {
         ("    for batch, target in loader:\n", "    sampler.set_epoch(epoch)\n    for batch, target in loader:\n"),
     ),
     "recall": Fault(
-        "branch on own data",
+        "data-dependent collective",
         ["if labels[part].sum() > 0:", "dist.all_reduce(counts)"],
         _others,
         "multi-gpu ddp fails if any one rank has all empty validation.",
@@ -216,7 +228,7 @@ FAULTS = {
         ["dist.all_reduce(counts"],
     ),
     "resumed": Fault(
-        "state left behind",
+        "optimizer state not restored",
         ["model, optimizer = new()", "saved = torch.load(file)", 'model.load_state_dict(saved["model"])'],
         _all,
         "Question: restoring optimizer state during checkpoint resuming",
@@ -227,7 +239,7 @@ FAULTS = {
         ),
     ),
     "running_statistics": Fault(
-        "statistics of one's own",
+        "BatchNorm not synchronised",
         ["layers.eval()", "loss = nn.functional.mse_loss(layers("],
         _all_or_not_the_first,
         "Method to broadcast parameters/buffers of DDP model",
@@ -235,7 +247,7 @@ FAULTS = {
         ("layers.eval()\n", "for buffer in layers.buffers():\n    dist.broadcast(buffer, src=0)\nlayers.eval()\n"),
     ),
     "saved_model": Fault(
-        "other names",
+        "state_dict prefix",
         ["torch.save(model.state_dict(), file)", "fresh.load_state_dict("],
         _all,
         "Problem when I load a state dictionary",
@@ -243,7 +255,7 @@ FAULTS = {
         ("torch.save(model.state_dict(), file)", "torch.save(model.module.state_dict(), file)"),
     ),
     "weighted_loss": Fault(
-        "scaled once more",
+        "gradients scaled twice",
         ["loss = n * errors.mean()"],
         _all,
         "Fix incorrect loss scaling in DDP setup",

@@ -1,4 +1,4 @@
-"""Broken trainings: the scripts of notebooks/faulty, dealt as numbered cases, and run on the ranks of a world."""
+"""Broken trainings: the scripts of notebooks/faulty, as numbered cases, and how they run on the ranks of a world."""
 
 import random
 import re
@@ -50,8 +50,8 @@ def script(name: str, chosen: int = 0) -> str:
 def deal(world, seed: int) -> dict[int, Case]:
     """Return the cases by number: case 0, the example, and the twelve other cases in an order that the seed chooses.
 
-    The seed also chooses the rank at fault if a case has only one. To find the expected result of each case, a single
-    process runs it without its fault. Raises `WorldError` when all ranks are on one host.
+    The seed also chooses the rank at fault if a case has only one. A single process runs each case without its fault,
+    to find the expected results. Raises `WorldError` when all ranks are on one host.
     """
     if len(world.hosts) < 2:
         raise WorldError(f"A case needs ranks on two hosts: world = World({world.size}, hosts=2).")
@@ -106,7 +106,7 @@ def run(world, case: Case) -> None:
         ranks_by_outcome.setdefault(error_of.get(rank, outcome), []).append(rank)
     for outcome, ranks in ranks_by_outcome.items():
         print(f"{'ranks' if ranks[1:] else 'rank'} {', '.join(map(str, ranks))}: {outcome}")
-    print(f"one process, nothing wrong: {case.right}")
+    print(f"one process, without the fault: {case.right}")
 
 
 def _progress(world):
@@ -116,9 +116,9 @@ def _progress(world):
 
 
 def errors(answer) -> dict[int, str]:
-    """Return the kind and the first line of the error that ended the script, for each rank on which an error did.
+    """Return, for each rank whose script ended in an error, the kind and the first line of that error.
 
-    When all ranks have ended, wait for their output, which may arrive after the message that a rank has ended.
+    When all ranks ended, wait for their output, which may arrive after the message that a rank ended.
     """
     if answer.ready():
         answer.wait_for_output(_SECONDS_FOR_OUTPUT)
@@ -139,10 +139,9 @@ def _find_out_what_is_right(world, cases):
 
 
 _BE_ALONE = """
-import os, warnings
+import os
 import torch.distributed as dist
 if dist.is_initialized():
     dist.destroy_process_group()
 os.environ.update(RANK="0", WORLD_SIZE="1", LOCAL_RANK="0", LOCAL_WORLD_SIZE="1")
-warnings.simplefilter("ignore")  # of a function that is to go
 """

@@ -1,6 +1,6 @@
-"""Checks of 40_find_the_fault: what is wrong with a diagnosis, and whether a repair comes to what one process comes to.
+"""Checks of 40_find_the_fault: what is wrong with a diagnosis, and whether a repair gives the results of one process.
 
-The broken trainings and what is wrong with them are in `helpers.faults`, how they run in `helpers.faulty`.
+The faults of the broken trainings are in `helpers.faults`; `helpers.faulty` runs them.
 """
 
 import math
@@ -14,7 +14,7 @@ from helpers.faults import CAUSES, FAULTS
 _SECONDS_TO_END = 15  # of a repaired training
 _SECONDS_TO_LOOK = 3  # before a training that has not ended is asked where its ranks part
 _SECONDS_BETWEEN_LOOKS = 0.1
-_ALIKE = 1e-9
+_TOLERANCE = 1e-9
 _proved = set()  # repaired scripts, by the number of ranks that they were run on
 
 # ---------------------------------------------------------------- diagnoses
@@ -32,7 +32,7 @@ def my_diagnoses(world) -> Verdict:
 
 
 def _thread_of(case):
-    return f"Others have had it: {FAULTS[case.name].thread}"
+    return f"A public thread on this fault: {FAULTS[case.name].thread}"
 
 
 def _wrong_with(world, case, answer):
@@ -41,7 +41,7 @@ def _wrong_with(world, case, answer):
         ranks, line, cause = answer
         ranks = sorted(ranks)
     except (TypeError, ValueError):
-        return [f"{answer!r} is no diagnosis: it has three parts, a list of ranks, the number of a line, a cause."]
+        return [f"{answer!r} is not a diagnosis, expected three parts: a list of ranks, the number of a line, a cause."]
     fault = FAULTS[case.name]
     return [
         *_wrong_with_ranks(ranks, fault.ranks(case.chosen, world.size), world.size),
@@ -54,31 +54,35 @@ def _wrong_with_ranks(ranks, right, size):
     if ranks in right:
         return
     if strangers := [rank for rank in ranks if rank not in range(size)]:
-        yield f"There is no rank {strangers[0]!r}."
+        yield f"There is no rank {strangers[0]!r}, expected ranks from 0 to {size - 1}."
     elif innocent := [rank for rank in ranks if not any(rank in answer for answer in right)]:
-        yield f"Rank {innocent[0]} does what it should."
+        yield f"Rank {innocent[0]} is not at fault, expected only ranks at fault."
     else:
-        yield f"Ranks {ranks} do it, and they are not the only ones." if ranks else "It names no rank."
+        yield (
+            f"Ranks {ranks} are at fault, but other ranks are too."
+            if ranks
+            else "The diagnosis names no rank, expected at least one."
+        )
 
 
 def _wrong_with_line(line, right, lines):
     if line in right:
         return
     if line not in range(1, len(lines) + 1):
-        yield f"There is no line {line!r}: the script has {len(lines)} lines."
+        yield f"There is no line {line!r}, expected a line from 1 to {len(lines)}."
     elif lines[line - 1].strip():
-        yield f"Line {line}, `{lines[line - 1].strip()}`, can stay as it is, and nothing is missing there."
+        yield f"Line {line}, `{lines[line - 1].strip()}`, can stay as it is, and nothing is missing next to it."
     else:
-        yield f"Line {line} is empty."
+        yield f"Line {line} is empty, expected a line with code."
 
 
 def _wrong_with_cause(cause, right):
     if cause == right:
         return
     if cause not in CAUSES:
-        yield f"{cause!r} is none of the causes."
+        yield f"{cause!r} is not in the list of causes."
     else:
-        yield f"The cause is another one than {cause!r}: if it were that, {CAUSES[cause][1]}."
+        yield f"The cause is not {cause!r}: if it were, {CAUSES[cause][1]}."
 
 
 # ---------------------------------------------------------------- repairs
@@ -94,22 +98,24 @@ def repair(world, case, *changes) -> Verdict:
 def my_repairs(world) -> Verdict:
     """Check `my_repairs`: for the number of each case a pair of an old text and a new one, or a list of such pairs.
 
-    Each repaired script runs on fresh ranks, and has to come to the numbers of one process.
+    Each repaired script runs on fresh ranks, and has to give the results of one process.
     """
     return _check_each(world, "my_repairs", _wrong_with_repair, _proof_of)
 
 
 def _proof_of(case):
-    return "All ranks come to what one process comes to."
+    return "All ranks have the results of one process."
 
 
 def _wrong_with_repair(world, case, changes):
-    """Return what is wrong with a repair: sentences, none when it comes to the right numbers."""
+    """Return what is wrong with a repair: sentences, none when it gives the expected results."""
     try:
         repaired = _changed(case.script, [changes] if isinstance(changes, tuple) else changes)
         for text in [*FAULTS[case.name].keeps, _result_of(case.script)]:
             if text not in repaired:
-                raise Wrong(f"Without `{text}` it is another training.")
+                raise Wrong(
+                    f"The repaired script lacks `{text}`, expected to keep it: without it, this is another training."
+                )
         if (world.size, repaired) not in _proved:
             _require_right_numbers(world, case, repaired)
             _proved.add((world.size, repaired))
@@ -122,11 +128,11 @@ def _changed(script, changes):
     for change in changes:
         try:
             old, new = change
-            found = script.count(old)
+            count = script.count(old)
         except (TypeError, ValueError):
-            raise Wrong(f"{change!r} is no change: it has two parts, an old text and a new one.") from None
-        if found != 1 or not old:
-            raise Wrong(f"The script has {old!r} {found} times, and a change needs a text that it has once.")
+            raise Wrong(f"{change!r} is not a change, expected a pair: an old text and a new text.") from None
+        if count != 1 or not old:
+            raise Wrong(f"The script has the text {old!r} {count} times, expected once.")
         script = script.replace(old, new)
     return script
 
@@ -143,14 +149,16 @@ def _require_right_numbers(world, case, repaired):
         if case.is_silent(rank) and result == []:
             continue
         if len(result) != len(case.right):
-            raise Wrong(f"Rank {rank} comes to {len(result)} numbers, and one process to {len(case.right)}.")
+            raise Wrong(f"On rank {rank} `result` has {len(result)} numbers, expected {len(case.right)}.")
         for place, (number, right) in enumerate(zip(result, case.right, strict=True)):
-            if not math.isclose(number, right, rel_tol=_ALIKE, abs_tol=_ALIKE):
-                raise Wrong(f"On rank {rank} result[{place}] is {number:.6g}, and one process comes to {right:.6g}.")
+            if not math.isclose(number, right, rel_tol=_TOLERANCE, abs_tol=_TOLERANCE):
+                raise Wrong(
+                    f"On rank {rank} `result[{place}]` is {number:.6g}, expected {right:.6g}, as in one process."
+                )
 
 
 def _require_an_end(world, answer):
-    """Wait until all ranks have ended without an error; when it is clear that they will not, wait no longer."""
+    """Wait until all ranks end without an error; raise `Wrong` as soon as it is clear that they will not."""
     began = time.monotonic()
     while True:
         ready = answer.wait(_SECONDS_BETWEEN_LOOKS)
@@ -158,15 +166,15 @@ def _require_an_end(world, answer):
         errors = {rank: error for rank, error in faulty.errors(answer).items() if not CUT_OFF.search(error)}
         if errors or ready:
             for rank, error in (errors or faulty.errors(answer)).items():
-                raise Wrong(f"Rank {rank} ends with {error}")
+                raise Wrong(f"Expected no error, but rank {rank} raised {error}")
             return
         if waited > _SECONDS_TO_LOOK and (parted := world.history().differences):
-            raise Wrong(f"It hangs, and the ranks part here:\n{parted[0]!r}")
+            raise Wrong(f"The ranks hang, expected all of them to end. Their calls differ here:\n{parted[0]!r}")
         if waited > _SECONDS_TO_END:
-            raise Wrong(f"It has not ended within {_SECONDS_TO_END} s.")
+            raise Wrong(f"The ranks did not end within {_SECONDS_TO_END} s, expected all of them to end.")
 
 
-# ---------------------------------------------------------------- what both share
+# ---------------------------------------------------------------- both checks
 
 
 def _check_each(world, name, wrong_with, praise):
@@ -174,10 +182,10 @@ def _check_each(world, name, wrong_with, praise):
     try:
         cases = {number: case for number, case in faulty.dealt().items() if number > 0}
         if not cases:
-            raise Wrong("No case has been dealt out: run the cell that does it, then this check.")
+            raise Wrong("There are no cases: run the cell that calls `faulty.deal`, then this check.")
         answers = _answers(world, name)
         if strangers := [number for number in answers if number not in cases]:
-            raise Wrong(f"There is no case {strangers[0]!r}: they are 1 to {len(cases)}.")
+            raise Wrong(f"There is no case {strangers[0]!r}, expected cases from 1 to {len(cases)}.")
     except Wrong as wrong:
         return Verdict(False, str(wrong))
     before = world.pids
@@ -199,13 +207,13 @@ def _check_each(world, name, wrong_with, praise):
 
 
 def _free(world):
-    """Give fresh ranks if some are left that hang, or have died."""
+    """Restart the ranks if some of them hang or died."""
     if any(state.state != "idle" for state in world.where()):
         world.restart()
 
 
 def _answers(world, name):
-    """Return what the learner has put under this name."""
+    """Return the value of the learner's variable of this name."""
     for state in world.where():
         if state.state != "idle":
             raise Wrong(f"Rank {state.rank} is {state.state}. {RESTART}")
@@ -213,7 +221,9 @@ def _answers(world, name):
     if answers is None:
         raise Wrong(f"The ranks have no `{name}`: run the cell that defines it, then this check.")
     if not isinstance(answers, dict):
-        raise Wrong(f"`{name}` is no dictionary with the numbers of the cases as its keys.")
+        raise Wrong(
+            f"`{name}` is a {type(answers).__name__}, expected a dictionary with the numbers of the cases as its keys."
+        )
     return answers
 
 

@@ -1,4 +1,4 @@
-"""Exercises of 37_ring_attention: softmax from blocks, chunks with equal work, two results merged, and a window."""
+"""Exercises of 37_ring_attention: online softmax, chunks with equal work, merged results, and a sliding window."""
 
 import torch
 from torch.nn.functional import scaled_dot_product_attention
@@ -12,9 +12,9 @@ _MOST_RANKS = 8  # for which chunks are asked
 
 @exercise
 def my_update(exam):
-    """Check `my_update(state, scores, values)`: after all blocks, output over total is attention over all keys.
+    """Check `my_update(state, scores, values)`: after all blocks, output / total is the attention over all keys.
 
-    It is called for one block after another, with scores of several sizes and orders, and with some that are -inf.
+    The check calls it for one block after another, with scores of several sizes and orders, some of them -inf.
     """
     rank = exam.rank
     scores_of, values = _scores_and_values()
@@ -33,18 +33,19 @@ def my_update(exam):
             f"Rank {rank} returned {_shown(state)}, expected (largest, total, output), as in `state`: tensors of "
             f"{_names_of(shapes)}.",
         ):
-            found = state[2] / state[1]
+            result = state[2] / state[1]
             expected = torch.cat(list(scores), dim=-1).softmax(-1) @ values.flatten(0, 1)
             exam.require(
-                not found.isnan().any(),
-                f"With {name} rank {rank} gets nan for a query: exp overflows, or all weights are 0.",
+                not result.isnan().any(),
+                f"With {name}, rank {rank} returned nan for a query, expected numbers: exp overflows, or all "
+                "weights are 0.",
             )
             exam.require(
-                _close(found, expected),
-                f"With {name} rank {rank} gets {_first(found)} for the first query after {_BLOCKS} blocks, expected "
+                _close(result, expected),
+                f"With {name}, rank {rank} has {_first(result)} for the first query after {_BLOCKS} blocks, expected "
                 f"{_first(expected)}, the attention over all keys.",
             )
-    return "Whatever the order and the size of the scores, the blocks make the attention over all keys."
+    return "In every order, with small and large scores, the blocks give the attention over all keys."
 
 
 def _scores_and_values():
@@ -70,9 +71,9 @@ def _scores_and_values():
 
 @exercise
 def my_chunks(exam):
-    """Check `my_chunks(rank, n)`: each of 2n chunks has one rank, and all ranks meet as many chunks before theirs.
+    """Check `my_chunks(rank, n)`: each of 2n chunks belongs to one rank, and every rank meets as many chunks.
 
-    Every rank is asked for the chunks of all ranks, with 2 to 8 ranks.
+    The check asks every rank for the chunks of all ranks, for 2 to 8 ranks.
     """
     rank = exam.rank
     for n in range(2, _MOST_RANKS + 1):
@@ -81,20 +82,20 @@ def my_chunks(exam):
         for of_rank, (result, pair) in enumerate(zip(results, pairs, strict=True)):
             exam.require(
                 len(pair) == 2,
-                f"For rank {of_rank} of {n} rank {rank} returned {pair or show(result)}, expected two chunks.",
+                f"For rank {of_rank} of {n}, rank {rank} returned {pair or show(result)}, expected two chunks.",
             )
         chunks = sorted(chunk for pair in pairs for chunk in pair)
         exam.require(
             chunks == list(range(2 * n)),
-            f"With {n} ranks the chunks {chunks} are dealt out on rank {rank}. Each of 0 to {2 * n - 1} is to be there "
-            "once.",
+            f"With {n} ranks, `my_chunks` on rank {rank} gave the ranks the chunks {chunks}, expected each of 0 to "
+            f"{2 * n - 1} once.",
         )
         for of_rank, pair in enumerate(pairs):
             met = sum(chunk + 1 for chunk in pair)
             exam.require(
                 met == 2 * n + 1,
-                f"With {n} ranks the chunks of rank {of_rank}, {pair}, meet {met} chunks, expected {2 * n + 1}, as for "
-                "each rank.",
+                f"With {n} ranks, the chunks of rank {of_rank}, {pair}, meet {met} chunks, expected {2 * n + 1}, as "
+                "for every rank.",
             )
     return "The chunks of every rank meet 2n + 1 chunks."
 
@@ -108,9 +109,9 @@ def _numbers(result):
 
 @exercise
 def merged(exam):
-    """Check `merged(first, second)`: output and logarithm of two sets of keys make those of both together.
+    """Check `merged(first, second)`: it merges the results of two sets of keys into the result of both together.
 
-    It is called with logarithms of several sizes, and with queries that see no key of a set.
+    The check calls it with log-sum-exps of several sizes, and with queries that see no key of a set.
     """
     rank = exam.rank
     scores_of, values = _scores_of_two_sets()
@@ -120,15 +121,15 @@ def merged(exam):
         pair = exam.call(*[_attention(of_set, values_of_set) for of_set, values_of_set in sets])
         if exam.require(
             _has_shapes(pair, shapes),
-            f"Rank {rank} returned {_shown(pair)}, expected output and logarithm: tensors of {_names_of(shapes)}.",
+            f"Rank {rank} returned {_shown(pair)}, expected (output, logsumexp): tensors of {_names_of(shapes)}.",
         ):
-            for part, found, expected in zip(("output", "logarithm"), pair, _attention(scores, values), strict=True):
+            for part, result, expected in zip(("output", "logsumexp"), pair, _attention(scores, values), strict=True):
                 exam.require(
-                    _close(found, expected),
-                    f"With {name} rank {rank} returned the {part} {_first(found)} ..., expected {_first(expected)} "
-                    "..., that of all keys.",
+                    _close(result, expected),
+                    f"With {name}, rank {rank} returned the {part} {_first(result)} ..., expected {_first(expected)} "
+                    "..., the result for all keys.",
                 )
-    return "Two results make one, however large the logarithms are, and also when one set has nothing to see."
+    return "The results are merged correctly, even with large log-sum-exps and for queries that see no key of a set."
 
 
 def _scores_of_two_sets():
@@ -144,23 +145,23 @@ def _scores_of_two_sets():
     cases = {
         "small scores": scores,
         "larger scores in the first set": uneven,
-        "logarithms of about 1,000": uneven + 1000,
-        "logarithms of about -1,000": uneven - 1000,
+        "log-sum-exps of about 1,000": uneven + 1000,
+        "log-sum-exps of about -1,000": uneven - 1000,
         "queries that see no key of a set": hidden,
     }
     return cases, values
 
 
 def _attention(scores, values):
-    """Return output and logarithm; a query that sees no key has zeros and -inf."""
-    logarithm = scores.logsumexp(-1, keepdim=True)
-    weights = torch.where(logarithm == -torch.inf, 0.0, (scores - logarithm).exp())
-    return weights @ values, logarithm
+    """Return output and log-sum-exp; for a query that sees no key these are zeros and -inf."""
+    logsumexp = scores.logsumexp(-1, keepdim=True)
+    weights = torch.where(logsumexp == -torch.inf, 0.0, (scores - logsumexp).exp())
+    return weights @ values, logsumexp
 
 
 @exercise
 def windowed(exam):
-    """Check `windowed(q, k, v)`: attention to the last c positions, for which a rank sends at most one block.
+    """Check `windowed(q, k, v)`: each position attends to the last c positions, and a rank sends at most one block.
 
     Each rank has c positions of the sequence.
     """
@@ -180,16 +181,17 @@ def windowed(exam):
         for position in range(_POSITIONS):
             exam.require(
                 _close(result[:, position], expected[:, position]),
-                f"Rank {rank} is wrong for its position {position}, number {own.start + position} of the sequence: it "
-                f"sees itself and up to {_POSITIONS - 1} positions before it.",
+                f"The output of rank {rank} is wrong at its position {position}, which is {own.start + position} in "
+                f"the sequence: expected attention to itself and up to {_POSITIONS - 1} positions before it.",
             )
     exam.require(
         not set(exam.collectives) - {"barrier"},
-        f"The output is right. Rank {rank} called {called(exam.collectives)}; one neighbour's are enough.",
+        f"The output is right, but rank {rank} called {called(exam.collectives)}, expected only messages from "
+        "neighbours.",
     )
     sent = sum(message.bytes for message in exam.messages if message.sent)
-    exam.require(sent <= most, f"The output is right. Rank {rank} sent {sent} bytes, expected at most {most}.")
-    return f"Each position has its window, and no rank sent more than {most} bytes."
+    exam.require(sent <= most, f"The output is right, but rank {rank} sent {sent} bytes, expected at most {most}.")
+    return f"Each position sees its window, and no rank sent more than {most} bytes."
 
 
 def _has_shapes(result, shapes):
@@ -209,8 +211,8 @@ def _names_of(shapes):
     return ", ".join(f"shape {tuple(shape)}" for shape in shapes)
 
 
-def _close(found, expected):
-    return torch.allclose(found.double(), expected, rtol=0, atol=1e-10)
+def _close(result, expected):
+    return torch.allclose(result.double(), expected, rtol=0, atol=1e-10)
 
 
 def _first(tensor):

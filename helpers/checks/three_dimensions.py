@@ -1,6 +1,6 @@
-"""Exercises of 38_three_dimensions: the ranks of a group, a step in three dimensions, and what it needs besides.
+"""Exercises of 38_three_dimensions: the ranks of a group, a step, the norm, messages between stages, and ZeRO.
 
-They build on names that the cells of the lesson define: `my_part`, `run_block`, `group`, `CUT` and the batch.
+They use names that the cells of the lesson define: `own_part`, `run_block`, `group`, `SPLIT` and the batch.
 """
 
 import itertools
@@ -33,7 +33,7 @@ _TRAININGS = (
 def my_members(exam):
     """Check `my_members(rank, layout, axis)`: the ranks that differ from this one along that axis only.
 
-    Every rank is asked about itself and about one other rank, in every layout.
+    The check asks every rank about itself and about one other rank, in every layout.
     """
     layouts, asked_about = _layouts(exam.n), [exam.rank, (exam.rank + exam.n // 2) % exam.n]
     for layout, axis, rank in itertools.product(layouts, _AXES, asked_about):
@@ -46,7 +46,7 @@ def my_members(exam):
                 f"{show(result) if members is None else members}, expected {expected}."
             )
             break
-    return f"Every rank knows its neighbours in {len(layouts)} layouts."
+    return f"Every rank found the members of its groups in {len(layouts)} layouts."
 
 
 def _numbers(result):
@@ -58,7 +58,7 @@ def _numbers(result):
 def my_step(exam):
     """Check `my_step(blocks, layout)`: it leaves the gradients of one process, in one layout after another.
 
-    A rank sends no more samples through its blocks than its share of the batch.
+    A rank sends only its replica's samples through its blocks.
     """
     layouts = [((axis, exam.n),) for axis in ("data", "tensor", "pipeline")]
     in_order = [layout for layout in _layouts(exam.n) if _in_order(layout)]
@@ -68,7 +68,7 @@ def my_step(exam):
         # After a wrong step the ranks may wait for one another, which would hide what was wrong.
         if not exam.on_rank(_on_any_rank, exam.fault is not None):
             _require_step(exam, layout, _shares(gradients, cuts, exam.rank, layout), batch)
-    return f"The gradients are those of one process in {len(layouts)} layouts, up to {_name(layouts[-1])}."
+    return f"The gradients equal the gradients of one process in {len(layouts)} layouts, up to {_name(layouts[-1])}."
 
 
 def _require_step(exam, layout, expected, batch):
@@ -80,17 +80,19 @@ def _require_step(exam, layout, expected, batch):
     for block, (found, right) in enumerate(zip(gradients, expected, strict=True)):
         for name, gradient in right.items():
             difference = _difference(found.get(name), gradient)
-            exam.require(not difference, f"{where} the gradient of {name} in its block {block} is {difference}.")
+            exam.require(not difference, f"{where} the gradient of `{name}` in its block {block} is {difference}.")
 
 
 def _difference(found, expected):
     """Return in words how a gradient differs from the expected one; nothing if it does not."""
     if found is None:
-        return "None"
+        return "None, expected the gradient of one process"
     if _close(found, expected):
         return ""
     factor = (found.norm() / expected.norm()).item()
-    return f"{factor:.3g} times the true one" if _close(found, factor * expected) else "not the true one"
+    if _close(found, factor * expected):
+        return f"{factor:.3g} times the gradient of one process, expected equal gradients"
+    return "wrong, expected the gradient of one process"
 
 
 def _close(found, expected):
@@ -98,14 +100,14 @@ def _close(found, expected):
 
 
 def _step_of_one_process():
-    """Return the gradients of the whole model, by block and name, the dimension of each cut, and the batch size."""
+    """Return the gradients of the full model by block and name, the dimension of each split, and the batch size."""
     lesson = learners_module()
-    blocks = lesson.my_part(())
+    blocks = lesson.own_part(())
     out = lesson.batch_BSD
     for weights in blocks:
         out = lesson.run_block(out, weights, None)
     mse_loss(out, lesson.target_BSD).backward()
-    return _gradients(blocks), lesson.CUT, len(lesson.batch_BSD)
+    return _gradients(blocks), lesson.SPLIT, len(lesson.batch_BSD)
 
 
 def _samples_and_gradients(layout):
@@ -118,7 +120,7 @@ def _samples_and_gradients(layout):
         samples.append(len(x_BSD))
         return run_block(x_BSD, weights, tensor)
 
-    blocks = lesson.my_part(layout)
+    blocks = lesson.own_part(layout)
     with replaced([(lesson, "run_block", counted)]):
         answer("my_step", [blocks, layout])
     return sum(samples) // len(blocks), _gradients(blocks)
@@ -137,11 +139,11 @@ def _on_any_rank(flag):
 
 
 @exercise
-def whole_norm(exam):
-    """Check `whole_norm(blocks, layout)`: the norm of the gradient of the whole model, on every rank."""
+def global_norm(exam):
+    """Check `global_norm(blocks, layout)`: the norm of the gradient of the whole model, on every rank."""
     rank = exam.rank
     layouts = [layout for layout in _layouts(exam.n) if _in_order(layout)]
-    weights, cuts = exam.on_rank(_whole_model)
+    weights, cuts = exam.on_rank(_full_model)
     torch.manual_seed(1)
     gradients = [{name: torch.randn_like(weight) for name, weight in block.items()} for block in weights]
     expected = sum(gradient.pow(2).sum() for block in gradients for gradient in block.values()).sqrt().item()
@@ -154,9 +156,9 @@ def whole_norm(exam):
         norm = exam.call(blocks, layout)
         exam.require(
             near(norm, expected, within=1e-9 * expected),
-            f"In the layout {_name(layout)} rank {rank} returned {_shown_norm(norm)}, expected {expected:.4f}.",
+            f"In the layout {_name(layout)}, rank {rank} returned {_shown_norm(norm)}, expected {expected:.4f}.",
         )
-    return f"Every rank has the norm of the whole gradient, in {len(layouts)} layouts."
+    return f"Every rank returned the norm of the full gradient, in {len(layouts)} layouts."
 
 
 def _shown_norm(norm):
@@ -165,66 +167,73 @@ def _shown_norm(norm):
     return show(norm.item() if isinstance(norm, torch.Tensor) and norm.numel() == 1 else norm)
 
 
-def _whole_model():
-    """Return the weights of the whole model, by block and name, and the dimension in which each is cut."""
+def _full_model():
+    """Return the weights of the full model, by block and name, and the dimension in which each is split."""
     lesson = learners_module()
-    weights = [{name: weight.detach() for name, weight in block.items()} for block in lesson.my_part(())]
-    return weights, lesson.CUT
+    weights = [{name: weight.detach() for name, weight in block.items()} for block in lesson.own_part(())]
+    return weights, lesson.SPLIT
 
 
 @exercise
-def send_cut(exam):
-    """Check `send_cut` and `receive_cut`: each tensor rank sends its part to the next stage, and all get the whole."""
+def send_slice(exam):
+    """Check `send_slice` and `receive_slices`: each tensor rank sends its slice, and all receive the full output."""
     rank, ranks = exam.rank, exam.n // 2
     is_first = rank < ranks
     whole = torch.arange(4.0 * ranks * 6, dtype=torch.float64).reshape(4 * ranks, 2, 3) + 1
     partner = rank + ranks if is_first else rank - ranks
     layout = ("pipeline", 2), ("tensor", ranks)
     given = whole.clone() if is_first else torch.zeros_like(whole)
-    name = "send_cut" if is_first else "receive_cut"
+    name = "send_slice" if is_first else "receive_slices"
     result, handed = exam.on_rank(_between_stages, name, given, partner, layout)
     if is_first:
         sent = sum(message.bytes for message in exam.messages if message.sent and message.peer >= ranks)
         sent += sum(size for members, size in handed.items() if min(members) < ranks <= max(members))
         exam.require(
             sent == whole.nbytes // ranks,
-            f"Rank {rank} sent {sent} bytes to the next stage, expected {whole.nbytes // ranks}: one of {ranks} parts "
-            f"of {whole.nbytes} bytes.",
+            f"Rank {rank} sent {sent} bytes to the next stage, expected {whole.nbytes // ranks}, which is "
+            f"1/{ranks} of {whole.nbytes} bytes.",
         )
     else:
         exam.require(
             getattr(result, "shape", None) == whole.shape and bool((result == whole).all()),
-            f"Rank {rank} has not received what rank {partner} was given to send.",
+            f"Rank {rank} returned {_differing(result, whole)}, expected the output of rank {partner}.",
         )
-    return f"Every rank of the next stage has the whole, and each of {ranks} has sent one part in {ranks}."
+    return f"Every rank of the next stage received the full output, and each of {ranks} ranks sent 1/{ranks} of it."
+
+
+def _differing(result, expected):
+    """Return in words what a rank returned instead of the expected tensor."""
+    if getattr(result, "shape", None) == expected.shape:
+        return "other values"
+    return f"shape {tuple(result.shape)}" if isinstance(result, torch.Tensor) else show(result)
 
 
 def _between_stages(name, given, partner, layout):
-    """Return the result of `send_cut` or `receive_cut`, and the bytes handed to collectives, by their ranks."""
+    """Return the result of `send_slice` or `receive_slices`, and the bytes handed to collectives, by their ranks."""
     with by_group() as handed:
         result = answer(name, [given, partner, learners_module().group("tensor", layout)])
     return result, handed
 
 
 @exercise
-def fewest_cuts(exam):
-    """Check `fewest_cuts(parameters, gpus, stage, room)`: the smallest number of ranks that share a replica."""
+def model_parallel_size(exam):
+    """Check `model_parallel_size(parameters, gpus, stage, room)`: the smallest number of ranks that share a replica."""
     for parameters, gpus, stage, room in _TRAININGS:
         result = exam.call(parameters, gpus, stage, room)
-        expected = _fewest_cuts(parameters, gpus, stage, room)
+        expected = _model_parallel_size(parameters, gpus, stage, room)
         needs = ""
         if expected is not None:
             needs = f", which leaves {_states(parameters, gpus, stage, expected) / _BILLION:.1f} GB"
         exam.require(
             result is None if expected is None else number(result) == expected,
             f"For {parameters / _BILLION:g} billion parameters, {gpus} GPUs with room for {room / _BILLION:g} GB and "
-            f"ZeRO stage {stage} rank {exam.rank} returned {show(result)}, expected {expected}{needs}.",
+            f"ZeRO stage {stage}, rank {exam.rank} returned {show(result)}, expected {expected}{needs}.",
         )
-    return f"Every rank found the fewest cuts for each of {len(_TRAININGS)} trainings."
+    return f"Every rank found the smallest p · t for each of {len(_TRAININGS)} trainings."
 
 
 def _layouts(n):
-    """Return every layout of so many ranks: each way to cut them, with its axes in each order."""
+    """Return every layout of n ranks: each factorisation, with its axes in each order."""
     layouts = set()
     for sizes in itertools.product(range(1, n + 1), repeat=3):
         if sizes[0] * sizes[1] * sizes[2] == n:
@@ -254,7 +263,7 @@ def _line(rank, layout, axis):
 
 
 def _shares(whole, cuts, rank, layout):
-    """Return what a rank has, in the layout, of tensors that are given for every block of the model."""
+    """Return the part of a rank in a layout, of tensors that are given for every block of the model."""
     size = dict(layout)
     stage = _line(rank, layout, "pipeline").index(rank)
     share = _line(rank, layout, "tensor").index(rank)
@@ -275,7 +284,7 @@ def _states(parameters, gpus, stage, cuts):
     return parameters * (whole + (16 - whole) / replicas) / cuts
 
 
-def _fewest_cuts(parameters, gpus, stage, room):
+def _model_parallel_size(parameters, gpus, stage, room):
     for cuts in range(1, gpus + 1):
         if gpus % cuts == 0 and _states(parameters, gpus, stage, cuts) <= room:
             return cuts

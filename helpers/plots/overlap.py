@@ -21,6 +21,7 @@ _LOOKS = {
     "forward": {"facecolor": "#B5D6EC"},
     "backward": {"facecolor": BLUE},
     "optimizer": {"facecolor": GREEN, "hatch": "---"},
+    "wait": {"facecolor": "white", "edgecolor": "#404040", "hatch": "xxx"},
     "other": {"facecolor": "#767676", "hatch": "///"},
     _COMMUNICATION: {"facecolor": RED},
 }
@@ -30,10 +31,10 @@ def step_timeline(title: str, steps: Mapping[str, Sequence[Sequence[Interval]]])
     """Draw each rank's activity during a step as bars: its computation above, its communication below.
 
     `steps` maps a heading to the intervals of each rank, as `timeline.recorded` lists them. Each step begins at 0 with
-    the first interval of any of its ranks, and all steps share one axis. Intervals named "forward", "backward" and
-    "optimizer" have looks of their own; collectives, such as "gloo:all_reduce", share a look, and all other names share
-    another. Collectives that run at the same time share the height of their lane. An interval within another interval,
-    such as an optimizer's step within backward, has half its height.
+    the first interval of any of its ranks, and all steps share one axis. Intervals named "forward", "backward", "wait"
+    and "optimizer" have looks of their own; collectives, such as "gloo:all_reduce", share a look, and all other names
+    share another. Collectives that run at the same time share the height of their lane. An interval within another
+    interval, such as an optimizer's step within backward, has half its height.
     """
     lanes = sum(2 * len(ranks) * _LANE + len(ranks) * _GAP + _HEADING for ranks in steps.values())
     axes = new_axes(title, width=7.2, height=1.1 + 0.17 * lanes)

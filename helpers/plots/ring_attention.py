@@ -1,4 +1,4 @@
-"""Figures of 37_ring_attention: the rank that computes each chunk of causal attention, and its work in each step."""
+"""Figures of 37_ring_attention: which rank computes each chunk of causal attention, and its work in each step."""
 
 from collections.abc import Mapping, Sequence
 
@@ -12,12 +12,13 @@ _SHADES = ("white", "#D6E9F5", "#A9D0E8", "#6FAFD6", "#3C8FC2")  # for 0 to 4 qu
 def causal_chunks(orders: Mapping[str, Sequence[int]]) -> None:
     """Draw the scores of causal attention, chunk by chunk, in the colour and with the number of their rank.
 
-    `orders` maps the name of an order to the rank of each chunk, from the first chunk of the sequence to the last.
+    `orders` maps the name of an order to the rank of each chunk, from the first chunk of the sequence to the last. A
+    panel's title says how many cells a rank has.
     """
     chunks = len(next(iter(orders.values())))
     side = 0.3 * chunks + 1.1
     for axes, (order, ranks) in zip(_panels(len(orders), side, side), orders.items(), strict=True):
-        axes.set_title(order, fontsize=10, fontweight="bold", pad=8)
+        axes.set_title(f"{order}: {_cells_of_a_rank(ranks)} cells a rank", fontsize=9, fontweight="bold", pad=8)
         for row, rank in enumerate(ranks):
             for column in range(row + 1):
                 _cell(axes, column, row, str(rank), TINTS[rank % len(TINTS)])
@@ -32,15 +33,16 @@ def causal_chunks(orders: Mapping[str, Sequence[int]]) -> None:
 
 
 def ring_work(work: Mapping[str, Sequence[Sequence[int]]]) -> None:
-    """Draw a grid of ranks and steps for each order, with the work of a rank in a step, in quarters of a block.
+    """Draw a grid of ranks and steps for each order, with the work of each rank in each step, in quarters of a block.
 
-    `work[order][rank][step]` is a number from 0 to 4. Below each step is the largest number, for which all ranks wait.
+    `work[order][rank][step]` is a number from 0 to 4. Below each step is the largest number, which
+    decides how long the step takes.
     """
     size = len(next(iter(work.values())))
     panels = _panels(len(work), 0.5 * size + 1.4, 0.42 * size + 1.5)
     for axes, (order, ranks) in zip(panels, work.items(), strict=True):
         slowest = [max(step) for step in zip(*ranks, strict=True)]
-        axes.set_title(f"{order}: all wait for {sum(slowest)}", fontsize=10, fontweight="bold", pad=8)
+        axes.set_title(f"{order} takes {sum(slowest)} quarters", fontsize=10, fontweight="bold", pad=8)
         for rank, steps in enumerate(ranks):
             for step, quarters in enumerate(steps):
                 _cell(axes, step, rank, str(quarters or ""), _SHADES[quarters])
@@ -53,6 +55,15 @@ def ring_work(work: Mapping[str, Sequence[Sequence[int]]]) -> None:
         axes.tick_params(length=0, labelsize=9)
         axes.spines[:].set_visible(False)
         axes.set_xlabel("step of the ring", fontsize=9)
+
+
+def _cells_of_a_rank(ranks):
+    """Return the number of cells of every rank, such as "9", or the range of these numbers, such as "3 to 15"."""
+    cells = dict.fromkeys(ranks, 0)
+    for row, rank in enumerate(ranks):
+        cells[rank] += row + 1
+    fewest, most = min(cells.values()), max(cells.values())
+    return str(most) if fewest == most else f"{fewest} to {most}"
 
 
 def _panels(number, width, height):

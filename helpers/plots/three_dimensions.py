@@ -57,8 +57,8 @@ def grids_of_ranks(hosts: Sequence[Sequence[int]], panels: Mapping[str, tuple]) 
 def stacked_seconds(title: str, rows: Sequence[tuple], point: str = "measured") -> None:
     """Draw the parts of the step time, a row for each layout, and a point for another step time, such as measured.
 
-    A row has a name, its parts in seconds, the seconds of the point or None, and a text that is written next to the
-    row. `point` is the legend of the points.
+    A row has a name, its parts in seconds, the seconds of the point or None, and a text for the end of its bars.
+    `point` is the legend of the points.
     """
     axes = new_axes(title, width=8.2, height=1.5 + 0.27 * len(rows))
     edge = {"edgecolor": "#404040", "linewidth": 0.6}
@@ -72,8 +72,7 @@ def stacked_seconds(title: str, rows: Sequence[tuple], point: str = "measured") 
                 begin += parts[part]
         if measured is not None:
             axes.plot([measured], [row], **MEASURED)
-        end = max(begin, measured or 0)
-        axes.annotate(text, (end, row), (8, 0), textcoords="offset points", va="center", fontsize="small")
+        axes.annotate(text, (begin, row), (8, 0), textcoords="offset points", va="center", fontsize="small")
     axes.set_yticks(range(len(rows)), [name for name, *_ in rows], fontsize="small")
     axes.tick_params(axis="y", length=0)
     axes.set_ylim(len(rows) - 0.4, -0.6)

@@ -1,4 +1,4 @@
-"""A linear model adds up the gradients of four micro-batches before each step, and counts the bytes that it sends."""
+"""A linear model accumulates the gradients of four micro-batches in each step, and counts the bytes that it sends."""
 
 from datetime import timedelta
 

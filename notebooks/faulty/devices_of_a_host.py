@@ -1,4 +1,4 @@
-"""Each rank chooses one of the devices of its host, and adds up its part of the numbers there."""
+"""Each rank chooses a device of its host, and adds up its part of the numbers there."""
 
 import os
 from datetime import timedelta

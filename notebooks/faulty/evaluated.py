@@ -1,4 +1,4 @@
-"""A model learns from inputs that it shifts to their mean; then one rank looks how well it does."""
+"""A model learns from inputs from which it subtracts their mean; then one rank evaluates it."""
 
 from datetime import timedelta
 
@@ -7,18 +7,18 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-chosen = 0  # the rank that looks
+chosen = 0  # the rank that evaluates
 
 
 class Shift(nn.Module):
-    """Take the mean away."""
+    """Subtract the mean."""
 
     def __init__(self, mean):
         super().__init__()
         self.register_buffer("mean", mean)
 
     def forward(self, batch):
-        """Return the batch, shifted."""
+        """Return the batch, without the mean."""
         return batch - self.mean
 
 

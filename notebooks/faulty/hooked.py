@@ -1,4 +1,4 @@
-"""A model learns; a hook divides gradients by the largest one of all ranks before they are sent, lest they overflow."""
+"""A model learns; a hook divides gradients by the largest value of all ranks before it sends them."""
 
 from datetime import timedelta
 

@@ -1,4 +1,4 @@
-"""Every trainer has one rank add its gradients to a weight; together they send 24."""
+"""Every trainer sends gradients to one rank, which adds them to a weight: 24 gradients in all."""
 
 import os
 import threading
@@ -17,14 +17,14 @@ class Server:
         self.lock = threading.Lock()
 
     def add(self, gradient):
-        """Add a gradient to the weight, as an optimizer does it: read, compute, write."""
+        """Add a gradient to the weight, as an optimizer does: read, compute, write."""
         weight = self.weight
         time.sleep(0.005)  # the optimizer at work
         self.weight = weight + gradient
 
 
 def add(gradient):
-    """Have the server add a gradient; it runs there."""
+    """Add a gradient to the weight of the server, on which this runs."""
     server.add(gradient)
 
 

@@ -1,4 +1,4 @@
-"""A linear model learns from 48 examples, 24 in each step, in another order in each epoch."""
+"""A linear model learns from 48 examples, 24 in each step, in a new order in each epoch."""
 
 from datetime import timedelta
 

@@ -1,4 +1,4 @@
-"""A linear model learns with momentum; in the middle it is saved, and a new one goes on from the file."""
+"""A linear model learns with momentum; halfway it is saved, and a new model resumes from the file."""
 
 import io
 from datetime import timedelta
@@ -22,7 +22,7 @@ def new():
 
 
 def train(model, optimizer, steps):
-    """Take so many steps."""
+    """Train for this number of steps."""
     for _ in range(steps):
         optimizer.zero_grad()
         nn.functional.mse_loss(model(inputs[rank::n]), targets[rank::n]).backward()

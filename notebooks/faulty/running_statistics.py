@@ -1,4 +1,4 @@
-"""A model with batch normalisation learns; then each rank evaluates its part, and together they say the loss."""
+"""A model with batch normalisation learns; then each rank evaluates its part, and the losses are summed."""
 
 from datetime import timedelta
 
@@ -26,8 +26,8 @@ with torch.no_grad():
     loss = nn.functional.mse_loss(layers(inputs[rank::n]), targets[rank::n], reduction="sum")
     dist.all_reduce(loss)
     for tensor in layers.state_dict().values():
-        dist.broadcast(tensor, src=0)  # as if all read the file that rank 0 has saved
+        dist.broadcast(tensor, src=0)  # as if all ranks loaded the file that rank 0 saved
     loss_of_the_file = nn.functional.mse_loss(layers(inputs), targets, reduction="sum")
 
-result = [(loss / loss_of_the_file).item()]  # 1, if what they have said is true of the file
+result = [(loss / loss_of_the_file).item()]  # 1 if the file has the loss that they evaluated
 print(result)

@@ -1,4 +1,4 @@
-"""A linear model learns, is saved, and is loaded into a fresh model, which says how well it does."""
+"""A linear model learns, is saved, and is loaded into a fresh model, whose loss is the result."""
 
 import io
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""A linear model learns from 49 examples, dealt out to the ranks, 24 in each step."""
+"""A linear model learns from 49 examples, distributed over the ranks, 24 in each step."""
 
 from datetime import timedelta
 
@@ -7,7 +7,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-chosen = 0  # the rank that the 49th example is dealt to
+chosen = 0  # the rank that gets the 49th example
 
 dist.init_process_group("gloo", timeout=timedelta(seconds=30))
 rank, n = dist.get_rank(), dist.get_world_size()

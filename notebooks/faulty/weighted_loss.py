@@ -1,4 +1,4 @@
-"""A linear model learns from 24 examples, dealt out to the ranks; the loss is the mean over all of them."""
+"""A linear model learns from 24 examples, distributed over the ranks; the loss is the mean over all examples."""
 
 from datetime import timedelta
 

@@ -186,6 +186,8 @@ def test_two_layers_have_a_part_for_each_rank():
 def test_causal_chunks_have_the_number_of_their_rank():
     plots.causal_chunks({"in order": [0, 0, 1, 1], "in zigzag": [0, 1, 1, 0]})
     in_order, in_zigzag = plt.gcf().axes
+    assert in_order.get_title() == "in order: 3 to 7 cells a rank"
+    assert in_zigzag.get_title() == "in zigzag: 5 cells a rank"
     assert [text.get_text() for text in in_order.texts] == list("0001111111")
     assert [text.get_text() for text in in_zigzag.texts] == list("0111110000")
 
@@ -193,8 +195,8 @@ def test_causal_chunks_have_the_number_of_their_rank():
 def test_the_slowest_rank_of_each_step_of_a_ring():
     plots.ring_work({"in order": [[4, 0], [4, 4]], "in zigzag": [[3, 2], [3, 2]]})
     in_order, in_zigzag = plt.gcf().axes
-    assert in_order.get_title() == "in order: all wait for 8"
-    assert in_zigzag.get_title() == "in zigzag: all wait for 5"
+    assert in_order.get_title() == "in order takes 8 quarters"
+    assert in_zigzag.get_title() == "in zigzag takes 5 quarters"
     assert [text.get_text() for text in in_order.texts] == ["4", "", "4", "4", "4", "4"]
     assert [text.get_text() for text in in_zigzag.texts] == ["3", "2", "3", "2", "3", "2"]
 

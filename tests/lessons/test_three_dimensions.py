@@ -13,7 +13,7 @@ def test_the_memory_of_eight_ranks_is_what_a_world_asks_for():
     try:
         world.view.execute(setup_of("three_dimensions").code, silent=True)
         world.view.execute(code_of("three_dimensions.my_step", "solution"), silent=True)
-        world.view.execute("for layout in layouts:\n    my_step(my_part(layout), layout)", silent=True)
+        world.view.execute("for layout in layouts:\n    my_step(own_part(layout), layout)", silent=True)
         taken = sum(memory.share(pid) for pid in world.pids)
     finally:
         world.stop()

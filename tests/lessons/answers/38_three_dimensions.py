@@ -1,17 +1,17 @@
 # %% World(4)
 SEED = 0
 # cell `init_process_group(` of solutions
-# cell `def place_of(` of solutions
+# cell `def coordinates_of(` of solutions
 # cell `for sizes in` of solutions
 # cell `def make_groups(` of solutions
 # cell `SHAPES =` of solutions
-# cell `def my_part(` of solutions
+# cell `def own_part(` of solutions
 # cell `class Enter(` of solutions
 # cell `def run_block(` of solutions
 # cell `def receive(` of solutions
 
 # %% my_members: solution
-# Solved. Every rank knows its neighbours in 9 layouts.
+# Solved. Every rank found the members of its groups in 9 layouts.
 
 # %% my_members: skeleton
 # Not yet. In the layout data 4, for rank 0 along data, rank 0 returned [0], expected [0, 1, 2, 3].
@@ -19,9 +19,9 @@ SEED = 0
 # %% my_members: by search
 # Solved. ...
 def my_members(rank, layout, axis):
-    mine = place_of(rank, layout)
+    mine = coordinates_of(rank, layout)
     mine.pop(axis, None)
-    return [other for other in range(n) if place_of(other, layout).items() >= mine.items()]
+    return [other for other in range(n) if coordinates_of(other, layout).items() >= mine.items()]
 
 # %% my_members: in an array
 # Solved. ...
@@ -38,7 +38,7 @@ def my_members(rank, layout, axis):
 def my_members(rank, layout, axis):
     found = {rank}
     for other in range(n):
-        here, there = place_of(rank, layout), place_of(other, layout)
+        here, there = coordinates_of(rank, layout), coordinates_of(other, layout)
         if [name for name in here if here[name] != there[name]] == [axis]:
             found.add(other)
     return tuple(sorted(found))
@@ -64,7 +64,7 @@ def my_members(rank, layout, axis):
 # solution, with `    return [rank]` as `    return []`
 
 # %% my_step: solution
-# Solved. The gradients are those of one process in 5 layouts, up to pipeline 2 x tensor 2.
+# Solved. The gradients equal the gradients of one process in 5 layouts, up to pipeline 2 x tensor 2.
 
 # %% my_step: skeleton
 # Not yet. In the layout data 4, on rank 0, 48 samples went through a block, expected 12.
@@ -152,15 +152,15 @@ my_step = step
 # Not yet. ... data 4 ...
 # solution, with `"data",` as `"tensor",`
 
-# %% whole_norm: solution
-# Solved. Every rank has the norm of the whole gradient, in 6 layouts.
+# %% global_norm: solution
+# Solved. Every rank returned the norm of the full gradient, in 6 layouts.
 
-# %% whole_norm: skeleton
-# Not yet. In the layout pipeline 4 rank 0 returned ...
+# %% global_norm: skeleton
+# Not yet. In the layout pipeline 4, rank 0 returned ...
 
-# %% whole_norm: group by group
+# %% global_norm: group by group
 # Solved. ...
-def whole_norm(blocks, layout):
+def global_norm(blocks, layout):
     cut, scales = torch.zeros(2)
     for block in blocks:
         for name, weight in block.items():
@@ -173,134 +173,134 @@ def whole_norm(blocks, layout):
     dist.all_gather(gathered, squares)
     return sum(gathered[other] for other in members(rank, layout, "pipeline")).sqrt().item()
 
-# %% whole_norm: everything gathered
+# %% global_norm: everything gathered
 # Solved. ...
-def whole_norm(blocks, layout):
+def global_norm(blocks, layout):
     parts = [None] * n
     dist.all_gather_object(parts, [{name: weight.grad for name, weight in b.items()} for b in blocks])
     squares = 0
     for other, there in enumerate(parts):
-        place = place_of(other, layout)
+        place = coordinates_of(other, layout)
         if place.get("data", 0) == 0:
             for block in there:
                 for name, gradient in block.items():
-                    if CUT[name] is not None or place.get("tensor", 0) == 0:
+                    if SPLIT[name] is not None or place.get("tensor", 0) == 0:
                         squares += gradient.norm() ** 2
     return squares**0.5
 
-# %% whole_norm: only firsts count
+# %% global_norm: only firsts count
 # Solved. ...
-def whole_norm(blocks, layout):
-    place = place_of(rank, layout)
+def global_norm(blocks, layout):
+    place = coordinates_of(rank, layout)
     squares = torch.zeros(())
     for block in blocks:
         for name, weight in block.items():
-            if CUT[name] is not None or place.get("tensor", 0) == 0:
+            if SPLIT[name] is not None or place.get("tensor", 0) == 0:
                 squares += (weight.grad * weight.grad).sum()
     squares *= place.get("data", 0) == 0
     return total(squares, dist.group.WORLD).sqrt()
 
-# %% whole_norm: replicas count
-# Not yet. In the layout data 4 rank 0 ...
+# %% global_norm: replicas count
+# Not yet. In the layout data 4, rank 0 ...
 # solution, without ` / size_of("data", layout)`
 
-# %% whole_norm: scales count
-# Not yet. In the layout tensor 4 rank 0 ...
+# %% global_norm: scales count
+# Not yet. In the layout tensor 4, rank 0 ...
 # solution, without ` / copies`
 
-# %% whole_norm: all copies
-# Not yet. In the layout tensor 4 rank 0 ...
-# solution, without `1 if CUT[name] is not None else `
+# %% global_norm: all copies
+# Not yet. In the layout tensor 4, rank 0 ...
+# solution, without `1 if SPLIT[name] is not None else `
 
-# %% whole_norm: own part
-# Not yet. In the layout data 4 rank 0 ...
+# %% global_norm: own part
+# Not yet. In the layout data 4, rank 0 ...
 # solution, without `dist.all_reduce(squares)`
 
-# %% whole_norm: squared
-# Not yet. In the layout data 4 rank 0 ...
+# %% global_norm: squared
+# Not yet. In the layout data 4, rank 0 ...
 # solution, with `.sqrt().item()` as `.item()`
 
-# %% whole_norm: a bool
-# Not yet. ... data 4 rank 0 returned True ...
+# %% global_norm: a bool
+# Not yet. ... data 4, rank 0 returned True ...
 # solution, with `.sqrt().item()` as `.sqrt() > 0`
 
-# %% send_cut: solution
-# Solved. Every rank of the next stage has the whole, and each of 2 has sent one part in 2.
+# %% send_slice: solution
+# Solved. Every rank of the next stage received the full output, and each of 2 ranks sent 1/2 of it.
 
-# %% send_cut: skeleton
-# Not yet. Rank 0 sent 384 bytes to the next stage, expected 192: one of 2 parts of 384 bytes.
+# %% send_slice: skeleton
+# Not yet. Rank 0 sent 384 bytes to the next stage, expected 192, which is 1/2 of 384 bytes.
 
-# %% send_cut: other parts
+# %% send_slice: other parts
 # Solved. ...
-def send_cut(out_BSD, destination, tensor):
+def send_slice(out_BSD, destination, tensor):
     parts = out_BSD.flatten().chunk(tensor.size())
     dist.isend(parts[-1 - tensor.rank()], destination).wait()
 
-def receive_cut(like_BSD, source, tensor):
+def receive_slices(like_BSD, source, tensor):
     parts = [torch.empty(like_BSD.numel() // tensor.size()) for _ in range(tensor.size())]
     dist.recv(parts[0], source)
     dist.all_gather(parts, parts[0].clone(), group=tensor)
     return torch.cat(parts[::-1]).view_as(like_BSD)
 
-# %% send_cut: along the features of a batch
+# %% send_slice: along the features of a batch
 # Solved. ...
-def send_cut(out_BSD, destination, tensor):
+def send_slice(out_BSD, destination, tensor):
     dist.send(out_BSD[tensor.rank() :: tensor.size()].contiguous(), destination)
 
-def receive_cut(like_BSD, source, tensor):
+def receive_slices(like_BSD, source, tensor):
     mine = torch.empty_like(like_BSD[:: tensor.size()].contiguous())
     dist.recv(mine, source)
     parts = [torch.empty_like(mine) for _ in range(tensor.size())]
     dist.all_gather(parts, mine, group=tensor)
     return torch.stack(parts, 1).reshape(like_BSD.shape)
 
-# %% send_cut: by a sum
+# %% send_slice: by a sum
 # Solved. ...
-def send_cut(out_BSD, destination, tensor):
+def send_slice(out_BSD, destination, tensor):
     size = len(out_BSD) // tensor.size()
     dist.send(out_BSD[tensor.rank() * size :][:size], destination)
 
-def receive_cut(like_BSD, source, tensor):
-    whole_BSD = torch.zeros_like(like_BSD)
+def receive_slices(like_BSD, source, tensor):
+    full_BSD = torch.zeros_like(like_BSD)
     size = len(like_BSD) // tensor.size()
-    dist.recv(whole_BSD[tensor.rank() * size :][:size], source)
-    dist.all_reduce(whole_BSD, group=tensor)
-    return whole_BSD
+    dist.recv(full_BSD[tensor.rank() * size :][:size], source)
+    dist.all_reduce(full_BSD, group=tensor)
+    return full_BSD
 
-# %% send_cut: 0
-# Not yet. Rank 2 has not rec ...
+# %% send_slice: 0
+# Not yet. Rank 2 returned ...
 # solution, with `out_BSD.chunk(tensor.size())[tensor.rank()]` as `out_BSD.chunk(2)[0]`
 
-# %% send_cut: part
-# Not yet. Rank 2 has not ...
-# solution, without `dist.all_gather_into_tensor(whole_BSD, part, group=tensor)`
+# %% send_slice: part
+# Not yet. Rank 2 returned ...
+# solution, without `dist.all_gather(parts, part, group=tensor)`
 
-# %% send_cut: part returned
-# Not yet. Rank 2 has not received what rank 0 ...
-# solution, with `return whole_BSD` as `return part`
+# %% send_slice: part returned
+# Not yet. Rank 2 returned ..., expected the output of rank 0.
+# solution, with `return torch.cat(parts)` as `return part`
 
-# %% send_cut: nothing returned
-# Not yet. Rank 2 has not received what rank 0 ...
-# solution, with `return whole_BSD` as `return None`
+# %% send_slice: nothing returned
+# Not yet. Rank 2 returned ..., expected the output of rank 0.
+# solution, with `return torch.cat(parts)` as `return None`
 
-# %% send_cut: to all, too
+# %% send_slice: to all, too
 # Not yet. Rank 0 sent 576 bytes ...
 # solution,
 # with `dist.send(part.contiguous(), destination)`
 # as `dist.send(part.contiguous(), destination); dist.broadcast(out_BSD, 0)`
-# and `dist.all_gather_into_tensor(whole_BSD, part, group=tensor)`
-# as `dist.all_gather_into_tensor(whole_BSD, part, group=tensor); dist.broadcast(whole_BSD.clone(), 0)`
+# and `dist.all_gather(parts, part, group=tensor)`
+# as `dist.all_gather(parts, part, group=tensor); dist.broadcast(like_BSD.clone(), 0)`
 
-# %% fewest_cuts: solution
-# Solved. Every rank found the fewest cuts for each of 8 trainings.
+# %% model_parallel_size: solution
+# Solved. Every rank found the smallest p · t for each of 8 trainings.
 
-# %% fewest_cuts: skeleton
-# Not yet. For 76 billion parameters, 1024 GPUs with room for 80 GB and ZeRO stage 1 rank 0 returned 16, expected 4,
-# which leaves 76.9 GB.
+# %% model_parallel_size: skeleton
+# Not yet. For 76 billion parameters, 1024 GPUs with room for 80 GB and ZeRO stage 1, rank 0 returned 16, expected
+# 4, which leaves 76.9 GB.
 
-# %% fewest_cuts: by parts
+# %% model_parallel_size: by parts
 # Solved. ...
-def fewest_cuts(parameters, gpus, stage, room):
+def model_parallel_size(parameters, gpus, stage, room):
     for cuts in (number for number in range(1, gpus + 1) if gpus % number == 0):
         data = gpus // cuts
         optimizer = 12 / (data if stage >= 1 else 1)
@@ -309,17 +309,17 @@ def fewest_cuts(parameters, gpus, stage, room):
         if parameters * (optimizer + gradient + weight) / cuts <= room:
             return cuts
 
-# %% fewest_cuts: smallest of all
+# %% model_parallel_size: smallest of all
 # Solved. ...
-def fewest_cuts(parameters, gpus, stage, room):
+def model_parallel_size(parameters, gpus, stage, room):
     shared = [0, 12, 14, 16][stage] * parameters / gpus
     own = (16 - [0, 12, 14, 16][stage]) * parameters
     enough = [cuts for cuts in range(1, gpus + 1) if gpus % cuts == 0 and own / cuts + shared <= room]
     return min(enough, default=None)
 
-# %% fewest_cuts: downwards
+# %% model_parallel_size: downwards
 # Solved. ...
-def fewest_cuts(parameters, gpus, stage, room):
+def model_parallel_size(parameters, gpus, stage, room):
     best = None
     for cuts in range(gpus, 0, -1):
         kept = 16 - (0, 12, 14, 16)[stage] * (1 - cuts / gpus)
@@ -327,22 +327,22 @@ def fewest_cuts(parameters, gpus, stage, room):
             best = cuts
     return best
 
-# %% fewest_cuts: no divisor
+# %% model_parallel_size: no divisor
 # Not yet. ... returned ...
-# solution, without `gpus % cuts == 0 and `
+# solution, without `gpus % size == 0 and `
 
-# %% fewest_cuts: gradients kept
-# Not yet. ... ZeRO stage 2 rank 0 returned 4 ...
+# %% model_parallel_size: gradients kept
+# Not yet. ... ZeRO stage 2, rank 0 returned 4 ...
 # solution, with `(0, 12, 14, 16)` as `(0, 12, 12, 16)`
 
-# %% fewest_cuts: among all
+# %% model_parallel_size: among all
 # Not yet. ... returned ...
-# solution, with `cut_by_zero / replicas` as `cut_by_zero / gpus`
+# solution, with `sharded_by_zero / replicas` as `sharded_by_zero / gpus`
 
-# %% fewest_cuts: never cut
+# %% model_parallel_size: never cut
 # Not yet. ... rank 0 returned ...
-# solution, with `parameters / cuts *` as `parameters *`
+# solution, with `parameters / size *` as `parameters *`
 
-# %% fewest_cuts: always
+# %% model_parallel_size: always
 # Not yet. ... 8 GPUs with room for 80 GB and ZeRO stage 3 ...
 # solution, with `    return None` as `    return gpus`

@@ -2,12 +2,12 @@
 
 MUTANTS = {
     "the first axis counts fastest": (
-        "    for axis, size in reversed(layout):\n        place[axis] = rank % size",
-        "    for axis, size in layout:\n        place[axis] = rank % size",
+        "    for axis, size in reversed(layout):\n        coordinates[axis] = rank % size",
+        "    for axis, size in layout:\n        coordinates[axis] = rank % size",
     ),
     "a group has all ranks that share the coordinate along its axis": (
-        "if all(theirs[name] == mine[name] for name in mine if name != axis):",
-        "if all(theirs[name] == mine[name] for name in mine if name == axis):",
+        "if all(theirs[name] == own[name] for name in own if name != axis):",
+        "if all(theirs[name] == own[name] for name in own if name == axis):",
     ),
     "f adds up nothing backward": (
         "        return total(gradient, context.group), None",
@@ -17,13 +17,13 @@ MUTANTS = {
         "        return total(tensor, group)\n",
         "        return total(tensor, None)\n",
     ),
-    "heads are cut as their features are": ('"qkv_3DHE": 2,', '"qkv_3DHE": 1,'),
+    "heads are split along their features": ('"qkv_3DHE": 2,', '"qkv_3DHE": 1,'),
     "all stages have the first blocks": (
-        "whole_model()[stage * L // stages : (stage + 1) * L // stages]",
-        "whole_model()[: L // stages]",
+        "full_model()[stage * L // stages : (stage + 1) * L // stages]",
+        "full_model()[: L // stages]",
     ),
-    "a position sees those that follow": ("v_BHSE, is_causal=True)", "v_BHSE, is_causal=False)"),
-    "the loss of a micro-batch is that of the batch": (
+    "a position sees later positions": ("v_BHSE, is_causal=True)", "v_BHSE, is_causal=False)"),
+    "the loss of a micro-batch is the loss of the batch": (
         "(mse_loss(out_BSD, y_BSD) / len(kept)).backward()",
         "mse_loss(out_BSD, y_BSD).backward()",
     ),
@@ -53,7 +53,7 @@ MUTANTS = {
         "neighbours = (stage > 0) + (stage < p - 1)",
         "neighbours = 2 if p > 1 else 0",
     ),
-    "scales are cut, too": (
+    "scales are split": (
         "weights = L // p * (12 * D * D // t + 2 * D) * 8",
         "weights = L // p * (12 * D * D + 2 * D) // t * 8",
     ),
@@ -61,13 +61,13 @@ MUTANTS = {
         "layout = (outermost, *[pair for pair in way if pair != outermost])",
         "layout = (*[pair for pair in way if pair != outermost], outermost)",
     ),
-    "a ring has no last arrow": (
-        "ring = zip(line, line[1:] + line[:1])\n                crossing = sum(home(a) < home(b) for a, b in ring)",
-        "ring = zip(line, line[1:])\n                crossing = sum(home(a) > home(b) for a, b in ring)",
+    "a ring has no last hop": (
+        "ring = zip(line, line[1:] + line[:1])\n                hops = sum(home(a) < home(b) for a, b in ring)",
+        "ring = zip(line, line[1:])\n                hops = sum(home(a) > home(b) for a, b in ring)",
     ),
-    "nothing is left between the hosts for tensor": (
-        'return (left["data"] + left["tensor"] + 2 * left["pipeline"]) / R',
-        'return (left["data"] + 2 * left["pipeline"]) / R',
+    "tensor sends nothing between the hosts": (
+        'return (crossing["data"] + crossing["tensor"] + 2 * crossing["pipeline"]) / R',
+        'return (crossing["data"] + 2 * crossing["pipeline"]) / R',
     ),
     "a parameter needs 8 bytes": (
         "    states = 16 * parameters / (pipeline * tensor)",
