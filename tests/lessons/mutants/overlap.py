@@ -53,8 +53,8 @@ MUTANTS = {
         "world.view.execute(\"variants['early buckets'] = one_bucket\")",
     ),
     "no layer is updated during the backward pass": (
-        "        hook = lambda _, number=number: update(number + 1)",
-        "        hook = lambda _, number=number: None",
+        "lambda _, after=number + 1: update(after)",
+        "lambda _, after=number + 1: None",
     ),
     "a layer is updated with the gradients of one rank": (
         "        buckets[number].finish()\n        optimizers[number].step()",
