@@ -1,4 +1,4 @@
-"""The versions of gradient synchronisation of the lesson, beside DDP, on 2 ranks."""
+"""The variants of gradient synchronisation of the lesson, next to DDP, on 2 ranks."""
 
 from statistics import median
 
@@ -8,41 +8,41 @@ from helpers.measure import network
 
 NOTEBOOK = "09_overlap.ipynb"
 REPEATS = 15
-VERSIONS = ["alone", "per_parameter", "one_bucket", "overlapped", "by_ddp"]
-HELPERS = ["sgd", "step", "Bucket", "buckets_by_layer", "hooks_of_the_lesson"]
+VARIANTS = ["not_averaged", "per_parameter", "one_bucket", "early_buckets", "by_ddp"]
+HELPERS = ["stack", "sgd", "step", "Bucket", "EarlyBucketOfTheLesson"]
 
 PER_PARAMETER = """
-def per_parameter(model, group=None):
-    optimizer = sgd(model.parameters())
-
-    def update():
+def per_parameter(model):
+    def finish():
         for parameter in model.parameters():
-            dist.all_reduce(parameter.grad, group=group)
-            parameter.grad /= dist.get_world_size(group)
-        optimizer.step()
+            dist.all_reduce(parameter.grad)
+            parameter.grad /= n
 
-    return model, update
+    return model, finish
 """
 
 MODELS = """
 class Model:
-    '''A stack of square layers with each version of synchronisation, and a batch to train it on.'''
+    '''A stack of square layers with each variant of synchronisation, and a batch to train it on.'''
 
     def __init__(self, layers, width, batch):
-        self.images, self.labels = torch.randn(batch, width), torch.randint(width, (batch,))
-        self.versions = {}
-        for version in versions:
-            stack = nn.Sequential(*[layer for _ in range(layers) for layer in (nn.Linear(width, width), nn.ReLU())])
-            self.versions[version.__name__] = version(stack)
-        self.bytes = sum(parameter.nbytes for parameter in stack.parameters())
+        self.variants, self.optimizers = {}, {}
+        for variant in variants:
+            model = stack(layers, width)
+            self.variants[variant.__name__] = variant(model)
+            self.optimizers[variant.__name__] = sgd(model)
+        self.batch = torch.randn(batch, width), torch.randint(width, (batch,))
+        self.bytes = sum(parameter.nbytes for parameter in model.parameters())
 
-    def train(self, version):
-        step(*self.versions[version.__name__], self.images, self.labels)
+    def train(self, variant):
+        model, finish = self.variants[variant.__name__]
+        step(model, finish, self.optimizers[variant.__name__], *self.batch)
 
     def backward(self):
-        '''Return how long backward takes without communication.'''
-        model, _ = self.versions["alone"]
-        loss = nn.functional.cross_entropy(model(self.images), self.labels)
+        '''Return how long the backward pass takes without communication.'''
+        model, _ = self.variants["not_averaged"]
+        images, labels = self.batch
+        loss = nn.functional.cross_entropy(model(images), labels)
         begin = time.perf_counter()
         loss.backward()
         return time.perf_counter() - begin
@@ -57,11 +57,12 @@ def rows() -> list[list]:
     """Measure, and return the rows of the table."""
     world = World(2)
     try:
+        world.view["SEED"] = 0
         world.view.execute(lesson.setup(NOTEBOOK) + side_by_side.TIMED)
-        world.view.execute(lesson.definitions(NOTEBOOK, *HELPERS, *[v for v in VERSIONS if v != "per_parameter"]))
+        world.view.execute(lesson.definitions(NOTEBOOK, *HELPERS, *[v for v in VARIANTS if v != "per_parameter"]))
         world.view.execute(PER_PARAMETER)
-        world.view.execute("when_full = hooks_of_the_lesson")
-        world.view.execute(f"versions = [{', '.join(VERSIONS)}]" + MODELS)
+        world.view.execute("EarlyBucket = EarlyBucketOfTheLesson")
+        world.view.execute(f"variants = [{', '.join(VARIANTS)}]" + MODELS)
         megabytes = world.view["large.bytes"][0] / 1e6
         size = f"{megabytes:.0f} MB"
         loopback, many = _steps(world, "large"), _steps(world, "small")
@@ -73,10 +74,10 @@ def rows() -> list[list]:
     finally:
         world.stop()
     table = [
-        _row(f"overlapped by hand, {size}", loopback, "overlapped", "by_ddp"),
+        _row(f"overlapped by hand, {size}", loopback, "early_buckets", "by_ddp"),
         _row(f"one bucket by hand, {size}", loopback, "one_bucket", "by_ddp"),
         _row("per parameter, 120 small ones", many, "per_parameter", "by_ddp"),
-        _row("overlapped by hand, 120 small ones", many, "overlapped", "by_ddp"),
+        _row("overlapped by hand, 120 small ones", many, "early_buckets", "by_ddp"),
     ]
     if paced is None:
         return [*table, [f"{size} on a slow link", "this system cannot pace links", "", ""]]
@@ -84,18 +85,18 @@ def rows() -> list[list]:
     return [
         *table,
         [f"backward alone, {size}", f"{backward * 1e3:.0f} ms", "as long as its all_reduce at that rate", ""],
-        _row(f"overlapped by hand, {link}", paced, "overlapped", "by_ddp"),
-        _row(f"overlapped by hand, {link}", paced, "overlapped", "one_bucket"),
+        _row(f"overlapped by hand, {link}", paced, "early_buckets", "by_ddp"),
+        _row(f"overlapped by hand, {link}", paced, "early_buckets", "one_bucket"),
         _row(f"DDP, {link}", paced, "by_ddp", "one_bucket"),
     ]
 
 
 def _steps(world, model):
-    calls = [["train", model, version] for version in VERSIONS]
-    return dict(zip(VERSIONS, side_by_side.seconds(world, calls, REPEATS), strict=True))
+    calls = [["train", model, variant] for variant in VARIANTS]
+    return dict(zip(VARIANTS, side_by_side.seconds(world, calls, REPEATS), strict=True))
 
 
-def _row(what, times, version, other):
-    ratio = side_by_side.ratio(times[version], times[other])
+def _row(what, times, variant, other):
+    ratio = side_by_side.ratio(times[variant], times[other])
     compared = f"{median(times[other]) * 1e3:.1f} ms, {other}"
-    return [f"step, {what}", f"{median(times[version]) * 1e3:.1f} ms", compared, f"{ratio:.2f}"]
+    return [f"step, {what}", f"{median(times[variant]) * 1e3:.1f} ms", compared, f"{ratio:.2f}"]

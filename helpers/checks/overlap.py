@@ -7,45 +7,74 @@ import torch
 from torch import nn
 
 from helpers import tap
-from helpers.checks.exam import answer, errors_of_answer, exercise, plain, show
+from helpers.checks.exam import answer, errors_of_answer, exercise, near, plain, show
 from helpers.checks.judging import RESTART
-from helpers.checks.small_model import loss, new_data, new_model
+from helpers.checks.small_model import compare_gradients, loss, new_data, new_model
 from helpers.measure import timeline
 
 _IMAGES, _STEPS = 3, 3
-_BUCKETS = "the bucket of the last layers", "the bucket of the first layer"
-_LAST_GRADIENT, _END_OF_BACKWARD = "last gradient", "end of backward"
+_GRADIENT, _END_OF_BACKWARD = "gradient", "end of backward"
 _LIMITS = (torch.float32, 1200), (torch.float64, 1200), (torch.float32, 512), (torch.float32, 8)
 _SIZES = 32, 4, 300, 64, 64, 128, 16, 20, 4  # of parameters, in elements
+# Times at which a rank computed, times at which its all-reduces ran, and the exposed seconds.
+_TIMES = (
+    ([(0, 3)], [(3, 5)], 2),
+    ([(0, 3)], [(1, 2)], 0),
+    ([(0, 3)], [(1, 2), (2, 5)], 2),
+    ([(0, 1), (1, 3), (6, 7)], [(3, 5)], 2),  # the optimizer computes last
+    ([(0, 2), (4, 5)], [(1, 3)], 1),
+    ([(0, 2), (3, 4)], [(1, 6)], 3),
+    ([(0, 3)], [(2, 6), (4, 5)], 3),  # one all-reduce within another
+    ([(0, 3)], [(2, 5), (4, 7)], 4),
+    ([(5, 6), (0, 4), (1, 2)], [(6, 8), (1, 3), (4, 5.5)], 3),
+    ([(0, 10), (2, 3)], [(4, 5), (9, 11)], 1),
+)
 
 
 class Launch(NamedTuple):
-    """A bucket that was launched, whether it held all of its gradients, and whether backward still had work to do."""
+    """An all-reduce: its bytes, and the numbers of the parameters whose gradients were complete before it."""
 
-    bucket: str
-    full: bool
-    early: bool
+    nbytes: int
+    complete: list[int]
 
 
 class Step(NamedTuple):
-    """What a step did: its calls, as pairs of a name and bytes; its all-reduces, DDP's included; its weights."""
+    """What a step did: its calls, as pairs of a name and bytes; its all-reduces, DDP's included; its gradients."""
 
     calls: list
     all_reduces: int
-    weights: list[torch.Tensor]
+    gradients: list
 
 
 @exercise
-def my_hooks(exam):
-    """Check `my_hooks(bucket, launch)`: its hooks launch a bucket once a step, as soon as it has all gradients.
+def MyEarlyBucket(exam):
+    """Check `MyEarlyBucket(parameters)`: its hooks launch it in each backward pass, and `finish` leaves the averages.
 
-    The model has two buckets, with hooks of their own.
+    The model has two buckets. In a step that lacks a launch, `finish` is not called, because it would wait in vain.
     """
-    steps = exam.on_rank(_steps_with_hooks, exam.rank, exam.n)
-    for step, launches in enumerate(steps, start=1):
-        for bucket in _BUCKETS:
-            _require_launch(exam, f"In step {step}, rank {exam.rank}", bucket, launches)
-    return "In each step, every rank launched each bucket once, as soon as all gradients were in the bucket."
+    rank, n = exam.rank, exam.n
+    model = new_model().double()
+    sizes = [parameter.nbytes for parameter in model.parameters()]
+    for number, step in enumerate(exam.on_rank(_steps_of_early_buckets, rank, n)):
+        who = f"In step {number + 1}, rank {rank}"
+        launches = _launches(step.calls)
+        for name, members in (
+            ("the bucket of the last layers", [2, 3, 4, 5]),
+            ("the bucket of the first layer", [0, 1]),
+        ):
+            _require_launch(exam, who, name, members, sum(sizes[member] for member in members), launches)
+        exam.require(
+            len(launches) <= 2, f"{who} called all_reduce {len(launches)} times, expected twice, once for each bucket."
+        )
+        exam.require(
+            "wait" not in _before(_END_OF_BACKWARD, [call for call, _ in step.calls]),
+            f"{who} waited for a bucket before the backward pass had ended, expected a wait in `finish` only.",
+        )
+        if len(launches) == 2:
+            _require_averages(exam, f"After `finish` in step {number + 1}", step.gradients, number)
+            waits = sum(call == "wait" for call, _ in step.calls)
+            exam.require(waits >= 2, f"{who} waited for {waits} of its 2 buckets in `finish`. {RESTART}")
+    return "In each step, both buckets were launched as soon as they were full, and the gradients are the averages."
 
 
 @exercise
@@ -66,44 +95,73 @@ def buckets_by_size(exam):
 
 @exercise
 def two_buckets(exam):
-    """Check `two_buckets(model)`: a variant with two buckets, of which the first travels while backward still runs.
+    """Check `two_buckets(model)`: a variant with two buckets, of which the first travels during the backward pass.
 
-    The first step may have other buckets, as that of DDP has. Which all-reduces a step makes is seen by the profiler,
-    because those of DDP do not come from Python; what is sent and waited for is seen only where they do.
+    The first step may have other buckets, as DDP's first step has. The profiler counts the all-reduces, because DDP's
+    do not come from Python; what a rank sends and waits for is seen only if the calls come from Python.
     """
-    rank = exam.rank
-    steps = exam.on_rank(_steps_of_two_buckets, rank, exam.n)
-    if exam.require(isinstance(steps, list), f"Rank {rank} returned {steps}, expected a model and a function."):
-        whole = new_model().double()
-        optimizer = torch.optim.SGD(whole.parameters(), lr=0.1, momentum=0.9)
-        size = sum(parameter.nbytes for parameter in whole.parameters())
+    steps = exam.on_rank(_steps_of_two_buckets, exam.rank, exam.n)
+    if exam.require(
+        isinstance(steps, list), f"Rank {exam.rank} returned {steps}, expected a model and a function `finish`."
+    ):
+        size = sum(parameter.nbytes for parameter in new_model().double().parameters())
         for number, step in enumerate(steps):
             if number > 0 or any(call == "all_reduce" for call, _ in step.calls):
                 _require_two_buckets(exam, step, size)
-            optimizer.zero_grad()
-            loss(whole, _data(number, exam.n)).backward()
-            optimizer.step()
-            exam.require(
-                _close(step.weights, list(whole.parameters())),
-                f"After step {number}, the weights of rank {rank} are not those of one process.",
-            )
-    return "Every rank has the weights of one process, and its first bucket travelled while backward still ran."
+            _require_averages(exam, f"After `finish` in step {number + 1}", step.gradients, number)
+    return "Every rank has the averages, and its first bucket travelled while the backward pass still ran."
 
 
-def _require_launch(exam, who, bucket, launches):
-    """Require that a step has one launch of a bucket, with all of its gradients and before backward has ended."""
-    of_bucket = [launch for launch in launches if launch.bucket == bucket]
-    times = f"launched {bucket} {len(of_bucket)} times" if of_bucket else f"did not launch {bucket}"
+@exercise
+def exposed_seconds(exam):
+    """Check `exposed_seconds(computing, communicating)`: the seconds of communication without computation."""
+    for computing, communicating, expected in _TIMES:
+        result = exam.call(list(computing), list(communicating))
+        exam.require(
+            near(result, float(expected)),
+            f"With computing = {computing} and communicating = {communicating}, rank {exam.rank} returned "
+            f"{show(result)}, expected {expected}.",
+        )
+    return f"The exposed seconds are right in all {len(_TIMES)} cases."
+
+
+def _launches(calls):
+    """Return a `Launch` for each all-reduce."""
+    launches, complete = [], []
+    for call, value in calls:
+        if call == _GRADIENT:
+            complete.append(value)
+        elif call == "all_reduce":
+            launches.append(Launch(value, list(complete)))
+        elif call == _END_OF_BACKWARD:
+            complete.append(call)
+    return launches
+
+
+def _require_launch(exam, who, name, members, nbytes, launches):
+    """Require one launch of a bucket, when its gradients are complete and before others are."""
+    of_bucket = [launch for launch in launches if launch.nbytes == nbytes]
+    times = f"launched {name} {len(of_bucket)} times" if of_bucket else f"did not launch {name}"
     if exam.require(len(of_bucket) == 1, f"{who} {times}, expected one launch in every step."):
+        complete = of_bucket[0].complete
         exam.require(
-            of_bucket[0].full,
-            f"{who} launched {bucket} before all of its gradients were taken, expected a full bucket.",
+            set(members) <= set(complete),
+            f"{who} launched {name} before all of its gradients were complete, expected a full bucket.",
         )
         exam.require(
-            bucket == _BUCKETS[1] or of_bucket[0].early,
-            f"{who} launched {bucket} after backward had computed the gradients of the first layer, "
-            "expected a launch as soon as the bucket is full.",
+            _END_OF_BACKWARD not in complete and (0 in members or not {0, 1} & set(complete)),
+            f"{who} launched {name} too late, expected a launch as soon as the bucket is full.",
         )
+
+
+def _require_averages(exam, when, gradients, number):
+    """Require the gradients of one process on the data of all ranks in step `number`."""
+    result, reference = new_model().double(), new_model().double()
+    for parameter, gradient in zip(result.parameters(), gradients, strict=True):
+        parameter.grad = gradient
+    loss(reference, _data(number, exam.n)).backward()
+    difference = compare_gradients(result, reference, tolerance=1e-6)
+    exam.require(not difference, f"{when}, on rank {exam.rank} {difference} the mean over all ranks.")
 
 
 def _numbers_in(buckets, parameters):
@@ -166,17 +224,17 @@ def _require_two_buckets(exam, step, size):
     if "all_reduce" not in calls:  # DDP's, which launches in backward and waits at its end
         return
     sent = sum(nbytes for call, nbytes in step.calls if call == "all_reduce")
-    exam.require(sent == size, f"The buckets of rank {rank} hold {sent} bytes, and the gradients {size}.")
+    exam.require(sent == size, f"Rank {rank} sent {sent} bytes in its buckets, expected {size}, as the gradients have.")
     exam.require(
-        "all_reduce" in _before(_LAST_GRADIENT, calls),
-        f"Rank {rank} launched its first bucket after backward had computed the last gradient.",
+        "all_reduce" in _before(_GRADIENT, calls),
+        f"Rank {rank} launched its first bucket after the last gradient was complete, expected a launch before.",
     )
     exam.require(
         "wait" not in _before(_END_OF_BACKWARD, calls),
-        f"Rank {rank} waited for a bucket before backward had ended.",
+        f"Rank {rank} waited for a bucket before the backward pass had ended, expected a wait in `finish` only.",
     )
     waited = "waited for only one of its buckets" if "wait" in calls else "never waited for a bucket"
-    exam.require(calls.count("wait") >= 2, f"Rank {rank} {waited}. {RESTART}")
+    exam.require(calls.count("wait") >= 2, f"Rank {rank} {waited}, expected a wait for both. {RESTART}")
 
 
 def _close(tensors, expected):
@@ -199,71 +257,56 @@ def _data(step, n):
 # What follows runs beside the learner's code.
 
 
-class Bucket:
-    """A bucket as the lesson has it, without a group: it is never sent."""
-
-    def __init__(self, parameters, ranks):
-        sizes = [parameter.numel() for parameter in parameters]
-        self.ranks = ranks
-        self.flat = torch.zeros(sum(sizes))
-        parts = self.flat.split(sizes)
-        self.views = {parameter: part.view_as(parameter) for parameter, part in zip(parameters, parts, strict=True)}
-
-    def take(self, parameter):
-        """Copy the gradient of a parameter to its place, divided by the number of ranks."""
-        self.views[parameter].copy_(parameter.grad / self.ranks)
-
-    def full(self):
-        """Return whether the bucket holds the gradients of all its parameters."""
-        pairs = self.views.items()
-        return all(p.grad is not None and view.equal(p.grad / self.ranks) for p, view in pairs)
-
-
-def _steps_with_hooks(rank, n):
-    """Return the launches of each step, by the hooks that the learner's function has registered."""
-    model = new_model()
-    first, last = list(model[0].parameters()), list(model[1:].parameters())
-    buckets = [Bucket(last, n), Bucket(first, n)]
+def _steps_of_early_buckets(rank, n):
+    """Return the `Step`s that a model makes with two buckets of the learner's class."""
+    model, calls = new_model().double(), []
+    for number, parameter in enumerate(model.parameters()):
+        # The first hook of a parameter is called first.
+        parameter.register_post_accumulate_grad_hook(lambda _, number=number: calls.append((_GRADIENT, number)))
+    parameters = list(model.parameters())
+    buckets = [answer("MyEarlyBucket", [part]) for part in (parameters[:2], parameters[2:])]
     steps = []
-
-    def launch(bucket):
-        if bucket not in buckets:
-            raise TypeError(f"launch got a {type(bucket).__name__}, expected the bucket of `my_hooks`")
-        early = all(parameter.grad is None for parameter in first)
-        steps[-1].append(Launch(_BUCKETS[buckets.index(bucket)], bucket.full(), early))
-
-    for bucket in buckets:
-        answer("my_hooks", [bucket, launch])
     with errors_of_answer():
         for number in range(_STEPS):
-            steps.append([])
-            for bucket in buckets:
-                bucket.flat.zero_()
-            model.zero_grad()
-            loss(model, [_data(number, n)[rank]]).backward()
+            calls.clear()
+            with _recorded(calls):
+                model.zero_grad()
+                loss(model, [_data(number, n)[rank]]).backward()
+                calls.append((_END_OF_BACKWARD, 0))
+                all_launched = sum(call == "all_reduce" for call, _ in calls) == 2
+                if all_launched:
+                    for bucket in buckets:
+                        bucket.finish()
+            steps.append(Step(list(calls), 2, _gradients(model)))
+            if not all_launched:
+                break
     return steps
+
+
+def _gradients(model):
+    return [None if p.grad is None else p.grad.detach().clone() for p in model.parameters()]
 
 
 def _steps_of_two_buckets(rank, n):
     """Return the steps that the answer's model and function make, or what the answer has returned instead."""
     model, calls = new_model().double(), []
     # The first hook of a parameter is called first. Which of a layer's two gradients is the last is left open.
-    model[0].weight.register_post_accumulate_grad_hook(lambda _: calls.append((_LAST_GRADIENT, 0)))
+    model[0].weight.register_post_accumulate_grad_hook(lambda _: calls.append((_GRADIENT, 0)))
     pair = answer("two_buckets", [model])
     if not isinstance(pair, tuple) or len(pair) != 2 or not all(map(callable, pair)):
         return show(plain(pair))
-    called, update = pair
+    wrapped, finish = pair
     steps = []
     with errors_of_answer():
         for number in range(_STEPS):
             calls.clear()
             with timeline.recorded() as intervals, _recorded(calls):
-                called.zero_grad()
-                loss(called, [_data(number, n)[rank]]).backward()
+                wrapped.zero_grad()
+                loss(wrapped, [_data(number, n)[rank]]).backward()
                 calls.append((_END_OF_BACKWARD, 0))
-                update()
+                finish()
             all_reduces = sum(interval.name.endswith(":all_reduce") for interval in intervals)
-            steps.append(Step(list(calls), all_reduces, [weight.detach().clone() for weight in model.parameters()]))
+            steps.append(Step(list(calls), all_reduces, _gradients(model)))
     return steps
 
 

@@ -21,7 +21,7 @@ from helpers.plots.hybrid_ddp_rpc import backward_pass, distances, roles, traine
 from helpers.plots.in_your_own_job import flight_records
 from helpers.plots.inside_ddp import buckets
 from helpers.plots.meet_the_ranks import lines_of_ranks, notebook_and_ranks
-from helpers.plots.overlap import step_timeline
+from helpers.plots.overlap import exposed_steps, overlap_sketch, step_timeline
 from helpers.plots.pipelines import bubbles, kept_over_time, pipeline_steps, stale_losses
 from helpers.plots.point_to_point import message_cost, ring_of_waits, two_messages
 from helpers.plots.ranks_come_and_go import comings_and_goings
@@ -62,6 +62,7 @@ __all__ = [
     "distances",
     "elements_by_rank",
     "episode_rewards",
+    "exposed_steps",
     "extrapolation",
     "flat_vector",
     "flight_records",
@@ -76,6 +77,7 @@ __all__ = [
     "modelled_times",
     "notebook_and_ranks",
     "object_and_users",
+    "overlap_sketch",
     "paces",
     "passed_by_rank",
     "perplexity_curve",

@@ -15,6 +15,7 @@ from matplotlib.colors import to_rgb
 from matplotlib.patches import Circle, FancyArrowPatch, Rectangle
 
 from helpers import plots
+from helpers.measure.timeline import Interval
 from helpers.plots.style import RED, TINTS, new_axes, png
 
 
@@ -93,6 +94,14 @@ def test_a_box_for_each_forward_and_backward():
         (100, 100),
         (200, 100),
     ]
+
+
+def test_communication_that_no_computation_hides_is_labelled_with_its_milliseconds():
+    step = [Interval("forward", 1.0, 1.1), Interval("backward", 1.1, 1.3), Interval("Optimizer.step", 1.4, 1.5)]
+    step += [Interval("gloo:all_reduce", 1.2, 1.32), Interval("gloo:all_reduce", 1.25, 1.37)]
+    plots.exposed_steps("steps", {"overlap": step, "alone": step[:3]})
+    (axes,) = plt.gcf().axes
+    assert [text.get_text() for text in axes.texts] == ["overlap", "70 ms exposed", "alone"]
 
 
 def test_the_png_of_a_figure_has_few_colours_and_keeps_those_of_thin_lines():

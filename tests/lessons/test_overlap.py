@@ -6,63 +6,43 @@ from live_lessons import lesson
 overlap = lesson(
     "09_overlap.ipynb",
     "init_process_group(",
-    "def sgd(",
+    "def stack(",
     "class Bucket",
     "def one_bucket(",
-    "def train(",
-    "def buckets_by_layer(",
-    "def my_hooks(",
-    "def hooks_of_the_lesson(",
+    "def record(",
+    "class EarlyBucketOfTheLesson(",
     "accepted(",
-    "def launches(",
-    "def overlapped(",
+    "def early_buckets(",
+    "def as_one_process(",
 )
-SAME_GRADIENTS = "assert_close(gradients, true_gradients, rtol=0, atol=1e-10)"
+SAME_GRADIENTS = "assert_close(mine.grad, expected.grad, rtol=0, atol=1e-10)"
+ON_ALL = dict.fromkeys(range(2), SAME_GRADIENTS)
+
+
+def test_a_ddp_that_does_not_wrap(overlap):
+    change = "DDP(model, bucket_cap_mb=4)", "model"
+    assert overlap.failed(overlap.cell("def by_ddp(", *change)) == ON_ALL
+    overlap.run("def by_ddp(")
 
 
 @pytest.mark.parametrize(
     ("contains", "whole", "broken"),
     [
         pytest.param(
-            "def overlapped(", "        for bucket in buckets:\n            bucket.finish()", "", id="no finish"
+            "def early_buckets(",
+            "        for bucket in buckets:\n            bucket.finish()",
+            "        pass",
+            id="no finish",
         ),
-        pytest.param("def optimizer_in_hook(", "bucket.finish()", "pass", id="updates with its own gradients"),
-        pytest.param("def by_ddp(", "DDP(model, process_group=group, bucket_cap_mb=4)", "model", id="not wrapped"),
+        pytest.param("def early_buckets(", "for layer in model]", "for layer in model[1:]]", id="a layer left out"),
+        pytest.param("class Bucket", "parameter.grad, n, out", "parameter.grad, 1, out", id="sum in the bucket"),
     ],
 )
-def test_gradients_that_are_not_those_of_one_process(overlap, contains, whole, broken):
-    assert overlap.failed(overlap.cell(contains, whole, broken)) == {0: SAME_GRADIENTS, 1: SAME_GRADIENTS}
-    overlap.run(contains)
-
-
-@pytest.mark.parametrize(
-    ("contains", "whole", "broken"),
-    [
-        pytest.param("class Bucket", "dist.get_world_size(self.group)", "1", id="sum in the bucket"),
-        pytest.param(
-            "def buckets_by_layer(", "if parameters:", "if parameters and not buckets:", id="a layer left out"
-        ),
-    ],
-)
-def test_what_a_version_uses_is_broken(overlap, contains, whole, broken):
+def test_a_variant_or_its_bucket_is_broken(overlap, contains, whole, broken):
+    cells = "class EarlyBucketOfTheLesson(", "accepted(", "def early_buckets("
     overlap.world.view.execute(overlap.cell(contains, whole, broken))
+    overlap.run(*[cell for cell in cells if cell != contains])
     try:
-        assert overlap.failed(overlap.cell("def overlapped(")) == {0: SAME_GRADIENTS, 1: SAME_GRADIENTS}
+        assert overlap.failed(overlap.cell("def as_one_process(", "as_one_process(one_bucket)\n", "")) == ON_ALL
     finally:
-        overlap.run(contains, "def overlapped(")
-
-
-@pytest.mark.parametrize(
-    ("whole", "broken"),
-    [
-        pytest.param("            taken.clear()\n", "", id="never launched again"),
-        pytest.param("== len(bucket.views)", "== 1", id="launched before it is full"),
-    ],
-)
-def test_hooks_that_launch_too_early_or_too_seldom(overlap, whole, broken):
-    hooks = "def hooks_of_the_lesson(", "accepted("
-    overlap.world.view.execute(overlap.cell(hooks[0], whole, broken))
-    overlap.run(hooks[1])
-    lines = overlap.failed(overlap.cell("def launches("))
-    overlap.run(*hooks)
-    assert lines == dict.fromkeys(range(2), "assert launches(when_full) == [True, True]")
+        overlap.run("class Bucket", *cells)

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from helpers.measure.timeline import Interval, covered
+from helpers.measure.timeline import Interval, covered, exposed
 
 SETUP = """
 import time
@@ -125,3 +125,19 @@ def test_what_is_covered():
 def test_what_is_not_there_is_not_covered():
     with pytest.raises(ValueError, match="no interval named 'gloo:all_reduce', only \\['backward'\\]"):
         covered([Interval("backward", 0, 4)], "gloo:all_reduce", by="backward")
+
+
+@pytest.mark.parametrize(
+    ("computed", "communicated", "expected"),
+    [
+        ([(0, 3)], [(3, 5)], [(3, 5)]),
+        ([(0, 3)], [(1, 2)], []),
+        ([(0, 3), (6, 7)], [(2, 4), (3, 5)], [(3, 5)]),
+        ([(0, 2), (3, 4), (6, 7)], [(1, 8)], [(2, 3), (4, 6), (7, 8)]),
+        ([], [(1, 2)], [(1, 2)]),
+    ],
+)
+def test_what_is_exposed(computed, communicated, expected):
+    intervals = [Interval("backward", *pair) for pair in computed]
+    intervals += [Interval("gloo:all_reduce", *pair) for pair in communicated]
+    assert exposed(intervals) == [Interval("exposed", *pair) for pair in expected]

@@ -1,99 +1,92 @@
-# %% World(4)
-# cell `init_process_group(`
-# cell `def sgd(`
+# %% World(2)
+# A shorter timeout than the learner's: a deadlock takes as long.
+# cell `init_process_group(`, with `seconds=10` as `seconds=4`
 # cell `class Bucket`
 # cell `def one_bucket(`
-# cell `def buckets_by_layer(`
-# cell `def hooks_of_the_lesson(`
-when_full = hooks_of_the_lesson
-# cell `def overlapped(`, up to `as_one_process(`
+# cell `class EarlyBucketOfTheLesson`
+EarlyBucket = MyEarlyBucket = EarlyBucketOfTheLesson
+# cell `def early_buckets(`, up to `variants[`
 
-# %% my_hooks: solution
-# Solved. In each step, every rank launched each bucket once, as soon as all gradients were in the bucket.
+# %% MyEarlyBucket: solution
+# Solved. In each step, both buckets were launched as soon as they were full, and the gradients are the averages.
 
-# %% my_hooks: skeleton
+# %% MyEarlyBucket: skeleton
 # Not yet. In step 1, rank 0 did not launch the bucket of the last layers, expected one launch in every step.
 
-# %% my_hooks: takes all at once
-# Solved. ...
-def my_hooks(bucket, launch):
-    taken = []
-
-    def hook(parameter):
-        taken.append(parameter)
-        len(taken) == len(bucket.views) and ([bucket.take(p) for p in taken], taken.clear(), launch(bucket))
-
-    for parameter in bucket.views:
-        parameter.register_post_accumulate_grad_hook(hook)
-
-# %% my_hooks: counts what it has taken
-# Solved. ...
-def my_hooks(bucket, launch):
-    taken = []
-
-    def hook(parameter):
-        bucket.take(parameter)
-        taken.append(parameter)
-        len(taken) % len(bucket.views) == 0 and launch(bucket)
-
-    for parameter in bucket.views:
-        parameter.register_post_accumulate_grad_hook(hook)
-
-# %% my_hooks
+# %% MyEarlyBucket
 # Not yet. In step 2, rank 0 did not launch the bucket of the last layers, expected one launch in every step.
-# answer "counts what it has taken", with `len(taken) % len(bucket.views) == 0` as `len(taken) == len(bucket.views)`
+# solution, with `super().finish()` as `super().finish(); return`
 
-# %% my_hooks
+# %% MyEarlyBucket
 # Not yet. In step 1, rank 0 launched the bucket of the last layers 4 times, expected one launch in every step.
-# answer "takes all at once", with `taken.append(parameter)` as `bucket.take(parameter)`
-# and `len(taken) == len(bucket.views) and ([bucket.take(p) for p in taken], taken.clear(), launch(bucket))`
-# as `launch(bucket)`
+# solution, with `if self.missing == 0:` as `if True:`
 
-# %% my_hooks
-# Not yet. In step 1, rank 0 launched the bucket of the last layers before all of its gradients were taken, expected a
+# %% MyEarlyBucket: launches after the first gradient
+# Not yet. In step 1, rank 0 launched the bucket of the last layers before all of its gradients were complete, expected a
 # full bucket.
-# answer "counts what it has taken", with `0 and launch` as `1 and launch`
+# solution, with `self.missing == 0` as `self.missing == len(self.parameters) - 1`
 
-# %% my_hooks
-# Not yet. In step 1, rank 0 launched the bucket of the last layers before all of its gradients were taken, expected a
-# full bucket.
-# answer "counts what it has taken", without `bucket.take(parameter)`
+# %% MyEarlyBucket
+# Not yet. After `finish` in step 1, on rank 0 the gradients are ... times the mean over all ranks.
+# solution, with `self.take(parameter)` as `self.parts[parameter].copy_(parameter.grad.flatten())`
 
-# %% my_hooks
-# Not yet. Rank 0 raised TypeError: launch got a Parameter, expected the bucket of `my_hooks`
-# answer "counts what it has taken", with `launch(bucket)` as `launch(parameter)`
+# %% MyEarlyBucket: does not take
+# Not yet. After `finish` in step 1, on rank 0 the gradient ... the mean over all ranks.
+# solution, with `self.take(parameter)` as `pass`
 
-# %% my_hooks
-# Not yet. Rank 0 raised NameError: name 'nothing' is not defined
-def my_hooks(bucket, launch):
-    taken = []
+# %% MyEarlyBucket: waits in the hook
+# Not yet. In step 1, rank 0 waited for a bucket before the backward pass had ended, expected a wait in `finish` only.
+# solution, with `self.launch()` as `self.launch(); self.work.wait()`
 
-    def hook(parameter):
-        nothing
+# %% MyEarlyBucket: launches at the end of the backward pass
+# Not yet. In step 1, rank 0 launched the bucket of the last layers too late, expected a launch as soon as the bucket is
+# full.
+# solution, with `self.launch()` as `torch.autograd.Variable._execution_engine.queue_callback(self.launch)`
 
-    for parameter in bucket.views:
-        parameter.register_post_accumulate_grad_hook(hook)
-
-# %% my_hooks: of two buckets that share what was taken
+# %% MyEarlyBucket: one count for all buckets
 # Not yet. In step 1, rank 0 did not launch the bucket of the first layer, expected one launch in every step.
-# skeleton, with `def my_hooks(bucket, launch):` as `def my_hooks(bucket, launch, taken=[]):`
-# and `bucket.take(parameter)` as `bucket.take(parameter); taken.append(parameter); len(taken) == 4 and launch(bucket)`
+# solution, with `self.missing` as `type(self).missing`
 
-# %% my_hooks: that launch at the end of backward
-# Not yet. In step 1, rank 0 launched the bucket of the last layers after backward had computed the gradients of the
-# first layer, expected a launch as soon as the bucket is full.
-def my_hooks(bucket, launch):
-    taken = []
+# %% MyEarlyBucket: without super().finish()
+# Not yet. After `finish` in step 1, on rank 0 ...
+# solution, with `super().finish()` as `pass`
 
-    def hook(parameter):
-        bucket.take(parameter)
-        taken.append(parameter)
-        len(taken) % len(bucket.views) == 0 and torch.autograd.Variable._execution_engine.queue_callback(
-            lambda: launch(bucket)
-        )
+# %% MyEarlyBucket
+# Not yet. Rank 0 raised NameError: name 'nothing' is not defined
+# solution, with `self.take(parameter)` as `nothing`
 
-    for parameter in bucket.views:
-        parameter.register_post_accumulate_grad_hook(hook)
+# %% MyEarlyBucket: with the set of the lesson
+# Solved. ...
+# cell `class EarlyBucketOfTheLesson`, with `EarlyBucketOfTheLesson` as `MyEarlyBucket`
+
+# %% MyEarlyBucket: takes all at once
+# Solved. ...
+class MyEarlyBucket(Bucket):
+    def __init__(self, parameters):
+        super().__init__(parameters)
+        self.complete = []
+        for parameter in self.parameters:
+            parameter.register_post_accumulate_grad_hook(self.ready)
+
+    def ready(self, parameter):
+        self.complete.append(parameter)
+        if len(self.complete) == len(self.parameters):
+            for each in self.complete:
+                self.take(each)
+            self.complete.clear()
+            self.launch()
+
+# %% MyEarlyBucket: waits for futures
+# Solved. ...
+class MyEarlyBucket(EarlyBucketOfTheLesson):
+    def launch(self):
+        self.future = dist.all_reduce(self.flat, async_op=True).get_future()
+
+    def finish(self):
+        self.future.wait()
+        for parameter, part in self.parts.items():
+            parameter.grad = part.view_as(parameter)
+        self.waiting = set(self.parameters)
 
 # %% buckets_by_size: solution
 # Solved. Every rank has filled its buckets as DDP does, from the last parameter to the first.
@@ -102,15 +95,8 @@ def my_hooks(bucket, launch):
 # Not yet. Bucket 0 of rank 0 ends with 16 bytes, before it has reached the limit of 1200.
 
 # %% buckets_by_size
-# Solved. ...
-# solution, with `buckets = []` as `buckets, size = [[]], 0`,
-# without `size = limit  # of the bucket that is being filled: at first there is none`
-
-# %% buckets_by_size
 # Not yet. Bucket 0 of rank 0 goes on after it has reached 2384 bytes, and the limit is 1200.
-# solution, with `buckets = []` as `buckets, size = [[]], 0`,
-# without `size = limit  # of the bucket that is being filled: at first there is none`,
-# with `size += parameter.nbytes` as `size += parameter.numel()`
+# solution, with `member.nbytes` as `member.numel()`
 
 # %% buckets_by_size: from the first parameter on
 # Not yet. The buckets of rank 0 hold the parameters [[0, 1, 2], [3, 4, 5, 6, 7, 8]], expected from last to first.
@@ -144,16 +130,6 @@ def buckets_by_size(parameters, limit):
 # answer "from the first parameter on", with `for parameter in parameters:` as `for parameter in reversed(parameters):`
 # and `return buckets` as `return None`
 
-# %% buckets_by_size: looking back
-# Solved. ...
-def buckets_by_size(parameters, limit):
-    buckets = [[]]
-    for parameter in reversed(parameters):
-        if sum(p.nbytes for p in buckets[-1]) >= limit:
-            buckets.append([])
-        buckets[-1].append(parameter)
-    return buckets
-
 # %% buckets_by_size: tuples
 # Solved. ...
 def buckets_by_size(parameters, limit):
@@ -174,113 +150,139 @@ def buckets_by_size(parameters, limit):
 
 # %% buckets_by_size: that stay below the limit
 # Not yet. Bucket 0 of rank 0 ends with 1184 bytes, before it has reached the limit of 1200.
-# answer "looking back",
-# with `sum(p.nbytes for p in buckets[-1]) >=` as `buckets[-1] and sum(p.nbytes for p in [*buckets[-1], parameter]) >`
+# solution, with `if sum(member.nbytes for member in buckets[-1]) >= limit:`
+# as `if buckets[-1] and sum(p.nbytes for p in [*buckets[-1], parameter]) > limit:`
 
 # %% two_buckets: solution
-# Solved. Every rank has the weights of one process, and its first bucket travelled while backward still ran.
+# Solved. Every rank has the averages, and its first bucket travelled while the backward pass still ran.
 
 # %% two_buckets: skeleton
 # Not yet. Rank 0 called all_reduce once in a step, expected twice.
 
 # %% two_buckets: split after three
 # Solved. ...
-def two_buckets(model, group=None):
-    optimizer, parameters = sgd(model.parameters()), list(model.parameters())[::-1]
-    buckets = [Bucket(parameters[:3], group), Bucket(parameters[3:], group)]
-    for bucket in buckets:
-        when_full(bucket, Bucket.launch)
+def two_buckets(model):
+    parameters = list(model.parameters())[::-1]
+    buckets = [EarlyBucket(parameters[:3]), EarlyBucket(parameters[3:])]
 
-    def update():
+    def finish():
         for bucket in buckets:
             bucket.finish()
-        optimizer.step()
 
-    return model, update
+    return model, finish
 
 # %% two_buckets: waits for futures
 # Solved. ...
 # answer "split after three",
-# with `bucket.finish()` as `bucket.work.get_future().wait(); [setattr(p, "grad", v) for p, v in bucket.views.items()]`
+# with `bucket.finish()` as `bucket.work.get_future().wait(); bucket.finish()`
 
 # %% two_buckets
-# Not yet. Rank 0 launched its first bucket after backward had computed the last gradient.
-def two_buckets(model, group=None):
-    optimizer, parameters = sgd(model.parameters()), list(model.parameters())[::-1]
-    buckets = [Bucket(parameters[:3], group), Bucket(parameters[3:], group)]
-    for bucket in buckets:
-        pass
+# Not yet. Rank 0 launched its first bucket after the last gradient was complete, expected a launch before.
+def two_buckets(model):
+    parameters = list(model.parameters())[::-1]
+    buckets = [Bucket(parameters[:3]), Bucket(parameters[3:])]
 
-    def update():
+    def finish():
         for bucket in buckets:
-            [bucket.take(p) for p in bucket.views]
+            [bucket.take(p) for p in bucket.parameters]
             bucket.launch()
             bucket.finish()
-        optimizer.step()
 
-    return model, update
-
-# %% two_buckets
-# Not yet. Rank 0 waited for a bucket before backward had ended.
-def two_buckets(model, group=None):
-    optimizer, parameters = sgd(model.parameters()), list(model.parameters())[::-1]
-    buckets = [Bucket(parameters[:3], group), Bucket(parameters[3:], group)]
-    for bucket in buckets:
-        when_full(bucket, lambda bucket: (bucket.launch(), bucket.finish()))
-
-    def update():
-        for bucket in buckets:
-            pass
-        optimizer.step()
-
-    return model, update
+    return model, finish
 
 # %% two_buckets
-# Not yet. After step 0, the weights of rank 0 are not those of one process.
+# Not yet. Rank 0 waited for a bucket before the backward pass had ended, expected a wait in `finish` only.
+class WaitingBucket(EarlyBucket):
+    def launch(self):
+        super().launch()
+        super().finish()
+        self.waiting = set(self.parameters)
+
+    def finish(self):
+        pass
+
+def two_buckets(model):
+    parameters = list(model.parameters())[::-1]
+    WaitingBucket(parameters[:3]), WaitingBucket(parameters[3:])
+    return model, lambda: None
+
+# %% two_buckets
+# Not yet. After `finish` in step 1, on rank 0 ...
 # answer "split after three", with `bucket.finish()` as `bucket.work.wait()`
 
 # %% two_buckets
-# Not yet. Rank 0 waited for only one of its buckets. Call world.restart(), then run the lesson again, from its setup
-# cell to this check.
+# Not yet. Rank 0 waited for only one of its buckets, expected a wait for both. Call world.restart(), then run the lesson
+# again, from its setup cell to this check.
 # answer "split after three",
-# with `bucket.finish()` as `bucket.work.wait() if bucket is buckets[0] else __import__("time").sleep(0.1)`
+# with `bucket.finish()` as `bucket.finish() if bucket is buckets[0] else __import__("time").sleep(0.1)`
 
 # %% two_buckets
-# Not yet. Rank 0 returned a function, expected a model and a function.
-# answer "split after three", with `return model, update` as `return update`
+# Not yet. Rank 0 returned a function, expected a model and a function `finish`.
+# answer "split after three", with `return model, finish` as `return finish`
 
 # %% two_buckets
 # Not yet. Rank 0 raised NameError: name 'nothing' is not defined
-# answer "split after three", with `return model, update` as `return model, nothing`
+# answer "split after three", with `return model, finish` as `return model, nothing`
 
 # %% two_buckets: by ddp
 # Solved. ...
-def two_buckets(model, group=None):
-    model = DDP(model, process_group=group, bucket_cap_mb=0.000476837158203125)
-    return model, sgd(model.parameters()).step
+def two_buckets(model):
+    return DDP(model, bucket_cap_mb=0.000476837158203125), lambda: None
 
 # %% two_buckets
 # Not yet. Rank 0 called all_reduce once in a step, expected twice.
-def two_buckets(model, group=None):
-    model = DDP(model, process_group=group, bucket_cap_mb=25)
-    return model, sgd(model.parameters()).step
+# answer "by ddp", with `0.000476837158203125` as `25`
 
 # %% two_buckets
 # Not yet. Rank 0 called all_reduce 3 times in a step, expected twice.
-def two_buckets(model, group=None):
-    model = DDP(model, process_group=group, bucket_cap_mb=9.5367431640625e-05)
-    return model, sgd(model.parameters()).step
+# answer "by ddp", with `0.000476837158203125` as `9.5367431640625e-05`
 
-# %% two_buckets: with one for each layer
-# Not yet. Rank 0 called all_reduce 3 times in a step, expected twice.
-# skeleton, with `return one_bucket(model, group)` as `return overlapped(model, group)`
+# %% two_buckets: with one for each parameter
+# Not yet. Rank 0 called all_reduce 6 times in a step, expected twice.
+def two_buckets(model):
+    buckets = [EarlyBucket([parameter]) for parameter in model.parameters()]
+    return model, lambda: [bucket.finish() for bucket in buckets]
 
 # %% two_buckets: that leave a gradient out
-# Not yet. The buckets of rank 0 hold 704 bytes, and the gradients 992.
-# answer "split after three", with `[3:], group` as `[4:], group`
+# Not yet. Rank 0 sent 704 bytes in its buckets, expected 992, as the gradients have.
+# answer "split after three", with `parameters[3:]` as `parameters[4:]`
 
-# %% two_buckets: that do not count anew
-# Not yet. Rank 0 did not call all_reduce in a step, expected twice.
-# solution, with `missing[:] = [len(half) for half in halves]` as `_ = [len(half) for half in halves]`
+# %% exposed_seconds: solution
+# Solved. The exposed seconds are right in all 10 cases.
 
-# %% World(5): my_hooks, buckets_by_size, two_buckets
+# %% exposed_seconds: skeleton
+# Not yet. With computing = [(0, 1), (1, 3), (6, 7)] and communicating = [(3, 5)], rank 0 returned 0, expected 2.
+
+# %% exposed_seconds: counts all-reduces that overlap twice
+# Not yet. With computing = [(0, 3)] and communicating = [(2, 6), (4, 5)], rank 0 returned 4, expected 3.
+def exposed_seconds(computing, communicating):
+    total = 0
+    for begin, end in communicating:
+        for other_begin, other_end in sorted(computing):
+            if other_begin <= begin:
+                begin = max(begin, min(end, other_end))
+            elif other_begin < end:
+                total += other_begin - begin
+                begin = min(end, other_end)
+        total += end - begin
+    return total
+
+# %% exposed_seconds
+# Not yet. With computing = [(0, 3)] and communicating = [(3, 5)], rank 0 returned None, expected 2.
+def exposed_seconds(computing, communicating):
+    pass
+
+# %% exposed_seconds: all of the communication
+# Not yet. With computing = [(0, 3)] and communicating = [(1, 2)], rank 0 returned 1, expected 0.
+def exposed_seconds(computing, communicating):
+    return sum(end - begin for begin, end in communicating)
+
+# %% exposed_seconds: in quarters of a second
+# Solved. ...
+def exposed_seconds(computing, communicating):
+    def quarters(pairs):
+        return {moment for begin, end in pairs for moment in range(int(4 * begin), int(4 * end))}
+
+    return len(quarters(communicating) - quarters(computing)) / 4
+
+# %% World(5): MyEarlyBucket, buckets_by_size, two_buckets, exposed_seconds

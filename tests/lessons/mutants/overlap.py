@@ -1,47 +1,63 @@
 """The lesson overlap, broken on purpose."""
 
 MUTANTS = {
-    "the hooks fire in the order in which they are set": (
-        "    model(samples).sum().backward()\n    return order",
-        "    model(samples).sum().backward()\n    return [name for name, _ in model.named_parameters()]",
+    "the hooks are called in the order in which they were set": (
+        "    model(torch.ones(4, 8)).sum().backward()\n    return names",
+        "    model(torch.ones(4, 8)).sum().backward()\n"
+        "    return [name for name, _ in model.named_parameters() if name.endswith('weight')]",
     ),
-    "the hook of a tied weight fires for each of its uses": (
-        'tied = nn.Sequential(shared, nn.ReLU(), shared)\nfirings = fired(tied, images[:8]).count("0.weight")',
-        "tied = nn.Sequential(shared, nn.ReLU(), shared)\n"
-        'firings = fired(tied, images[:8]).count("0.weight") + fired(tied, images[:8]).count("0.weight")',
+    "the hook of a shared weight is called for each of its uses": (
+        "hook_calls = len(calls_of_hooks(tied))",
+        "hook_calls = len(calls_of_hooks(tied)) + len(calls_of_hooks(tied))",
     ),
-    "a tied weight has the gradient of one use": (
-        "tied = nn.Sequential(shared, nn.ReLU(), shared)\nfirings",
-        "tied = nn.Sequential(shared, nn.ReLU(), nn.Linear(64, 64).double())\nfirings",
+    "a shared weight has the gradient of one use": (
+        "tied = nn.Sequential(shared, nn.ReLU(), shared)",
+        "tied = nn.Sequential(shared, nn.ReLU(), nn.Linear(8, 8))",
     ),
     "the averages stay in the bucket": (
-        "        bucket.launch()\n        bucket.finish()\n",
-        "        bucket.launch()\n        bucket.work.wait()\n",
+        "            parameter.grad = part.view_as(parameter)",
+        "            pass",
+    ),
+    "the bucket holds the sum": (
+        "torch.div(parameter.grad, n, out=",
+        "torch.div(parameter.grad, 1, out=",
     ),
     "the hook launches before the bucket is full": (
-        "        if len(taken) == len(bucket.views):",
-        "        if len(taken) == 1:",
+        "        if not self.waiting:",
+        "        if len(self.waiting) == len(self.parameters) - 1:",
     ),
-    "the buckets are launched after backward": (
-        "        when_full(bucket, Bucket.launch)\n    def update():\n        for bucket in buckets:\n",
-        "        when_full(bucket, lambda bucket: None)\n    def update():\n        for bucket in buckets:\n"
-        "            bucket.launch()\n",
+    "the buckets are launched after the backward pass": (
+        "        if not self.waiting:\n            self.launch()\n\n    def finish(self):\n        super()",
+        "\n    def finish(self):\n        self.launch()\n        super()",
     ),
     "DDP has one bucket": (
-        "bucket_cap_mb=4)",
-        "bucket_cap_mb=400)",
+        "DDP(model, bucket_cap_mb=4)",
+        "DDP(model, bucket_cap_mb=400)",
     ),
-    "the optimizer in the hook never updates early": (
-        "        while under_way and under_way[0].work.is_completed():",
-        "        while False:",
+    "DDP averages nothing": (
+        "DDP(model, bucket_cap_mb=4)",
+        "model",
     ),
     "the links are as they are when they should be paced": (
-        "links = network.limit(world, 2e9)\nslow = ",
-        "links = network.lift(world)\nslow = ",
+        "links = network.limit(world, 1e9)",
+        "links = network.lift(world)",
     ),
-    "the one bucket travels in backward": (
-        'versions = ["alone", "one_bucket", "overlapped", "by_ddp", "optimizer_in_hook"]',
-        'versions = ["alone", "one_bucket", "overlapped", "by_ddp", "optimizer_in_hook"]\n'
-        'world.view.execute("one_bucket = overlapped")',
+    "the one bucket travels in the backward pass": (
+        'names = "not averaged", "one bucket", "early buckets", "DDP"',
+        'names = "not averaged", "one bucket", "early buckets", "DDP"\n'
+        "world.view.execute(\"variants['one bucket'] = early_buckets\")",
+    ),
+    "the early buckets travel after the backward pass": (
+        'names = "not averaged", "one bucket", "early buckets", "DDP"',
+        'names = "not averaged", "one bucket", "early buckets", "DDP"\n'
+        "world.view.execute(\"variants['early buckets'] = one_bucket\")",
+    ),
+    "no layer is updated during the backward pass": (
+        "lambda _, after=number + 1: update(after)",
+        "lambda _, after=number + 1: None",
+    ),
+    "a layer is updated with the gradients of one rank": (
+        "        buckets[number].finish()\n        optimizers[number].step()",
+        "        optimizers[number].step()\n        buckets[number].finish()",
     ),
 }
