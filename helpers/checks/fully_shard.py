@@ -25,16 +25,14 @@ def my_slice(exam):
             for place in range(n):
                 expected = chunks[place].tolist() if place < len(chunks) else []
                 result = exam.call(rows, n, place)
-                case = f"Of {rows} rows on {n} ranks rank {place}"
+                case = f"For `my_slice({rows}, {n}, {place})` rank {exam.rank} returned"
                 returned = [number(row) for row in result] if isinstance(result, list | tuple) else [None]
-                if exam.require(
-                    None not in returned, f"{case} got {show(result)} from rank {exam.rank}, expected a range."
-                ):
+                if exam.require(None not in returned, f"{case} {show(result)}, expected a range."):
                     exam.require(
                         returned == expected,
-                        f"{case} has {_in_words(expected)}, and rank {exam.rank} returned {_in_words(returned)}.",
+                        f"{case} {_in_words(returned)}, expected {_in_words(expected)}.",
                     )
-    return "Every rank knows its rows, and those of all others."
+    return "Every rank returned the rows of all ranks."
 
 
 @exercise
@@ -47,7 +45,9 @@ def my_clip(exam):
     for factor in (0.5, 2.0):
         norm, local, clipped = exam.on_rank(_clipped, factor)
         expected = min(1.0, factor)
-        if exam.require(clipped is not None, f"After `my_clip` a parameter of rank {rank} has no gradient."):
+        if exam.require(
+            clipped is not None, f"After `my_clip` a parameter of rank {rank} has no gradient, expected one."
+        ):
             # A rank without a single row has nothing to clip.
             times = clipped / local if local else expected
             exam.require(
@@ -55,7 +55,7 @@ def my_clip(exam):
                 f"With a norm of {norm:.4f} over all ranks, {local:.4f} on rank {rank}, at most {factor * norm:.4f}, "
                 f"the gradients of rank {rank} are {times:.4f} times what they were, expected {expected:.4f} times.",
             )
-    return "The gradients of all ranks are clipped by one norm, that of all shards."
+    return "All ranks clip their gradients by the norm over all shards."
 
 
 @exercise
@@ -63,8 +63,8 @@ def grouped(exam):
     """Check `grouped(sizes, limit)`: neighbours in as few units as possible, none larger than the limit."""
     for sizes, limit in (([4, 4, 4, 4], 8), ([4, 4, 4, 4], 4), ([6, 3, 3, 6, 2], 9), ([5, 1, 5, 1, 5], 6), ([7], 100)):
         fault = _fault_of_units(exam.call(list(sizes), limit), sizes, limit)
-        exam.require(not fault, f"With layers of {sizes} bytes and a limit of {limit} rank {exam.rank} {fault}")
-    return "As few units as possible, and none is larger than the limit."
+        exam.require(not fault, f"With layers of {sizes} bytes and a limit of {limit}, rank {exam.rank} {fault}")
+    return "There are as few units as possible, and no unit is larger than the limit."
 
 
 def _in_words(rows):
@@ -105,21 +105,21 @@ def _fault_of_units(result, sizes, limit):
     except TypeError:
         return f"returned {show(result)}, expected a list of lists of layer numbers."
     if sum(units, []) != list(range(len(sizes))) or [] in units:
-        return f"returned {units}: each layer must be in one unit, in order."
+        return f"returned {units}, expected each layer in one unit, in order."
     for unit in units:
-        held = sum(sizes[layer] for layer in unit)
-        if held > limit:
-            return f"has a unit {unit} of {held} bytes, expected {limit} at most."
+        unit_bytes = sum(sizes[layer] for layer in unit)
+        if unit_bytes > limit:
+            return f"returned a unit {unit} of {unit_bytes} bytes, expected at most {limit}."
     fewest = _fewest(sizes, limit)
     if len(units) > fewest:
-        return f"has {len(units)} units, and {fewest} are enough."
+        return f"returned {len(units)} units, expected {fewest}."
     return ""
 
 
 def _fewest(sizes, limit):
-    units, held = 0, limit + 1
+    units, unit_bytes = 0, limit + 1
     for size in sizes:
-        if held + size > limit:
-            units, held = units + 1, 0
-        held += size
+        if unit_bytes + size > limit:
+            units, unit_bytes = units + 1, 0
+        unit_bytes += size
     return units

@@ -45,11 +45,11 @@ def two_optimizers(exam):
             for name, part, kind in _PARTS:
                 old, new, expected = (getattr(weights, part) for weights in (before, after, one))
                 exam.require(
-                    not new.equal(old), f"In a step the {name} has not moved, expected it to move as with {kind}."
+                    not new.equal(old), f"In a step the {name} did not move, expected a step of {kind} at rate {_RATE}."
                 )
                 exam.require(
                     new.allclose(expected, atol=1e-4),
-                    f"In a step the {name} has moved, but not as with {kind} at this rate.",
+                    f"In a step the {name} moved differently, expected a step of {kind} at rate {_RATE}.",
                 )
             if exam.fault:
                 break
@@ -97,18 +97,19 @@ def _compare_table(exam):
         sums, has_graph = exam.on_rank(_forward_and_step, words, offsets, scales)
         if not _require_shape(exam, sums, len(lengths)):
             return
-        for bag, (found, right) in enumerate(zip(sums, expected, strict=True)):
+        for bag, (vector, right) in enumerate(zip(sums, expected, strict=True)):
             exam.require(
-                torch.allclose(found, right, atol=1e-4),
-                f"With bags of {list(lengths)} words, bag {bag} is not the sum of its words' vectors.",
+                torch.allclose(vector, right, atol=1e-4),
+                f"With bags of {list(lengths)} words, bag {bag} has another vector, expected the sum of the vectors of "
+                "its words.",
             )
-        exam.require(has_graph, "The sums are right, but no gradient reaches the owners.")
+        exam.require(has_graph, "The sums are right, but no gradient reaches the owners, expected a gradient on both.")
         after = exam.on_rank(_vectors)
         for row, (old, new, gradient) in enumerate(zip(weight, after, one.grad, strict=True)):
-            what = "has not moved" if new.equal(old) else "has moved wrongly"
+            what = "did not move" if new.equal(old) else "moved differently"
             exam.require(
                 (old - new - gradient).abs().amax() <= 1e-4,
-                f"The sums are right, but in a step of SGD row {row} {what}.",
+                f"The sums are right, but in a step of SGD row {row} {what}, expected the step of one table.",
             )
         if exam.fault:
             return

@@ -27,7 +27,7 @@ _SECONDS = 0.05  # for a step of the last trainer; the trainers before it take l
 def _judge_turns(returned):
     if fault := fault_of_turns(returned[:-2]):  # the last two are master and server
         raise Wrong(fault)
-    return "The trainers step in the order of their ranks, and none goes on before the last one has stepped."
+    return "The trainers step in the order of their ranks, and no trainer goes on before the last trainer has stepped."
 
 
 @exercise(together=_judge_turns)
@@ -52,7 +52,8 @@ def one_rate(exam):
             times = ((move * gradient).sum() / (gradient * gradient).sum()).item()
             exam.require(
                 near(times, 1, 1e-6),
-                f"On trainer {exam.rank} the {name} moves {times:.2f} times as far as in one process.",
+                f"On trainer {exam.rank} the {name} moves {times:.2f} times as far as in one process, expected 1.00 "
+                "times.",
             )
     return "Both parts move as in one process."
 
@@ -71,13 +72,15 @@ def fault_of_turns(noted: list) -> str:
     """
     for trainer, (steps, _) in enumerate(noted):
         if len(steps) != 1:
-            return f"Trainer {trainer} took {len(steps)} steps, expected one."
+            return f"Trainer {trainer} took {len(steps)} steps, expected 1."
     steps = [steps[0] for steps, _ in noted]
     for trainer, ((_, end), (begin, _)) in enumerate(zip(steps, steps[1:], strict=False)):
         if begin < end:
-            return f"Trainer {trainer + 1} stepped before trainer {trainer} had stepped, expected it to wait."
-    if min(left for _, left in noted) < steps[-1][1]:
-        return "A trainer returned before the last one had stepped, expected all to wait before the next batch."
+            later = trainer + 1
+            return f"Trainer {later} stepped before trainer {trainer} had stepped, expected trainer {later} to wait."
+    for trainer, (_, returned) in enumerate(noted):
+        if returned < steps[-1][1]:
+            return f"Trainer {trainer} returned before the last trainer had stepped, expected every trainer to wait."
     return ""
 
 

@@ -37,9 +37,9 @@ def staleness(exam):
         shown = show(result) if numbers is None else numbers
         exam.require(
             numbers == expected,
-            f"For {text or 'an empty order'} rank {exam.rank} returned {shown}, expected {expected}.",
+            f"For the order {text or '[]'} rank {exam.rank} returned {shown}, expected {expected}.",
         )
-    return "Every batch has its number, also in orders that nobody uses."
+    return "Every batch has the right number of updates, even in unusual orders."
 
 
 @exercise
@@ -68,12 +68,12 @@ def _numbers(result):
 
 
 def _stale(order):
-    updates, seen, stale = 0, {}, {}
+    updates, at_forward, stale = 0, {}, {}
     for kind, batch in order:
         if kind == "F":
-            seen[batch] = updates
+            at_forward[batch] = updates
         else:
-            stale[batch] = updates - seen[batch]
+            stale[batch] = updates - at_forward[batch]
             updates += 1
     return [stale[batch] for batch in sorted(stale)]
 

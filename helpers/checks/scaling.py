@@ -2,9 +2,8 @@
 
 from helpers.checks.exam import exercise, number, show
 
-# alpha in seconds, beta in bytes per second, payload in bytes
-_LINKS = [(3e-5, 1.25e9, 4e6), (1e-3, 6e7, 4e6), (1e-6, 1e10, 1e8)]
-_INFINITE = float("inf")
+# alpha in seconds, beta in seconds per byte, payload in bytes
+_LINKS = [(3e-5, 8e-10, 4e6), (1e-3, 1.6e-8, 4e6), (1e-6, 1e-10, 1e8)]
 _MACHINES = range(1, 1025)
 
 
@@ -12,8 +11,8 @@ _MACHINES = range(1, 1025)
 def my_communicating(exam):
     """Check `my_communicating(k, alpha, beta, payload)`, the time of a ring all-reduce of k ranks."""
     cases = [
-        ("no latency, 4 ranks and 100 bytes at 1 byte per second", (4, 0.0, 1.0, 100)),
-        ("infinite bandwidth, 4 ranks and a latency of 1 s", (4, 1.0, _INFINITE, 100)),
+        ("no latency, 4 ranks and 100 bytes at 1 s per byte", (4, 0.0, 1.0, 100)),
+        ("no time per byte, 4 ranks and a latency of 1 s", (4, 1.0, 0.0, 100)),
         ("one rank", (1, 1.0, 1.0, 100)),
     ]
     cases += [(f"{k} ranks, {_words(link)}", (k, *link)) for k in (2, 5) for link in _LINKS]
@@ -78,12 +77,12 @@ def fastest(exam):
 
 def _ring(k, alpha, beta, payload):
     """Return the time of a ring all-reduce of k ranks, in seconds."""
-    return 2 * (k - 1) * (alpha + payload / k / beta)
+    return 2 * (k - 1) * (alpha + beta * payload / k)
 
 
 def _words(link):
     alpha, beta, payload = link
-    return f"latency {alpha:g} s, {beta:g} B/s and {payload:g} B"
+    return f"latency {alpha:g} s, {beta:g} s per byte and {payload:g} B"
 
 
 def _require_close(exam, about, result, expected):

@@ -27,7 +27,8 @@ def my_zero1(exam):
         _require_weights(exam, [(step.in_shards, step.in_layers) for step in training.steps])
         exam.require(
             training.state <= shards + training.layer // 2,
-            f"The optimizer of rank {exam.rank} keeps {training.state} bytes, expected {shards}, twice its shards.",
+            f"The optimizer of rank {exam.rank} keeps {training.state} bytes, expected {shards}: twice the bytes of "
+            "its shards.",
         )
         _require_no_all_reduce(exam, training)
         _require_traffic(exam, training, 2 * (exam.n - 1) * training.whole // exam.n)
@@ -59,8 +60,8 @@ def largest(exam):
         for stage in _STAGES:
             result = exam.call(memory, n, stage)
             fault = _fault_of_largest(result, exam.rank, memory, n, stage)
-            exam.require(not fault, f"With {memory} bytes, {n} ranks and {stage} {fault}")
-    return "Each number fits, counted over tensors of that size, and one more parameter would not."
+            exam.require(not fault, f"With {memory} bytes, {n} ranks and {stage}, {fault}")
+    return "Each number of parameters fits, and one more parameter would not fit."
 
 
 class _Step(NamedTuple):
@@ -109,8 +110,8 @@ def _require_weights(exam, differences):
         for difference in of_step:
             exam.require(
                 difference < 1e-12,
-                f"After step {number} the parameters of rank {exam.rank} differ from those of one process by up to "
-                f"{difference:.2g}.",
+                f"After step {number} the parameters of rank {exam.rank} differ from the parameters of one process "
+                f"by up to {difference:.2g}, expected less than 1e-12.",
             )
 
 
@@ -118,7 +119,8 @@ def _require_no_all_reduce(exam, training):
     for number, step in enumerate(training.steps):
         exam.require(
             not step.collectives.get("all_reduce"),
-            f"In step {number} rank {exam.rank} called `all_reduce`, but a shard of the sum is enough.",
+            f"In step {number} rank {exam.rank} called `all_reduce`, expected a call that gives it only its shard of "
+            "the sum.",
         )
 
 
@@ -129,10 +131,11 @@ def _require_shards_only(exam, training):
     layers_allowed = {"forward": 2, "backward": 4, "update": 0}
     for number, step in enumerate(training.steps):
         for moment, held in step.held:
+            most = kept + layers_allowed[moment.split()[0]] * layer + layer // 2
             exam.require(
-                held <= kept + layers_allowed[moment.split()[0]] * layer + layer // 2,
-                f"In step {number}, {_in_words(moment)}, rank {exam.rank} holds {held} bytes. Its shards, their "
-                f"gradients and states take {kept}, a whole layer {layer}.",
+                held <= most,
+                f"In step {number}, {_in_words(moment)}, rank {exam.rank} holds {held} bytes, expected at most {most}. "
+                f"Its shards, their gradients and optimizer's state take {kept} bytes, and a whole layer {layer}.",
             )
 
 
@@ -141,7 +144,7 @@ def _require_traffic(exam, training, expected):
     for number, step in enumerate(training.steps):
         exam.require(
             step.sent <= expected,
-            f"In step {number} rank {exam.rank} sent {step.sent} bytes, expected {expected} at most.",
+            f"In step {number} rank {exam.rank} sent {step.sent} bytes, expected at most {expected}.",
         )
 
 
@@ -220,15 +223,15 @@ def _differences(units, alone, rank):
     for unit, layer in zip(units, alone, strict=True):
         flat = torch.cat([parameter.detach().flatten() for parameter in layer.parameters()])
         first = rank * len(unit.shard)
-        true_shard = flat[first : first + len(unit.shard)]
-        shards.append((unit.shard[: len(true_shard)], true_shard))  # the padding may hold anything
+        expected_shard = flat[first : first + len(unit.shard)]
+        shards.append((unit.shard[: len(expected_shard)], expected_shard))  # the padding may hold anything
         if unit.full.untyped_storage().nbytes():
             layers += zip(unit.layer.parameters(), layer.parameters(), strict=True)
     return _largest_difference(shards), _largest_difference(layers)
 
 
 def _largest_difference(pairs):
-    differences = [(mine - true).detach().flatten() for mine, true in pairs]
+    differences = [(value - expected).detach().flatten() for value, expected in pairs]
     return torch.cat([torch.zeros(1), *differences]).abs().max().item()  # NaN if any difference is NaN
 
 
@@ -237,12 +240,12 @@ def _fault_of_largest(result, rank, memory, n, stage):
     if isinstance(result, bool) or not isinstance(result, int) or result < 0:
         return f"rank {rank} returned {show(result)}, expected an int, 0 or more."
     if result > memory * n:  # a parameter takes at least one byte a rank
-        return f"the {result} parameters of rank {rank} take more than {memory} bytes."
+        return f"rank {rank} returned {result}, expected fewer: they take more than {memory} bytes."
     held, one_more = (tensors.nbytes(_mixed(parameters, n, stage)) for parameters in (result, result + 1))
     if held > memory:
-        return f"the {result} parameters of rank {rank} take {held} bytes."
+        return f"rank {rank} returned {result}, expected fewer: they take {held} bytes."
     if one_more <= memory:
-        return f"rank {rank} could have more than {result} parameters: {result + 1} take {one_more}."
+        return f"rank {rank} returned {result}, expected more: {result + 1} parameters take {one_more} bytes."
     return ""
 
 

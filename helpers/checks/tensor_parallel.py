@@ -24,7 +24,7 @@ def _judge_sum(returned):
             "the two layers. The parts of all ranks must make up the whole layer, and a rank's rows of the second "
             "layer must fit its columns of the first."
         )
-    return f"Each rank keeps 1/{len(returned)} of both layers, and the shares add up to their output."
+    return f"Each rank keeps 1/{len(returned)} of both layers, and the partial sums add up to the output."
 
 
 @exercise(also=["my_rows"], together=_judge_sum)
@@ -38,9 +38,9 @@ def my_columns(exam):
     output = down(gelu(up(x))).detach()
     weight, bias = _weight_and_bias(exam, exam.call(up))
     rows = exam.on_rank(answer, "my_rows", [down])
-    _require_part(exam, "my_columns, weight", weight, [_HIDDEN, _INPUTS], hidden * _INPUTS)
-    _require_part(exam, "my_columns, bias", bias, [_HIDDEN], hidden)
-    _require_part(exam, "my_rows", rows, [_OUTPUTS, _HIDDEN], _OUTPUTS * hidden)
+    _require_part(exam, "The weight of my_columns", weight, [_HIDDEN, _INPUTS], hidden * _INPUTS)
+    _require_part(exam, "The bias of my_columns", bias, [_HIDDEN], hidden)
+    _require_part(exam, "The weight of my_rows", rows, [_OUTPUTS, _HIDDEN], _OUTPUTS * hidden)
     if exam.fault is not None:
         return None
     weight, bias, rows = (torch.as_tensor(part).detach().double() for part in (weight, bias, rows))
@@ -58,13 +58,13 @@ def _weight_and_bias(exam, result):
 def _require_part(exam, name, part, expected, elements):
     """Require that a part has the expected shape; its parameter has `elements` elements."""
     shape = list(getattr(part, "shape", ()))
-    who = f"Rank {exam.rank}, {name}:"
-    exam.require(hasattr(part, "shape"), f"{who} it returned {show(part)}, expected a tensor.")
+    who = f"{name} on rank {exam.rank}"
+    exam.require(hasattr(part, "shape"), f"{who} is {show(part)}, expected a tensor.")
     kept, share = math.prod(shape), math.prod(expected)
-    exam.require(kept == share, f"{who} it keeps {kept} of {elements} numbers, expected {share}.")
+    exam.require(kept == share, f"{who} has {kept} of {elements} elements, expected {share}.")
     exam.require(
         shape == expected,
-        f"{who} the part has the shape {shape}, expected {expected}. A weight is stored as (outputs, inputs).",
+        f"{who} has the shape {shape}, expected {expected}. A weight is stored as (outputs, inputs).",
     )
 
 
@@ -87,27 +87,31 @@ def MyF(exam):
     share = linear(gelu(linear(x, own_up)), own_down)
     of_share = of_output + torch.autograd.grad(share, x, of_output)[0]
 
-    found, found_x, found_up, found_down = exam.on_rank(_backward_of_my_mlp, x.detach().clone(), own_up, own_down)
-    exam.require(
-        getattr(found, "shape", None) == output.shape,
-        f"Rank {rank} returned {show(found)}, expected a tensor of the shape of x.",
+    result, x_gradient, up_gradient, down_gradient = exam.on_rank(
+        _backward_of_my_mlp, x.detach().clone(), own_up, own_down
     )
-    what = "only its own share of the output" if _close(found, share) else _compared(found, output, "output")
-    exam.require(_close(found, output), f"Rank {rank} returned {what}. What leaves on the ranks is to be added up.")
-    for name, gradient, expected in (("down", found_down, of_down.chunk(n, 1)), ("up", found_up, of_up.chunk(n))):
+    exam.require(
+        getattr(result, "shape", None) == output.shape,
+        f"Rank {rank} returned {show(result)}, expected a tensor of the shape of x.",
+    )
+    what = "only its own partial sum of the output" if _close(result, share) else _compared(result, output, "output")
+    exam.require(_close(result, output), f"Rank {rank} returned {what}, expected the sum of all partial sums.")
+    for name, gradient, expected in (("down", down_gradient, of_down.chunk(n, 1)), ("up", up_gradient, of_up.chunk(n))):
         exam.require(
             _close(gradient, expected[rank]),
-            f"The output is right. Rank {rank} got {_compared(gradient, expected[rank], f'gradient of {name}')}. All "
-            "ranks have the same loss, so the gradient of the output is on each rank, once.",
+            f"The output is right. Rank {rank} got {_compared(gradient, expected[rank], f'gradient of {name}')}, "
+            "expected the gradient of one process. All ranks compute the same loss, so each rank already has the "
+            "whole gradient of the output.",
         )
-    if _close(found_x, of_share) and not _close(found_x, of_x):
+    if _close(x_gradient, of_share) and not _close(x_gradient, of_x):
         exam.refuse(
             f"Output and gradients of the weights are right. Rank {rank} got only the part of the gradient of x that "
-            f"comes through its own columns. Add the parts of the other {n - 1} ranks."
+            f"comes through its own columns, expected the sum of the parts of all {n} ranks."
         )
     exam.require(
-        _close(found_x, of_x),
-        f"The weights are right. Rank {rank} got {_compared(found_x, of_x, 'gradient of x')}.",
+        _close(x_gradient, of_x),
+        f"The weights are right. Rank {rank} got {_compared(x_gradient, of_x, 'gradient of x')}, "
+        "expected the gradient of one process.",
     )
     return "The output and the gradients of x and of both weights are those of one process."
 
@@ -119,30 +123,33 @@ def _backward_of_my_mlp(x, up, down):
     if getattr(output, "shape", None) == x.shape:
         with errors_of_answer():
             (x + output).square().sum().backward()
-    found = output.detach() if isinstance(output, torch.Tensor) else output
-    return found, *(tensor.grad for tensor in inputs)
+    result = output.detach() if isinstance(output, torch.Tensor) else output
+    return result, *(tensor.grad for tensor in inputs)
 
 
 @exercise
 def cut_qkv(exam):
     """Check `cut_qkv(layer)`: the rows of this rank's heads in a layer for queries, keys and values."""
     rank, width = exam.rank, _HEAD_WIDTH * _HEADS
-    whole = width * exam.n
-    expected = [part * whole + rank * width + row for part in range(3) for row in range(width)]
-    weight, bias = _weight_and_bias(exam, exam.call(_numbered_layer(3 * whole)))
+    all_rows = width * exam.n
+    expected = [part * all_rows + rank * width + row for part in range(3) for row in range(width)]
+    weight, bias = _weight_and_bias(exam, exam.call(_numbered_layer(3 * all_rows)))
     exam.require(
         isinstance(weight, torch.Tensor) and isinstance(bias, torch.Tensor),
         f"Rank {rank} returned {show(weight)} and {show(bias)}, expected a weight and a bias.",
     )
     rows, biases = _rows(weight), _rows(bias)
-    kept = [sum(row // whole == part for row in rows) for part in range(3)]
+    kept = [sum(row // all_rows == part for row in rows) for part in range(3)]
     exam.require(
         kept == [width] * 3,
-        f"Rank {rank} keeps {kept[0]} rows of the queries, {kept[1]} of the keys and {kept[2]} of the values. Its "
-        f"heads have {width} of each.",
+        f"Rank {rank} keeps {kept[0]} rows of the queries, {kept[1]} of the keys and {kept[2]} of the values, "
+        f"expected {width} of each, the rows of its heads.",
     )
     for row in [row for row in rows if row not in expected][:1]:
-        exam.refuse(f"Rank {rank} keeps row {row}, which belongs to the heads of rank {row % whole // width}.")
+        exam.refuse(
+            f"Rank {rank} keeps row {row}, which belongs to the heads of rank {row % all_rows // width}, "
+            f"expected {expected}."
+        )
     exam.require(sorted(rows) == expected, f"Rank {rank} keeps the rows {rows}, expected {expected}.")
     exam.require(rows == expected, f"Rank {rank} keeps the right rows in the order {rows}, expected {expected}.")
     exam.require(
@@ -191,10 +198,10 @@ def next_words(exam):
     brought += sum(message.bytes // 8 for message in exam.messages if message.sent)
     exam.require(
         brought <= 3 * _TOKENS,
-        f"The words are right. Rank {rank} brought {brought} numbers to its collectives for {_TOKENS} tokens, "
+        f"The words are right. Rank {rank} passed {brought} values to its collectives for {_TOKENS} tokens, "
         f"expected at most {3 * _TOKENS}.",
     )
-    return "Every rank knows the best words, and none brought more than three numbers for each token."
+    return "Every rank knows the best words, and no rank passed more than three values per token."
 
 
 def _numbers_brought(logits):
@@ -216,18 +223,18 @@ def _brought():
         yield numbers
 
 
-def _close(found, expected):
-    if not isinstance(found, torch.Tensor) or found.shape != expected.shape:
+def _close(result, expected):
+    if not isinstance(result, torch.Tensor) or result.shape != expected.shape:
         return False
-    return torch.allclose(found.double(), expected, rtol=0, atol=1e-10)
+    return torch.allclose(result.double(), expected, rtol=0, atol=1e-10)
 
 
-def _compared(found, expected, name):
+def _compared(result, expected, name):
     """Return in words how a tensor differs from the expected tensor."""
-    if found is None:
+    if result is None:
         return f"no {name}"
-    if getattr(found, "shape", None) == expected.shape:
-        factor = ((found * expected).sum() / expected.square().sum()).item()
-        if _close(found, factor * expected):
+    if getattr(result, "shape", None) == expected.shape:
+        factor = ((result * expected).sum() / expected.square().sum()).item()
+        if _close(result, factor * expected):
             return f"{factor:.3g} times the {name}"
     return f"another {name} than one process"

@@ -11,7 +11,7 @@ def elements_by_rank(elements: Mapping[str, Sequence[int]]) -> None:
     """Draw the number of elements on each rank, a group of bars for each name, with the number next to its bar."""
     ranks = len(next(iter(elements.values())))
     rows = len(elements) * (ranks + 1)
-    axes = new_axes("Elements of the optimizer's state on each rank", width=7.2, height=0.9 + 0.2 * rows)
+    axes = new_axes("Whole parameters make uneven shards, slices make even shards", width=7.2, height=0.9 + 0.2 * rows)
     axes.grid(False, axis="y")
     places, labels, top = [], [], 0
     for (name, numbers), look in zip(elements.items(), _LOOKS, strict=False):
@@ -28,3 +28,4 @@ def elements_by_rank(elements: Mapping[str, Sequence[int]]) -> None:
     axes.set_yticks(places, labels, fontsize="small")
     axes.tick_params(axis="y", length=0)
     axes.xaxis.set_major_formatter(lambda number, _: f"{number:,.0f}")
+    axes.set_xlabel("elements of the optimizer's state")

@@ -46,7 +46,7 @@ def bubbles(measured: Mapping[str, Mapping[int, float]], formula: Mapping[int, f
 
     `measured` maps the name of a schedule to its fractions, 0 to 1, by the number of micro-batches.
     """
-    axes = new_axes("How much of a step is bubble", height=3.6)
+    axes = new_axes("More micro-batches shrink the bubble", height=3.6)
     axes.plot(list(formula), list(formula.values()), label="formula", **MODEL)
     looks = (MEASURED, {**MEASURED, "marker": "s", "color": "#404040", "markerfacecolor": "none", "markersize": 10})
     for (name, shares), look in zip(measured.items(), looks, strict=False):
@@ -62,7 +62,7 @@ def bubbles(measured: Mapping[str, Mapping[int, float]], formula: Mapping[int, f
 
 def kept_over_time(kept: Mapping[str, Sequence[int]]) -> None:
     """Draw the number of micro-batches that a stage keeps after each of its actions, a line for each schedule."""
-    axes = new_axes("Micro-batches kept for backward, on stage 0", height=3.0)
+    axes = new_axes("On stage 0 GPipe keeps all micro-batches, 1F1B a few", height=3.0)
     looks = ({"color": RED, "linestyle": "--"}, {"color": BLUE, "linestyle": "-"})
     for (name, numbers), look in zip(kept.items(), looks, strict=False):
         actions = range(len(numbers) + 1)
@@ -79,7 +79,7 @@ def kept_over_time(kept: Mapping[str, Sequence[int]]) -> None:
 
 def stale_losses(fresh: Sequence[float], stale: Sequence[float]) -> None:
     """Draw the loss of each batch, for one process and for a pipeline whose weights are stale."""
-    axes = new_axes("The loss with fresh and with stale weights", height=3.2)
+    axes = new_axes("With stale weights the loss falls some batches later", height=3.2)
     axes.plot(list(fresh), label="one process", **MODEL)
     axes.plot(list(stale), label="PipeDream", **MEASURED)
     axes.set_ylim(bottom=0)

@@ -16,7 +16,7 @@ def flat_vector(sizes: Mapping[str, int], shards: int) -> None:
     """Draw a flat vector: its parameters, with names and numbers of elements, and below them the shards."""
     padding = -sum(sizes.values()) % shards
     length = sum(sizes.values()) + padding
-    axes = new_axes(f"A small layer as one flat vector of {length} elements", width=7.2, height=1.9)
+    axes = new_axes("The borders of the shards ignore the borders of the parameters", width=7.2, height=1.9)
     axes.grid(False)
     left = 0
     for (name, size), tint in zip(sizes.items(), TINTS, strict=False):
@@ -39,16 +39,16 @@ def flat_vector(sizes: Mapping[str, int], shards: int) -> None:
 
 
 def step_ledgers(ledgers: Mapping[str, Sequence[tuple[str, Sequence[int]]]], whole: int) -> None:
-    """Draw the bytes that a rank holds during a step, a panel for each version.
+    """Draw the bytes that a rank holds during a step, a panel for each variant.
 
-    `ledgers` maps the name of a version to its moments in order. A moment has a name, and the bytes of parameters,
+    `ledgers` maps the name of a variant to its moments in order. A moment has a name, and the bytes of parameters,
     gradients and optimizer's state. `whole`, the size of all parameters, is the unit of the heights.
     """
     columns = 2
     rows = -(-len(ledgers) // columns)
     size = (7.6, 0.7 + 2.1 * rows)
     figure, panels = subplots(rows, columns, figsize=size, sharex=True, sharey=True, squeeze=False)
-    figure.suptitle("What a rank holds during a step, in sizes of the model", x=0.01, ha="left", fontsize="medium")
+    figure.suptitle("Each stage of ZeRO makes one more kind of memory smaller", x=0.01, ha="left", fontsize="medium")
     for panel in panels.flat[len(ledgers) :]:
         panel.axis("off")
     for panel, (name, moments) in zip(panels.flat, ledgers.items(), strict=False):

@@ -12,7 +12,7 @@ _WHOLE = "#D9D9D9"
 
 def two_cut_layers(ranks: int) -> None:
     """Draw x, a layer split by columns, the hidden values, a layer split by rows, and y, in a colour for each rank."""
-    axes = new_axes("Two layers, cut by columns and then by rows", width=8.4, height=2.9)
+    axes = new_axes("Split by columns and then by rows, two layers need one sum", width=8.4, height=2.9)
     axes.set_axis_off()
     matrices = [
         ("x", "on every rank", _WIDTH, _TOKENS, 1, 1),

@@ -20,7 +20,7 @@ STEP = """
 ASK = """
 new_stage()
 dist.barrier()
-said = judged(my_step) if drives else ""
+verdict = judged(my_step) if drives else ""
 dist.barrier()
 """
 
@@ -29,7 +29,7 @@ def judged(world, answer):
     """Return what the notebook's own judge says of this step, on the rank that drives the first pipeline."""
     world.view.execute(textwrap.dedent(answer), silent=True)
     world.view.execute(ASK, silent=True)
-    return world.view.pull("said", targets=0)
+    return world.view.pull("verdict", targets=0)
 
 
 @pytest.mark.parametrize(
@@ -45,20 +45,28 @@ def judged(world, answer):
     ],
 )
 def test_my_step_that_is_right(world, old, new):
-    assert judged(world, STEP.replace(old, new)) == "right"
+    assert judged(world, STEP.replace(old, new)) == "Solved."
 
 
 def test_my_step_skeleton(world):
-    assert judged(world, cell(NAME, "def my_step(")) == "not yet: calls of last_stage: 1, and the target is 4"
+    assert judged(world, cell(NAME, "def my_step(")) == "Not yet. It called last_stage 1 times, expected 4 times."
 
 
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        (" / m", "", "no: the gradient is not that of one process"),
-        ("(stage(x), target)", "(stage(x).detach(), target)", "no: the gradient is not that of one process"),
-        ("my_targets.chunk(m)", "my_targets.flip(0).chunk(m)", "no: the gradient is not that of one process"),
-        ("chunk(m)", "chunk(2)", "not yet: calls of last_stage: 2, and the target is 4"),
+        (" / m", "", "Not yet. The gradient differs, expected the gradient of one process."),
+        (
+            "(stage(x), target)",
+            "(stage(x).detach(), target)",
+            "Not yet. The gradient differs, expected the gradient of one process.",
+        ),
+        (
+            "my_targets.chunk(m)",
+            "my_targets.flip(0).chunk(m)",
+            "Not yet. The gradient differs, expected the gradient of one process.",
+        ),
+        ("chunk(m)", "chunk(2)", "Not yet. It called last_stage 2 times, expected 4 times."),
     ],
 )
 def test_my_step_that_is_wrong(world, old, new, message):
@@ -68,4 +76,4 @@ def test_my_step_that_is_wrong(world, old, new, message):
 
 def test_my_step_that_waits_for_each(world):
     answer = STEP.replace("rpc_async", "rpc_sync").replace("future.wait()", "future")
-    assert judged(world, answer) == "not yet: it waits for each micro-batch before it begins the next one"
+    assert judged(world, answer) == "Not yet. It called rpc_sync, expected a call that does not wait for its result."

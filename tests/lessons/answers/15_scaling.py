@@ -1,34 +1,34 @@
 # %% World(4)
 
 # %% my_communicating: skeleton
-# Not yet. With no latency, 4 ranks and 100 bytes at 1 byte per second, rank 0 returned None, expected 150.
+# Not yet. With no latency, 4 ranks and 100 bytes at 1 s per byte, rank 0 returned None, expected 150.
 
 # %% my_communicating
 # Solved. ...
-# skeleton, with `return None  # your line` as `return 2 * (k - 1) * alpha + 2 * (k - 1) / k * payload / beta`
+# skeleton, with `return None  # your line` as `return 2 * (k - 1) * alpha + 2 * (k - 1) / k * beta * payload`
 
 # %% my_communicating: solution
 # Solved. Latency and bandwidth are those of the ring: 2(k - 1) steps of B/k bytes.
 
 # %% my_communicating
 # Solved. ...
-# skeleton, with `return None  # your line` as `return sum(alpha + payload / (k * beta) for step in range(2 * (k - 1)))`
+# skeleton, with `return None  # your line` as `return sum(alpha + payload / k * beta for step in range(2 * (k - 1)))`
 
 # %% my_communicating
-# Not yet. With no latency, 4 ranks and 100 bytes at 1 byte per second, rank 0 returned 75, expected 150.
-# solution, with `return 2 * (k - 1) * (alpha + payload / k / beta)` as `return (k - 1) * (alpha + payload / k / beta)`
+# Not yet. With no latency, 4 ranks and 100 bytes at 1 s per byte, rank 0 returned 75, expected 150.
+# solution, with `return 2 * (k - 1) * (alpha + beta * payload / k)` as `return (k - 1) * (alpha + beta * payload / k)`
 
 # %% my_communicating
-# Not yet. With no latency, 4 ranks and 100 bytes at 1 byte per second, rank 0 returned 600, expected 150.
-# solution, with `return 2 * (k - 1) * (alpha + payload / k / beta)` as `return 2 * (k - 1) * (alpha + payload / beta)`
+# Not yet. With no latency, 4 ranks and 100 bytes at 1 s per byte, rank 0 returned 600, expected 150.
+# solution, with `return 2 * (k - 1) * (alpha + beta * payload / k)` as `return 2 * (k - 1) * (alpha + beta * payload)`
 
 # %% my_communicating
-# Not yet. With infinite bandwidth, 4 ranks and a latency of 1 s, rank 0 returned 2, expected 6.
-# solution, with `2 * (k - 1) * (alpha + payload / k / beta)` as `2 * alpha + 2 * (k - 1) / k * payload / beta`
+# Not yet. With no time per byte, 4 ranks and a latency of 1 s, rank 0 returned 2, expected 6.
+# solution, with `2 * (k - 1) * (alpha + beta * payload / k)` as `2 * alpha + 2 * (k - 1) / k * beta * payload`
 
 # %% my_communicating
-# Not yet. With no latency, 4 ranks and 100 bytes at 1 byte per second, rank 0 returned 200, expected 150.
-# solution, with `return 2 * (k - 1) * (alpha + payload / k / beta)` as `return 2 * k * (alpha + payload / k / beta)`
+# Not yet. With no latency, 4 ranks and 100 bytes at 1 s per byte, rank 0 returned 200, expected 150.
+# solution, with `return 2 * (k - 1) * (alpha + beta * payload / k)` as `return 2 * k * (alpha + beta * payload / k)`
 
 # %% my_rate: solution
 # Solved. The rate rises from the base to k times that, and stays there.
@@ -69,14 +69,14 @@
 # solution
 
 # %% machines: skeleton
-# Not yet. With 0.02 s of computing, latency 3e-05 s, 1.25e+09 B/s and 4e+06 B, rank 0 returned 1 for an efficiency of
-# 50%, expected 228.
+# Not yet. With 0.02 s of computing, latency 3e-05 s, 8e-10 s per byte and 4e+06 B, rank 0 returned 1 for an efficiency
+# of 50%, expected 228.
 
 # %% machines: the most that are efficient enough
 # Solved. ...
 def machines(compute, alpha, beta, payload, least):
     def efficiency(k):
-        return compute / (compute + 2 * (k - 1) * (alpha + payload / k / beta))
+        return compute / (compute + 2 * (k - 1) * (alpha + beta * payload / k))
 
     return max(k for k in range(1, 1025) if efficiency(k) >= least)
 
@@ -84,7 +84,7 @@ def machines(compute, alpha, beta, payload, least):
 # Solved. ...
 def machines(compute, alpha, beta, payload, least):
     def efficiency(k):
-        return compute / (compute + 2 * (k - 1) * (alpha + payload / k / beta))
+        return compute / (compute + 2 * (k - 1) * (alpha + beta * payload / k))
 
     return sum(efficiency(k) >= least for k in range(1, 1025))
 
@@ -92,7 +92,7 @@ def machines(compute, alpha, beta, payload, least):
 # Solved. ...
 def machines(compute, alpha, beta, payload, least):
     def efficiency(k):
-        return compute / (compute + 2 * (k - 1) * (alpha + payload / k / beta))
+        return compute / (compute + 2 * (k - 1) * (alpha + beta * payload / k))
 
     return next((k - 1 for k in range(1, 1025) if efficiency(k) < least), 1024)
 
@@ -100,7 +100,7 @@ def machines(compute, alpha, beta, payload, least):
 # Not yet. With 0.02 s ...
 def machines(compute, alpha, beta, payload, least):
     def efficiency(k):
-        return compute / (compute + 2 * (k - 1) * (alpha + payload / k / beta))
+        return compute / (compute + 2 * (k - 1) * (alpha + beta * payload / k))
 
     return next((k for k in range(1, 1025) if efficiency(k) < least), 1024)
 
@@ -110,11 +110,11 @@ def machines(compute, alpha, beta, payload, least):
 
 # %% machines
 # Not yet. With ...
-# answer "the most that are efficient enough", with `k / beta` as `beta`
+# answer "the most that are efficient enough", with `payload / k` as `payload`
 
 # %% machines
 # Not yet. ...
-# answer "the most that are efficient enough", with `alpha + payload` as `payload`
+# answer "the most that are efficient enough", with `alpha + beta` as `beta`
 
 # %% fastest: solution
 # Solved. The shortest step is found on each link.
@@ -122,14 +122,14 @@ def machines(compute, alpha, beta, payload, least):
 # solution
 
 # %% fastest: skeleton
-# Not yet. With 0.02 s of computing, latency 3e-05 s, 1.25e+09 B/s and 4e+06 B, rank 0 returned 1024, whose step takes
-# 0.0677933 s, expected 15, whose step takes 0.00814667 s.
+# Not yet. With 0.02 s of computing, latency 3e-05 s, 8e-10 s per byte and 4e+06 B, rank 0 returned 1024, whose step
+# takes 0.0677933 s, expected 15, whose step takes 0.00814667 s.
 
 # %% fastest: the least of all times
 # Solved. ...
 def fastest(compute, alpha, beta, payload):
     def time(k):
-        return compute / k + 2 * (k - 1) * (alpha + payload / k / beta)
+        return compute / k + 2 * (k - 1) * (alpha + beta * payload / k)
 
     return min(range(1, 1025), key=time)
 

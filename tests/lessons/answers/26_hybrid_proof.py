@@ -8,10 +8,10 @@ sys.path.append(str(NOTEBOOKS))
 from hybrid_model import new_optimizer
 
 # %% my_turns: solution
-# Solved. The trainers step in the order of their ranks, and none goes on before the last one has stepped.
+# Solved. The trainers step in the order of their ranks, and no trainer goes on before the last trainer has stepped.
 
 # %% my_turns: skeleton
-# Not yet. Trainer 1 stepped before trainer 0 had stepped, expected it to wait.
+# Not yet. Trainer 1 stepped before trainer 0 had stepped, expected trainer 1 to wait.
 
 # %% my_turns: no barrier before
 # Not yet. Trainer 1 stepped before trainer 0 had stepped ...
@@ -23,7 +23,7 @@ def my_turns(optimizer, context):
     dist.barrier()
 
 # %% my_turns: no barrier after
-# Not yet. A trainer returned before the last one had stepped ...
+# Not yet. Trainer 0 returned before the last trainer had stepped ...
 def my_turns(optimizer, context):
     for turn in range(trainers):
         dist.barrier()
@@ -32,7 +32,7 @@ def my_turns(optimizer, context):
     pass
 
 # %% my_turns: no step
-# Not yet. Trainer 0 took 0 steps, expected one.
+# Not yet. Trainer 0 took 0 steps, expected 1.
 # skeleton, with `optimizer.step(context)` as `dist.barrier()`
 
 # %% my_turns: an error
@@ -43,10 +43,10 @@ def my_turns(optimizer, context):
 # Solved. Both parts move as in one process.
 
 # %% one_rate: skeleton
-# Not yet. On trainer 0 the table moves 2.00 times as far as in one process.
+# Not yet. On trainer 0 the table moves 2.00 times as far as in one process, expected 1.00 times.
 
 # %% one_rate
-# Not yet. On trainer 0 the dense layer moves 0.50 times as far as in one process.
+# Not yet. On trainer 0 the dense layer moves 0.50 times as far as in one process, expected 1.00 times.
 # solution, without `table = model.table.remote_parameters()`,
 # with `slow = DistributedOptimizer(torch.optim.SGD, table, lr=rate / dist.get_world_size())`
 # as `rates = [(model.table.remote_parameters(), rate / 2), (dense, rate / 2)]`
@@ -54,7 +54,7 @@ def my_turns(optimizer, context):
 # as `*[DistributedOptimizer(torch.optim.SGD, of_part, lr=lr) for of_part, lr in rates]`
 
 # %% one_rate
-# Not yet. On trainer 0 the dense layer moves 2.00 times as far as in one process.
+# Not yet. On trainer 0 the dense layer moves 2.00 times as far as in one process, expected 1.00 times.
 # solution, without `table = model.table.remote_parameters()`,
 # with `slow = DistributedOptimizer(torch.optim.SGD, table, lr=rate / dist.get_world_size())`
 # as `rates = [(model.table.remote_parameters(), rate), (dense, 2 * rate)]`
@@ -62,7 +62,7 @@ def my_turns(optimizer, context):
 # as `*[DistributedOptimizer(torch.optim.SGD, of_part, lr=lr) for of_part, lr in rates]`
 
 # %% one_rate
-# Not yet. On trainer 0 the table moves 0.50 times as far as in one process.
+# Not yet. On trainer 0 the table moves 0.50 times as far as in one process, expected 1.00 times.
 # solution, without `table = model.table.remote_parameters()`,
 # with `slow = DistributedOptimizer(torch.optim.SGD, table, lr=rate / dist.get_world_size())`
 # as `rates = [(model.table.remote_parameters(), rate / 4), (dense, rate)]`
@@ -70,7 +70,7 @@ def my_turns(optimizer, context):
 # as `*[DistributedOptimizer(torch.optim.SGD, of_part, lr=lr) for of_part, lr in rates]`
 
 # %% one_rate
-# Not yet. On trainer 0 the table moves -1.00 times as far as in one process.
+# Not yet. On trainer 0 the table moves -1.00 times as far as in one process, expected 1.00 times.
 # solution, without `table = model.table.remote_parameters()`,
 # with `slow = DistributedOptimizer(torch.optim.SGD, table, lr=rate / dist.get_world_size())`
 # as `rates = [(model.table.remote_parameters(), -rate / 2), (dense, rate)]`

@@ -40,27 +40,27 @@ def two_optimizers(model, lr):
     return types.SimpleNamespace(step=step)
 
 # %% two_optimizers: skeleton
-# Not yet. In a step the table has moved, but not as with SparseAdam at this rate.
+# Not yet. In a step the table moved differently, expected a step of SparseAdam at rate 0.07.
 
 # %% two_optimizers: rate
-# Not yet. In a step the table has moved, but not as with SparseAdam ...
+# Not yet. In a step the table moved differently, expected a step of SparseAdam ...
 # answer "from the list", with `SparseAdam, lr` as `SparseAdam, lr / 2`
 
 # %% two_optimizers: SGD
-# Not yet. In a step the weight of the dense layer has moved, but not as ...
+# Not yet. In a step the weight of the dense layer moved differently, expected ...
 # answer "from the list",
 # with `new_optimizer(rest, torch.optim.Adam, lr),` as `new_optimizer(rest, torch.optim.SGD, lr),`
 
 # %% two_optimizers: no table
-# Not yet. In a step the table has not moved, expected it to move as with SparseAdam.
+# Not yet. In a step the table did not move, expected a step of SparseAdam at rate 0.07.
 # answer "from the list", with `for optimizer in self.optimizers:` as `for optimizer in self.optimizers[1:]:`
 
 # %% two_optimizers: no dense layer
-# Not yet. In a step the weight of the dense layer has not moved, expected it to move as with Adam.
+# Not yet. In a step the weight of the dense layer did not move, expected a step of Adam at rate 0.07.
 # answer "from the list", with `for optimizer in self.optimizers:` as `for optimizer in self.optimizers[:1]:`
 
 # %% two_optimizers: no bias
-# Not yet. In a step the bias of the dense layer has not moved, expected it to move as with Adam.
+# Not yet. In a step the bias of the dense layer did not move, expected a step of Adam at rate 0.07.
 # answer "from the list",
 # with `new_optimizer(rest, torch.optim.Adam, lr),` as `new_optimizer(rest[1:], torch.optim.Adam, lr),`
 
@@ -136,7 +136,7 @@ class SplitTable(nn.Module):
 # solution, with `[self.half, rows - self.half]` as `[rows, rows]`
 
 # %% SplitTable
-# Not yet. The sums are right, but no gradient reaches the owners.
+# Not yet. The sums are right, but no gradient reaches the owners, expected a gradient on both.
 # solution, with `call.wait() for` as `call.wait().detach() for`
 
 # %% SplitTable
@@ -144,11 +144,11 @@ class SplitTable(nn.Module):
 # solution, with `for part in self.parts for` as `for part in self.parts[:1] for`
 
 # %% SplitTable
-# Not yet. The sums are right, but in a step of SGD row 0 has not moved.
+# Not yet. The sums are right, but in a step of SGD row 0 did not move, expected the step of one table.
 # solution, with `sum(call.wait() for call in calls)` as `calls[0].wait().detach() + calls[1].wait()`
 
 # %% SplitTable
-# Not yet. The sums are right, but in a step of SGD row 0 has moved wrongly.
+# Not yet. The sums are right, but in a step of SGD row 0 moved differently, expected the step of one table.
 # solution, with `call.wait() for` as `(2 * call.wait() - call.wait().detach()) for`
 
 # %% SplitTable

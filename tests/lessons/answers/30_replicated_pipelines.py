@@ -8,13 +8,13 @@ SEED = 0
 # cell `def judged(`
 
 # %% staleness: solution
-# Solved. Every batch has its number, also in orders that nobody uses.
+# Solved. Every batch has the right number of updates, even in unusual orders.
 
 # %% staleness: skeleton
-# Not yet. For F0 F1 B0 F2 B1 B2 rank 0 returned [0, 0, 0], expected [0, 1, 1].
+# Not yet. For the order F0 F1 B0 F2 B1 B2 rank 0 returned [0, 0, 0], expected [0, 1, 1].
 
 # %% staleness
-# Solved. Every batch has its number, also in orders that nobody uses.
+# Solved. Every batch has the right number of updates, even in unusual orders.
 def staleness(order):
     result = []
     for batch in range(len(order) // 2):
@@ -23,7 +23,7 @@ def staleness(order):
     return result
 
 # %% staleness
-# Solved. Every batch has its number, also in orders that nobody uses.
+# Solved. Every batch has the right number of updates, even in unusual orders.
 def staleness(order):
     stale = [0] * (len(order) // 2)
     open_batches = set()
@@ -37,15 +37,15 @@ def staleness(order):
     return tuple(stale)
 
 # %% staleness
-# Not yet. For F0 F1 B0 F2 B1 B2 rank 0 returned [0, 0, 0], expected [0, 1, 1].
+# Not yet. For the order F0 F1 B0 F2 B1 B2 rank 0 returned [0, 0, 0], expected [0, 1, 1].
 # solution, with `updates += 1` as `updates += 0`
 
 # %% staleness
-# Not yet. For F0 B0 F1 B1 rank 0 returned [0, 1], expected [0, 0].
+# Not yet. For the order F0 B0 F1 B1 rank 0 returned [0, 1], expected [0, 0].
 # solution, with `updates - at_forward[batch]` as `updates`
 
 # %% staleness
-# Not yet. For F0 F1 F2 B2 B1 B0 rank 0 returned [0, 1, 2], expected [2, 1, 0].
+# Not yet. For the order F0 F1 F2 B2 B1 B0 rank 0 returned [0, 1, 2], expected [2, 1, 0].
 # solution, with `sorted(stale)` as `stale`
 
 # %% staleness
@@ -53,7 +53,7 @@ def staleness(order):
 # solution, with `return [stale[batch] for batch in sorted(stale)]` as `return max(stale)`
 
 # %% staleness
-# Not yet. For F0 F1 B0 F2 B1 B2 rank 0 returned [0, 0, 0] ...
+# Not yet. For the order F0 F1 B0 F2 B1 B2 rank 0 returned [0, 0, 0] ...
 # solution, with `at_forward[batch] = updates` as `at_forward[batch] = batch`
 
 # %% best_cut: solution

@@ -8,7 +8,7 @@
 # Solved. Each rank keeps the state of its shards, and all have the weights ...
 
 # %% my_zero1: skeleton
-# Not yet. The optimizer of rank 0 keeps 44568 bytes, expected 11136, twice its shards.
+# Not yet. The optimizer of rank 0 keeps 44568 bytes, expected 11136: twice the bytes of its shards.
 
 # %% my_zero1: by the library
 # Solved. ...
@@ -55,31 +55,32 @@ def my_zero1(units):
 # without `unit.shard.grad = reduce_scatter(gradient).clone()`
 
 # %% my_zero1
-# Not yet. After step 0 the parameters of rank 0 differ from those of one process by up to 0.0...
+# Not yet. After step 0 the parameters of rank 0 differ from the parameters of one process by up to 0.0...
 # solution, with `gradient = unit.take_gradient() / n` as `unit.shard.grad = reduce_scatter(unit.take_gradient()) / n`,
 # without `unit.shard.grad = reduce_scatter(gradient).clone()`, with `all_gather(unit.shard, unit.full)` as `pass`
 
 # %% my_zero1
-# Not yet. After step 0 the parameters of rank 0 differ from those of one process by up to 0.0...
+# Not yet. After step 0 the parameters of rank 0 differ from the parameters of one process by up to 0.0...
 # solution, with `gradient = unit.take_gradient() / n` as `unit.shard.grad = unit.take_gradient().chunk(n)[rank]`,
 # without `unit.shard.grad = reduce_scatter(gradient).clone()`
 
 # %% my_zero1
-# Not yet. In step 0 rank 0 called `all_reduce`, but a shard of the sum is enough.
+# Not yet. In step 0 rank 0 called `all_reduce`, expected a call that gives it only its shard of the sum.
 # solution,
 # with `gradient = unit.take_gradient()`
 # as `flat = unit.take_gradient(); dist.all_reduce(flat); unit.shard.grad = flat.chunk(n)[rank]`,
 # without `unit.shard.grad = reduce_scatter(gradient).clone()`
 
 # %% my_zero1
-# Not yet. In step 0 rank 0 sent 50112 bytes, expected 33408 at most.
+# Not yet. In step 0 rank 0 sent 50112 bytes, expected at most 33408.
 # solution,
 # with `gradient = unit.take_gradient()`
 # as `flat = unit.take_gradient(); all_gather(reduce_scatter(flat), flat); unit.shard.grad = flat.chunk(n)[rank]`,
 # without `unit.shard.grad = reduce_scatter(gradient).clone()`
 
 # %% my_zero1
-# Not yet. After step 0 the parameters of rank 0 differ from those of one process by up to nan.
+# Not yet. After step 0 the parameters of rank 0 differ from the parameters of one process by up to nan, expected less
+# than 1e-12.
 # solution, with `gradient = unit.take_gradient() / n` as `unit.shard.grad = reduce_scatter(unit.take_gradient()) / n`
 # and `unit.shard.grad = reduce_scatter(gradient).clone()` as `unit.shard.grad[0] = float("nan")`
 
@@ -92,8 +93,8 @@ def my_zero1(units):
 # Solved. Each rank keeps its shards only, and all train as one process does.
 
 # %% my_zero3: skeleton
-# Not yet. In step 0, after the update, rank 0 holds 39000 bytes. Its shards, their gradients and states take 22272, a
-# whole layer 3712.
+# Not yet. In step 0, after the update, rank 0 holds 39000 bytes, expected at most 24128. Its shards, their
+# gradients and optimizer's state take 22272 bytes, and a whole layer 3712.
 
 # %% my_zero3: as in the lesson
 # Solved. ...
@@ -142,7 +143,7 @@ def fetch_ahead(units, launch):
 # answer "as in the lesson", with ` / n; free` as `.div_(n).clone(); free`
 
 # %% my_zero3: a view of a gradient
-# Not yet. In step 0, after the update, rank 0 holds 39000 bytes. Its shards, their gradients and states take 22272 ...
+# Not yet. In step 0, after the update, rank 0 holds 39000 bytes, expected at most 24128. Its shards ...
 # answer "as in the lesson", with ` / n; free` as `.div_(n); free`
 
 # %% my_zero3: whole after forward
@@ -152,24 +153,24 @@ def fetch_ahead(units, launch):
 # and `backward_pre_hook(lambda *_, unit=unit: gather(unit))` as `backward_pre_hook(lambda *_, unit=unit: None)`
 
 # %% my_zero3: whole after backward
-# Not yet. In step 0, after the update, rank 0 holds 44568 bytes. ...
+# Not yet. In step 0, after the update, rank 0 holds 44568 bytes, ...
 # answer "as in the lesson", without `; free(unit)`
 
 # %% my_zero3: the last layer is never freed
-# Not yet. In step 0, after the update, rank 0 holds 26008 bytes. ...
+# Not yet. In step 0, after the update, rank 0 holds 26008 bytes, ...
 # answer "as in the lesson", with `; free(unit)` as `; unit is units[-1] or free(unit)`
 
 # %% my_zero3: the sum instead of the mean
-# Not yet. After step 0 the parameters of rank 0 differ from those of one process by up to ...
+# Not yet. After step 0 the parameters of rank 0 differ from the parameters of one process by up to ...
 # answer "as in the lesson", with ` / n; free` as `.clone(); free`
 
 # %% my_zero3: all-reduce
-# Not yet. In step 0 rank 0 called `all_reduce`, but a shard of the sum is enough.
+# Not yet. In step 0 rank 0 called `all_reduce`, expected a call that gives it only its shard of the sum.
 # answer "as in the lesson", with `unit.shard.grad = reduce_scatter(unit.take_gradient())`
 # as `flat = unit.take_gradient(); dist.all_reduce(flat); unit.shard.grad = flat.chunk(n)[rank]`
 
 # %% my_zero3: gathered once more
-# Not yet. In step 0 rank 0 sent 66816 bytes, expected 50112 at most.
+# Not yet. In step 0 rank 0 sent 66816 bytes, expected at most 50112.
 # answer "as in the lesson",
 # with `forward_pre_hook(lambda *_, unit=unit: gather(unit))`
 # as `forward_pre_hook(lambda *_, unit=unit: [gather(unit), gather(unit)].clear())`
@@ -183,8 +184,8 @@ def fetch_ahead(units, launch):
 # Solved. Each rank keeps its shards only, and all train as one process does.
 
 # %% thrifty: skeleton
-# Not yet. In step 0, after the update, rank 0 holds 39000 bytes. Its shards, their gradients and states take 22272, a
-# whole layer 3712.
+# Not yet. In step 0, after the update, rank 0 holds 39000 bytes, expected at most 24128. Its shards, their
+# gradients and optimizer's state take 22272 bytes, and a whole layer 3712.
 
 # %% thrifty: as in the lesson
 # Solved. ...
@@ -207,7 +208,7 @@ def fetch_ahead(units, launch):
 # answer "the mean is a copy" to my_zero3, with `my_zero3` as `thrifty`
 
 # %% thrifty: a view of a gradient
-# Not yet. In step 0, after the update, rank 0 holds 39000 bytes. Its shards, their gradients and states take 22272 ...
+# Not yet. In step 0, after the update, rank 0 holds 39000 bytes, expected at most 24128. Its shards ...
 # answer "a view of a gradient" to my_zero3, with `my_zero3` as `thrifty`
 
 # %% thrifty: whole after forward
@@ -215,23 +216,23 @@ def fetch_ahead(units, launch):
 # answer "whole after forward" to my_zero3, with `my_zero3` as `thrifty`
 
 # %% thrifty: whole after backward
-# Not yet. In step 0, after the update, rank 0 holds 44568 bytes. ...
+# Not yet. In step 0, after the update, rank 0 holds 44568 bytes, ...
 # answer "whole after backward" to my_zero3, with `my_zero3` as `thrifty`
 
 # %% thrifty: the last layer is never freed
-# Not yet. In step 0, after the update, rank 0 holds 26008 bytes. ...
+# Not yet. In step 0, after the update, rank 0 holds 26008 bytes, ...
 # answer "the last layer is never freed" to my_zero3, with `my_zero3` as `thrifty`
 
 # %% thrifty: the sum instead of the mean
-# Not yet. After step 0 the parameters of rank 0 differ from those of one process by up to ...
+# Not yet. After step 0 the parameters of rank 0 differ from the parameters of one process by up to ...
 # answer "the sum instead of the mean" to my_zero3, with `my_zero3` as `thrifty`
 
 # %% thrifty: all-reduce
-# Not yet. In step 0 rank 0 called `all_reduce`, but a shard of the sum is enough.
+# Not yet. In step 0 rank 0 called `all_reduce`, expected a call that gives it only its shard of the sum.
 # answer "all-reduce" to my_zero3, with `my_zero3` as `thrifty`
 
 # %% thrifty: gathered once more
-# Not yet. In step 0 rank 0 sent 66816 bytes, expected 50112 at most.
+# Not yet. In step 0 rank 0 sent 66816 bytes, expected at most 50112.
 # answer "gathered once more" to my_zero3, with `my_zero3` as `thrifty`
 
 # %% thrifty: not gathered for backward
@@ -239,10 +240,10 @@ def fetch_ahead(units, launch):
 # answer "not gathered for backward" to my_zero3, with `my_zero3` as `thrifty`
 
 # %% largest: solution
-# Solved. Each number fits, counted over tensors of that size, and one more parameter would not.
+# Solved. Each number of parameters fits, and one more parameter would not fit.
 
 # %% largest: skeleton
-# Not yet. With 1600 bytes, 4 ranks and zero1 rank 0 could have more than 100 parameters: 101 take 716.
+# Not yet. With 1600 bytes, 4 ranks and zero1, rank 0 returned 100, expected more: 101 parameters take 716 bytes.
 
 # %% largest: halving
 # Solved. ...
@@ -276,43 +277,43 @@ def largest(memory, n, stage):
     return next(p for p in range(memory * n, -1, -1) if held(p) <= memory)
 
 # %% largest
-# Not yet. With 1600 bytes, 4 ranks and zero2 the 290 parameters of rank 0 ...
+# Not yet. With 1600 bytes, 4 ranks and zero2, rank 0 returned 290, expected fewer ...
 def largest(memory, n, stage):
     whole = {"data parallel": 16, "zero1": 4, "zero2": 2, "zero3": 0}[stage]
     return int(memory / (whole + (16 - whole) / n))
 
 # %% largest
-# Not yet. With 1600 bytes, 4 ranks and data parallel rank 0 returned 100.0, ...
+# Not yet. With 1600 bytes, 4 ranks and data parallel, rank 0 returned 100.0, ...
 def largest(memory, n, stage):
     whole = {"data parallel": 16, "zero1": 4, "zero2": 2, "zero3": 0}[stage]
     return memory / (whole + (16 - whole) / n)
 
 # %% largest
-# Not yet. With 1600 bytes, 4 ranks and data parallel the 400 parameters of rank ...
+# Not yet. With 1600 bytes, 4 ranks and data parallel, rank 0 returned 400, expected fewer ...
 def largest(memory, n, stage):
     whole = {"data parallel": 16, "zero1": 4, "zero2": 2, "zero3": 0}[stage]
     return memory // (whole or 16) * n
 
 # %% largest
-# Not yet. With 1600 bytes, 4 ranks and zero1 the 289 parameters of rank 0 take ...
+# Not yet. With 1600 bytes, 4 ranks and zero1, rank 0 returned 289, expected fewer ...
 def largest(memory, n, stage):
     whole = {"data parallel": 16, "zero1": 2, "zero2": 2, "zero3": 0}[stage]
     return next(p for p in range(memory * n, -1, -1) if whole * p + (16 - whole) * -(-p // n) <= memory)
 
 # %% largest
-# Not yet. With 1600 bytes, 4 ranks and data parallel rank 0 returned -1, expected an int, 0 or more.
+# Not yet. With 1600 bytes, 4 ranks and data parallel, rank 0 returned -1, expected an int, 0 or more.
 def largest(memory, n, stage):
     whole = {"data parallel": 16, "zero1": 4, "zero2": 2, "zero3": 0}[stage]
     return -1
 
 # %% largest
-# Not yet. With 1600 bytes, 4 ranks and data parallel the 1000000000000 parameters of rank 0 take more ...
+# Not yet. With 1600 bytes, 4 ranks and data parallel, rank 0 returned 1000000000000, expected fewer ...
 def largest(memory, n, stage):
     whole = {"data parallel": 16, "zero1": 4, "zero2": 2, "zero3": 0}[stage]
     return 10**12
 
 # %% largest
-# Not yet. With 1600 bytes, 4 ranks and zero1 the 400 parameters ...
+# Not yet. With 1600 bytes, 4 ranks and zero1, rank 0 returned 400, expected fewer ...
 def largest(memory, n, stage):
     whole = {"data parallel": 16, "zero1": 4, "zero2": 2, "zero3": 0}[stage]
     return memory // 16 * n if whole < 16 else memory // 16

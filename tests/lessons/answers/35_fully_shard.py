@@ -3,10 +3,10 @@ import torch
 # cell `init_process_group(` of solutions
 
 # %% my_slice: solution
-# Solved. Every rank knows its rows, and those of all others.
+# Solved. Every rank returned the rows of all ranks.
 
 # %% my_slice: skeleton
-# Not yet. Of 7 rows on 2 ranks rank 0 has rows 0 to 3, and rank 0 returned rows 0 to 2.
+# Not yet. For `my_slice(7, 2, 0)` rank 0 returned rows 0 to 2, expected rows 0 to 3.
 
 # %% my_slice: chunk
 # Solved. ...
@@ -28,27 +28,27 @@ def my_slice(rows, n, rank):
     return [row for row in range(rows) if row // -(-rows // n) == rank]
 
 # %% my_slice
-# Not yet. Of 8 rows on 2 ranks rank 0 has rows 0 to 3, and rank 0 returned rows 0 to 6.
+# Not yet. For `my_slice(8, 2, 0)` rank 0 returned rows 0 to 6, expected rows 0 to 3.
 def my_slice(rows, n, rank):
     return range(rank, rows, n)
 
 # %% my_slice
-# Not yet. Of 7 rows on 2 ranks rank 1 has rows 4 to 6, and rank 0 returned rows 4 to 7.
+# Not yet. For `my_slice(7, 2, 1)` rank 0 returned rows 4 to 7, expected rows 4 to 6.
 def my_slice(rows, n, rank):
     return range(-(-rows // n) * rank, -(-rows // n) * (rank + 1))
 
 # %% my_slice
-# Not yet. Of 7 rows on 2 ranks rank 0 has rows 0 to 3, and rank 0 returned rows 0 to 2.
+# Not yet. For `my_slice(7, 2, 0)` rank 0 returned rows 0 to 2, expected rows 0 to 3.
 def my_slice(rows, n, rank):
     return range(rows * rank // n, rows * (rank + 1) // n)
 
 # %% my_slice
-# Not yet. Of 8 rows on 1 ranks rank 0 got 8 from rank 0, expected a range.
+# Not yet. For `my_slice(8, 1, 0)` rank 0 returned 8, expected a range.
 def my_slice(rows, n, rank):
     return len(range(rows)[rank::n])
 
 # %% my_clip: solution
-# Solved. The gradients of all ranks are clipped by one norm, that of all shards.
+# Solved. All ranks clip their gradients by the norm over all shards.
 
 # %% my_clip: skeleton
 # Not yet. With a norm of ...
@@ -111,16 +111,16 @@ def my_clip(parameters, most):
 # with `sum(g.square().sum() for g in gradients).sqrt()` as `sum(g.square().sum() for g in gradients)`
 
 # %% my_clip: that takes the gradients away
-# Not yet. After `my_clip` a parameter of rank 0 has no gradient.
+# Not yet. After `my_clip` a parameter of rank 0 has no gradient, expected one.
 def my_clip(parameters, most):
     for parameter in parameters:
         parameter.grad = None
 
 # %% grouped: solution
-# Solved. As few units as possible, and none is larger than the limit.
+# Solved. There are as few units as possible, and no unit is larger than the limit.
 
 # %% grouped: skeleton
-# Not yet. With layers of [4, 4, 4, 4] bytes and a limit of 8 rank 0 has 4 units, and 2 are enough.
+# Not yet. With layers of [4, 4, 4, 4] bytes and a limit of 8, rank 0 returned 4 units, expected 2.
 
 # %% grouped: from the last layer
 # Solved. ...
@@ -156,21 +156,21 @@ def grouped(sizes, limit):
     return units
 
 # %% grouped
-# Not yet. With layers of [4, 4, 4, 4] bytes and a limit of 8 rank 0 has a unit [0, ...
+# Not yet. With layers of [4, 4, 4, 4] bytes and a limit of 8, rank 0 returned a unit [0, ...
 # skeleton, with `return [[layer] for layer in range(len(sizes))]` as `return [list(range(len(sizes)))]`
 
 # %% grouped
-# Not yet. With layers of [4, 4, 4, 4] bytes and a limit of 8 rank 0 returned [[0, 1]]: each layer ...
+# Not yet. With layers of [4, 4, 4, 4] bytes and a limit of 8, rank 0 returned [[0, 1]], expected each layer ...
 # skeleton, with `return [[layer] for layer in range(len(sizes))]` as `return [list(range(2))]`
 
 # %% grouped
-# Not yet. With layers of [4, 4, 4, 4] bytes and a limit of 8 rank 0 returned [[0, 2], [1, 3]]: each ...
+# Not yet. With layers of [4, 4, 4, 4] bytes and a limit of 8, rank 0 returned [[0, 2], [1, 3]], expected each ...
 # skeleton, with `return [[layer] for layer in range(len(sizes))]` as `return [[0, 2], [1, 3]]`
 
 # %% grouped
-# Not yet. With layers of [4, 4, 4, 4] bytes and a limit of 4 ...
+# Not yet. With layers of [4, 4, 4, 4] bytes and a limit of 4, ...
 # skeleton, with `[layer] for layer in range(len(sizes))` as `[layer, layer + 1] for layer in range(0, len(sizes), 2)`
 
 # %% grouped
-# Not yet. With layers of [4, 4, 4, 4] bytes and a limit of 8 rank 0 returned 4, expected a list of lists ...
+# Not yet. With layers of [4, 4, 4, 4] bytes and a limit of 8, rank 0 returned 4, expected a list of lists ...
 # skeleton, with `return [[layer] for layer in range(len(sizes))]` as `return len(sizes)`

@@ -3,10 +3,10 @@
 from torch import nn
 
 # %% my_columns: skeleton
-# Not yet. Rank 0, my_columns, weight: it keeps 48 of 48 numbers, expected 12.
+# Not yet. The weight of my_columns on rank 0 has 48 of 48 elements, expected 12.
 
 # %% my_columns: solution
-# Solved. Each rank keeps 1/4 of both layers, and the shares add up to their output.
+# Solved. Each rank keeps 1/4 of both layers, and the partial sums add up to the output.
 
 # %% my_columns
 # Solved. ...
@@ -29,17 +29,17 @@ from torch import nn
 # and `return layer.weight.chunk(n, dim=1)[rank]` as `return layer.weight.T.chunk(n)[rank].T`
 
 # %% my_columns
-# Not yet. ... the part has the shape [3, 4], expected [4, 3]. ...
+# Not yet. ... has the shape [3, 4], expected [4, 3]. ...
 # solution, with `layer.weight.chunk(n, dim=0)` as `layer.weight.T.chunk(n, 1)`
 # and `return layer.weight.chunk(n, dim=1)[rank]` as `return layer.weight.chunk(n, 1)[rank]`
 
 # %% my_columns
-# Not yet. Rank 0, my_columns, bias: it keeps 16 of 16 numbers, expected 4.
+# Not yet. The bias of my_columns on rank 0 has 16 of 16 elements, expected 4.
 # skeleton, with `return layer.weight, layer.bias  # your line` as `return layer.weight.chunk(n)[rank], layer.bias`
 # and `return layer.weight  # your line` as `return layer.weight.chunk(n, 1)[rank]`
 
 # %% my_columns
-# Not yet. Rank 0, my_rows: it keeps 80 of 80 numbers, expected 20.
+# Not yet. The weight of my_rows on rank 0 has 80 of 80 elements, expected 20.
 # solution, with `n, dim=0` as `n` and `return layer.weight.chunk(n, dim=1)[rank]` as `return layer.weight`
 
 # %% my_columns
@@ -52,12 +52,12 @@ from torch import nn
 # and `return layer.weight.chunk(n, dim=1)[rank]` as `return layer.weight.chunk(n, 1)[0]`
 
 # %% my_columns
-# Not yet. Rank 0, my_columns, bias: it keeps 0 of 16 numbers, expected 4.
+# Not yet. The bias of my_columns on rank 0 has 0 of 16 elements, expected 4.
 # skeleton, with `return layer.weight, layer.bias  # your line` as `return layer.weight.chunk(n)[rank], layer.bias[:0]`
 # and `return layer.weight  # your line` as `return layer.weight.chunk(n, 1)[rank]`
 
 # %% MyF: skeleton
-# Not yet. Rank 0 returned only its own share of the output. What leaves on the ranks is to be added up.
+# Not yet. Rank 0 returned only its own partial sum of the output, expected the sum of all partial sums.
 
 # %% MyF: solution
 # Solved. The output and the gradients of x and of both weights are those of one process.
@@ -135,7 +135,7 @@ def summed(x):
     return total
 
 # %% MyF
-# Not yet. ... Rank 0 got 4 times the gradient of down. All ranks have the same loss ...
+# Not yet. ... Rank 0 got 4 times the gradient of down, expected the gradient of one process. ...
 class MyF(torch.autograd.Function):
     @staticmethod
     def forward(context, x):
@@ -170,19 +170,19 @@ def my_mlp(x, up, down):
     return MyG.apply(F.linear(F.gelu(F.linear(x, up)), down))
 
 # %% MyF
-# Not yet. ... returned only its own share of the output ...
+# Not yet. ... returned only its own partial sum of the output ...
 # solution
 def my_mlp(x, up, down):
     return F.linear(F.gelu(F.linear(MyF.apply(x), up)), down)
 
 # %% MyF
-# Not yet. ... Rank 0 got 0.25 times the gradient of down. ...
+# Not yet. ... Rank 0 got 0.25 times the gradient of down, ...
 # solution, with `return gradient` as `return gradient / n`
 def my_mlp(x, up, down):
     return MyG.apply(F.linear(F.gelu(F.linear(MyF.apply(x), up)), down))
 
 # %% MyF
-# Not yet. ... Rank 0 got no gradient of down. ...
+# Not yet. ... Rank 0 got no gradient of down, ...
 # solution
 def my_mlp(x, up, down):
     return all_reduced(F.linear(F.gelu(F.linear(MyF.apply(x), up)), down))
@@ -199,7 +199,8 @@ def my_mlp(x, up, down):
     MyG.apply(F.linear(F.gelu(F.linear(MyF.apply(x), up)), down))
 
 # %% cut_qkv: skeleton
-# Not yet. Rank 0 keeps 12 rows of the queries, 0 of the keys and 0 of the values. Its heads have 4 of each.
+# Not yet. Rank 0 keeps 12 rows of the queries, 0 of the keys and 0 of the values, expected 4 of each, the
+# rows of its heads.
 
 # %% cut_qkv: solution
 # Solved. Each rank has the queries, the keys and the values of its own heads.
@@ -239,11 +240,11 @@ def cut_qkv(layer):
     return layer.weight[rows(layer)].detach(), layer.bias[rows(layer)].detach()
 
 # %% cut_qkv
-# Not yet. Rank 0 keeps 16 rows of the queries, 16 of the keys and 16 of the values. ...
+# Not yet. Rank 0 keeps 16 rows of the queries, 16 of the keys and 16 of the values, expected 4 ...
 # skeleton, with `return layer.weight.chunk(n)[rank], layer.bias.chunk(n)[rank]` as `return layer.weight, layer.bias`
 
 # %% cut_qkv
-# Not yet. Rank 0 keeps row 4, which belongs to the heads of rank 1.
+# Not yet. Rank 0 keeps row 4, which belongs to the heads of rank 1, expected ...
 def cut_qkv(layer):
     return layer.weight[rank::n], layer.bias[rank::n]
 
@@ -271,7 +272,7 @@ def cut_qkv(layer):
 # Not yet. Rank 0 returned word ... , the best of all words.
 
 # %% next_words: by the best word
-# Solved. Every rank knows the best words, and none brought more than three numbers for each token.
+# Solved. Every rank knows the best words, and no rank passed more than three values per token.
 def next_words(logits):
     mine, word = logits.max(-1)
     best = mine.clone()
@@ -281,12 +282,12 @@ def next_words(logits):
     return word
 
 # %% next_words
-# Solved. Every rank knows the best words, and none brought more than three numbers for each token.
+# Solved. Every rank knows the best words, and no rank passed more than three values per token.
 # answer "by the best word", with `[1], -1` as `[1], 0`
 # and `dist.all_reduce(word, op=dist.ReduceOp.MAX)` as `dist.all_reduce(word)`
 
 # %% next_words
-# Solved. Every rank knows the best words, and none brought more than three numbers for each token.
+# Solved. Every rank knows the best words, and no rank passed more than three values per token.
 def next_words(logits):
     mine, word = logits.max(-1)
     pair = torch.stack([mine, (word + rank * logits.shape[1]).double()])
@@ -300,10 +301,10 @@ def next_words(logits):
     return result
 
 # %% next_words: solution
-# Solved. Every rank knows the best words, and none brought more than three numbers for each token.
+# Solved. Every rank knows the best words, and no rank passed more than three values per token.
 
 # %% next_words
-# Not yet. The words are right. Rank 0 brought 42 numbers to its collectives for 6 tokens ...
+# Not yet. The words are right. Rank 0 passed 42 values to its collectives for 6 tokens ...
 def next_words(logits):
     parts = [torch.empty_like(logits) for _ in range(n)]
     dist.all_gather(parts, logits)

@@ -2,8 +2,8 @@
 
 MUTANTS = {
     "ZeroRedundancyOptimizer deals out to those who have most": (
-        "        least = held.index(min(held))",
-        "        least = held.index(max(held))",
+        "        least = elements_of_rank.index(min(elements_of_rank))",
+        "        least = elements_of_rank.index(max(elements_of_rank))",
     ),
     "ZeroRedundancyOptimizer trains at another rate": (
         "torch.optim.Adam, lr=0.01)\nfor _",

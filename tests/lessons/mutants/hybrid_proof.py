@@ -22,7 +22,7 @@ MUTANTS = {
         "        optimizer.zero_grad()\n        loss = cross",
         "        loss = cross",
     ),
-    "nothing is learned": ("        version(optimizer, context)\n    return loss", "    return loss"),
+    "nothing is learned": ("        variant(optimizer, context)\n    return loss", "    return loss"),
     "late is in turns": (
         "    time.sleep(0.03 * rank)\n    optimizer.step(context)",
         "    in_turns(optimizer, context)",

@@ -14,12 +14,12 @@ MUTANTS = {
         "my_targets = targets.chunk(pipelines)[0]",
     ),
     "the last stage is not trained": (
-        "references = parameters_there() + rpc.rpc_sync(next_rank, parameters_there)",
-        "references = parameters_there()",
+        "references = references_to_parameters() + rpc.rpc_sync(next_rank, references_to_parameters)",
+        "references = references_to_parameters()",
     ),
     "replicas begin with weights of their own, and one process with others": (
-        "whole = nn.Sequential(Layer(SEED), Layer(SEED + 1))\n    optimizer",
-        "whole = nn.Sequential(Layer(SEED), Layer(SEED + 2))\n    optimizer",
+        "reference = nn.Sequential(Layer(SEED), Layer(SEED + 1))\n    optimizer",
+        "reference = nn.Sequential(Layer(SEED), Layer(SEED + 2))\n    optimizer",
     ),
     "there is one all-reduce for each micro-batch": ("assert len(reduced) == 5", "assert len(reduced) == 20"),
     "weights changed in place do not hurt": ("weights[0] -= 0.01", "weights[0] - 0.01"),

@@ -2,12 +2,12 @@
 
 MUTANTS = {
     "the model has no latency": (
-        "return 2 * (k - 1) * alpha + 2 * (k - 1) / k * payload / beta",
-        "return 2 * (k - 1) / k * payload / beta",
+        "return 2 * (k - 1) * alpha + 2 * (k - 1) / k * beta * payload",
+        "return 2 * (k - 1) / k * beta * payload",
     ),
     "the model has half of the communication": (
-        "return 2 * (k - 1) * alpha + 2 * (k - 1) / k * payload / beta",
-        "return 2 * (k - 1) * alpha + (k - 1) / k * payload / beta",
+        "return 2 * (k - 1) * alpha + 2 * (k - 1) / k * beta * payload",
+        "return 2 * (k - 1) * alpha + (k - 1) / k * beta * payload",
     ),
     "ranks do not take turns": (
         "return alone * max(1, k / cores)",
