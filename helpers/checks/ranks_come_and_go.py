@@ -31,7 +31,7 @@ def _name_attempt(name):
 
 
 def _judge_quorum(returned):
-    """Return the sentence of success if all ranks returned the list of the ranks that signed in time, or raise `Wrong`."""
+    """Return the sentence of success if all lists hold the ranks that signed in time, or raise `Wrong`."""
     last = len(returned) - 1
     for late, what in enumerate([f"Rank {last} never signed", f"Rank {last} signed after the others returned"]):
         results = [of_rank[late] for of_rank in returned if of_rank[late] is not None]
@@ -49,7 +49,7 @@ def _judge_quorum(returned):
         for rank, (result, _) in enumerate(results):
             if result != results[0][0]:
                 raise Wrong(
-                    f"{what}: rank 0 returned {results[0][0]}, rank {rank} returned {result}, expected one list."
+                    f"{what}: rank 0 returned {results[0][0]}, rank {rank} returned {result}, expected the same."
                 )
     return (
         "All ranks returned the list of the ranks that signed in time, and no rank waited for a rank that never signed."

@@ -29,7 +29,7 @@ def my_quorum(store, name, grace):
 
 # %% my_quorum: its own view
 # Not yet. Rank 3 signed after the others returned: rank 0 returned [0, 1, 2], rank 3 returned [0, 1, 2, 3], expected
-# one list.
+# the same.
 def my_quorum(store, name, grace):
     store.set(str(name), "")
     time.sleep(grace)

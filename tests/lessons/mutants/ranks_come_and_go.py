@@ -18,7 +18,7 @@ MUTANTS = {
         "os.kill(world.pids[victim], signal.SIGKILL)\n    return time.monotonic(), training",
         "os.kill(world.pids[victim], signal.SIGSTOP)\n    return time.monotonic(), training",
     ),
-    "the spare trains from the beginning": (
+    "the spare trains from the start": (
         "while first_open() == 0 or not has_arrivals(first_open()):",
         "while False:",
     ),
