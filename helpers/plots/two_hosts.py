@@ -103,7 +103,7 @@ def _draw_arrow(axes, begin, end, crosses):
     if crosses:
         # The first row bends up and the others bend down; a diagonal arrow is straight, so that no two arrows coincide.
         outward = 0.2 if begin[1] < 0 else -0.2
-        bend = 0.0 if begin[1] != end[1] else outward if begin[0] < end[0] else 0.2
+        bend = 0.0 if begin[1] != end[1] else outward
     else:
         bend = 0.45 if abs(begin[1] - end[1]) > 1 else 0.25
     look["connectionstyle"] = f"arc3,rad={bend}"
