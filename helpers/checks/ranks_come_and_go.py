@@ -150,7 +150,7 @@ def majority(exam):
             f"When {what}, and the last group was {last}, rank {rank} returned "
             f"{members if isinstance(members, list) else show(members)}, expected {expected}.",
         )
-    return "Only a list with more than half of the last group continues, so two disjoint lists never both do."
+    return "Only a list with more than half of the last group continues, so two disjoint lists cannot both continue."
 
 
 class _NotedStore(dist.PrefixStore):

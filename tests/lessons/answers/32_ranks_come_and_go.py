@@ -168,26 +168,26 @@ def catch_up(step, state):
 # skeleton, with `dist.broadcast(state, 0)` as `steps = [None] * n; dist.all_gather_object(steps, step); state = None`
 
 # %% majority: solution
-# Solved. Only a list with more than half of the last group continues, so two disjoint lists never both do.
+# Solved. Only a list with more than half of the last group continues, so two disjoint lists cannot both continue.
 
 # %% majority: skeleton
 # Not yet. When only rank 0 has signed, and the last group was [0, 1, 2, 3], rank 0 returned [0], expected None.
 
 # %% majority
-# Solved. Only a list with more than half of the last group continues, so two disjoint lists never both do.
+# Solved. Only a list with more than half of the last group continues, so two disjoint lists cannot both continue.
 def majority(store, name, grace, last):
     members = quorum(store, name, grace)
     return members if 2 * len(set(members) & set(last)) > len(last) else None
 
 # %% majority
-# Solved. Only a list with more than half of the last group continues, so two disjoint lists never both do.
+# Solved. Only a list with more than half of the last group continues, so two disjoint lists cannot both continue.
 def majority(store, name, grace, last):
     members = quorum(store, name, grace)
     if sum(other in members for other in last) > len(last) // 2:
         return members
 
 # %% majority
-# Solved. Only a list with more than half of the last group continues, so two disjoint lists never both do.
+# Solved. Only a list with more than half of the last group continues, so two disjoint lists cannot both continue.
 def majority(store, name, grace, last):
     members = quorum(store, name, grace)
     gone = [other for other in last if other not in members]
