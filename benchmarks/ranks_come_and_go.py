@@ -20,7 +20,7 @@ from helpers import World
 MOMENTS = 20
 STEPS = 300
 _NOTEBOOK = "32_ranks_come_and_go.ipynb"
-_MARK = "# of new ranks, too"
+_MARK = "# every new rank runs this cell"
 _SECONDS = 2.5  # from the beginning of a training, within which the kill comes
 _SECONDS_TO_GO_ON = 90
 
@@ -72,7 +72,7 @@ def kill_once(world: World, run: str, cells: list[str], seconds: float) -> tuple
     os.kill(world.pids[victim], signal.SIGKILL)
     killed = time.monotonic()
     histories = training.get(_SECONDS_TO_GO_ON)
-    world.view.client[others].execute("right = training.step, as_alone(training)", block=True)
+    world.view.client[others].execute("right = training.step, equals_single_process(training)", block=True)
     went_on = world.view.client[others]["right"] == [(STEPS, True)] * len(others)
     steps = [(when, members) for history in histories for _, when, members in history]
     after = [when - killed for when, members in steps if when > killed and victim not in members]

@@ -1,4 +1,4 @@
-"""Exercises of 39_in_your_own_job: records compared, an alarm round a block, and the cause among the echoes."""
+"""Exercises of 39_in_your_own_job: compare flight records, set an alarm for a block, and find the cause of echoes."""
 
 import math
 import os
@@ -16,12 +16,12 @@ from helpers.checks.judging import CUT_OFF
 from helpers.torch_parts import flight_records, without_compiler
 
 _SECONDS_OF_ALARM = 0.8
-_SECONDS_TO_WAIT = 2.5  # of a rank for one that is late
+_SECONDS_TO_WAIT = 2.5  # the time by which the last rank is late
 _SECONDS_OF_A_GROUP = 1
 
 
 def _results(exam, name, case, argument):
-    """Call the learner's function, and return a list of its result; of none if it raised an error, which is noted."""
+    """Call the learner's function, and return a list with its result; an error is noted, and gives an empty list."""
     try:
         return [exam.call(argument)]
     except AnswerError as error:
@@ -32,48 +32,47 @@ def _results(exam, name, case, argument):
         return []
 
 
-# ---------------------------------------------------------------- records compared
+# ---------------------------------------------------------------- compare flight records
 
 
 @exercise
 def my_difference(exam):
-    """Check `my_difference(calls)`: where the calls of all ranks differ first, and which rank made which of them.
+    """Check `my_difference(calls)`: the first place at which the calls differ, and the ranks of each call there.
 
-    The calls are those that the flight recorders of the ranks have recorded, in several cases.
+    The calls come from the flight recorders of the ranks, in several cases.
     """
     for case, calls in exam.on_rank(_recorded_calls).items():
-        for found in _results(exam, "my_difference", case, calls):
-            _require_difference(exam, f"{case}: on rank {exam.rank}", _first_difference(calls), found)
-    return "Wherever the records part, it names the place and, for each call, the ranks that made it."
+        for result in _results(exam, "my_difference", case, calls):
+            _require_difference(exam, f"{case}: on rank {exam.rank}", _first_difference(calls), result)
+    return "For every difference, it returned the number of the call and the ranks that made each call."
 
 
-def _require_difference(exam, where, expected, found):
+def _require_difference(exam, where, expected, result):
     if expected is None:
-        exam.require(found is None, f"{where} my_difference returned {found}, expected None.")
+        exam.require(result is None, f"{where} my_difference returned {result}, expected None.")
         return
     try:
-        place, ranks_of = found
+        place, ranks_of = result
         ranks_of = {call: list(ranks) for call, ranks in ranks_of.items()}
     except (TypeError, ValueError, AttributeError):
-        exam.refuse(f"{where} my_difference returned {found}, expected a number and a dictionary.")
+        exam.refuse(f"{where} my_difference returned {result}, expected a number and a dictionary.")
         return
     exam.require(
-        number(place) == expected[0], f"{where} my_difference found call {place}, expected call {expected[0]}."
+        number(place) == expected[0], f"{where} my_difference returned call {place}, expected call {expected[0]}."
     )
     for call, ranks in expected[1].items():
-        made = f"made {call!r}" if call else "had no call left"
         named = ranks_of.get(call)
         exam.require(
-            named == ranks, f"{where} ranks {ranks} {made} at call {expected[0]}, and my_difference names {named}."
+            named == ranks, f"{where} my_difference returned {named} for {call!r} at call {place}, expected {ranks}."
         )
     exam.require(
         len(ranks_of) <= len(expected[1]),
-        f"{where} my_difference has a call that nobody made at call {expected[0]}: {list(ranks_of)}.",
+        f"{where} my_difference returned the calls {list(ranks_of)} at call {place}, expected {list(expected[1])}.",
     )
 
 
 def _first_difference(calls):
-    """Return the number of the first call that differs, and the ranks of each call there; None if none does."""
+    """Return the number of the first call that differs, and the ranks of each call there, or None."""
     for place in range(max(map(len, calls))):
         made = [rank_calls[place] if place < len(rank_calls) else None for rank_calls in calls]
         if len(set(made)) > 1:
@@ -82,17 +81,17 @@ def _first_difference(calls):
 
 
 def _recorded_calls():
-    """Return by the name of each case what the flight recorder of each rank has recorded of the calls that it made."""
+    """Return, for each case, the calls that the flight recorder of each rank recorded."""
     rank, last, one = dist.get_rank(), dist.get_world_size() - 1, torch.ones(1)
-    # A group for each rank alone, in which no difference keeps anybody waiting.
+    # Each rank has a group of its own, so a difference makes no rank wait.
     alone = [dist.new_group([other]) for other in range(last + 1)][rank]
     cases = {
-        "All ranks alike": [one, one],
+        "All ranks make the same calls": [one, one],
         "A rank with another shape": [one, torch.ones(2) if rank == last else one, one],
-        "A rank with one call less": [one, one] if rank == 0 else [one, one, one],
+        "A rank with one call fewer": [one, one] if rank == 0 else [one, one, one],
         "A rank without any call": [] if rank == last else [one],
-        "All ranks different": [one, one, one, torch.ones(rank + 1)],
-        "A rank with a call too many": [one, torch.ones(3), one] if rank == last else [one, one],
+        "Every rank with another shape": [one, one, one, torch.ones(rank + 1)],
+        "A rank with an additional call": [one, torch.ones(3), one] if rank == last else [one, one],
     }
     calls = {}
     for case, tensors in cases.items():
@@ -114,41 +113,46 @@ def _recorded(group):
 
 @exercise
 def my_alarm(exam):
-    """Check `my_alarm(seconds, path)`: a block that takes longer has its record written meanwhile, and no other one.
+    """Check `my_alarm(seconds, path)`: only a block that takes longer has its record written, while it runs.
 
-    Under an alarm the ranks wait for one that is late, end a block in time, and leave one with an error.
+    The ranks run three blocks under an alarm: one waits for a late rank, one ends in time, and one raises an error.
     """
     rank, late = exam.rank, exam.n - 1
-    written, ended, shapes, quick, fails, let_out = exam.on_rank(_under_alarms, late)
+    written, ended, shapes, quick, fails, raised = exam.on_rank(_under_alarms, late)
     exam.require(
-        let_out.startswith("ZeroDivisionError"),
-        f"On rank {rank} the block raised a ZeroDivisionError, and my_alarm let out {let_out}.",
+        raised.startswith("ZeroDivisionError"),
+        f"On rank {rank} the block raised a ZeroDivisionError, and my_alarm raised {raised}, expected the same error.",
     )
-    exam.require(not quick, f"On rank {rank} a block ended in time, and a record was written.")
-    exam.require(not fails, f"On rank {rank} a block ended with an error, in time, and a record was written.")
+    exam.require(not quick, f"On rank {rank} a block ended in time, and a record was written, expected none.")
+    exam.require(
+        not fails, f"On rank {rank} a block ended in time with an error, and a record was written, expected none."
+    )
     if rank != late:
         exam.require(
             written is not None,
-            f"Rank {rank} waited for {_SECONDS_TO_WAIT} s, the alarm was set to {_SECONDS_OF_ALARM} s, and no record "
-            "was written.",
+            f"Rank {rank} waited for {_SECONDS_TO_WAIT} s and no record was written, expected one after "
+            f"{_SECONDS_OF_ALARM} s.",
         )
         exam.require(
             written is not None and written <= ended,
-            f"Rank {rank} wrote its record after the block had ended. Who hangs for ever would write none.",
+            f"Rank {rank} wrote its record after the block, expected it during the block: a hang never ends.",
         )
-        exam.require(shapes is not None, f"What rank {rank} wrote is no flight record: pickle.loads does not read it.")
+        exam.require(
+            shapes is not None,
+            f"The file of rank {rank} is no flight record, expected a file that `pickle.loads` reads.",
+        )
         exam.require(
             shapes is not None and [13] in shapes,
-            f"The record of rank {rank} has no all_reduce of 13 numbers, for which it was waiting.",
+            f"The record of rank {rank} has no all_reduce of 13 elements, expected the call in which the rank waited.",
         )
-    return "Whoever waited has left its record while it waited, and nobody else."
+    return "Each rank that waited wrote its record while it waited, and no other record was written."
 
 
 def _under_alarms(late):
     """Run three blocks, each under an alarm: one waits for the rank that is late, one is quick, one fails.
 
-    Return when the record of the block that waits was written, when the block ended, and the shapes in that record;
-    whether the quick block, and the one that fails, have left a record; and what my_alarm let out of the last one.
+    Return the time of the waiting block's record, the time at which the block ended, and the shapes in the record;
+    whether the quick and the failing block wrote a record; and the error that the failing block raised.
     """
     group = dist.new_group(timeout=timedelta(seconds=10))
     with tempfile.TemporaryDirectory() as folder, without_compiler():
@@ -162,13 +166,13 @@ def _under_alarms(late):
         record = _written(waits), ended, _shapes(waits)
         with errors_of_answer(), answer("my_alarm", [_SECONDS_OF_ALARM, str(quick)]):
             pass
-        let_out = _let_out(str(fails))
+        raised = _raised(str(fails))
         time.sleep(_SECONDS_OF_ALARM + 0.5)
-        return *record, quick.exists(), fails.exists(), let_out
+        return *record, quick.exists(), fails.exists(), raised
 
 
-def _let_out(path):
-    """Return the error that my_alarm lets out of a block that divides by 0, or "nothing"."""
+def _raised(path):
+    """Return the error that a block under my_alarm raises when it divides by 0, or "nothing"."""
     try:
         with answer("my_alarm", [_SECONDS_OF_ALARM, path]):
             _divide()
@@ -193,30 +197,32 @@ def _shapes(path):
 
 @exercise
 def my_suspects(exam):
-    """Check `my_suspects(errors)`: ranks with an error of their own; if all are echoes, those without a file.
+    """Check `my_suspects(errors)`: the ranks with an error of their own, or otherwise the ranks without a file.
 
-    The errors are those with which the ranks end, one after another, in a step in which the last rank has a fault.
+    The errors are real: the last rank has a fault, and the other ranks wait for it in an all_reduce.
     """
     last = exam.n - 1
     errors_in = exam.on_rank(_errors_by_case)
     suspects = {case: [] if case == _NO_FAULT else [last] for case in errors_in}
     if last > 1:
-        case = "Two ranks fail by themselves"
+        case = "Two ranks have errors of their own"
         errors_in[case] = ["ValueError: the batch is empty", *errors_in[_OWN_ERROR][1:]]
         suspects[case] = [0, last]
     for case, errors in errors_in.items():
-        for found in _results(exam, "my_suspects", case, list(errors)):
-            said = "; ".join(f"rank {rank}: {_short(text)}" for rank, text in enumerate(errors))
+        for result in _results(exam, "my_suspects", case, list(errors)):
+            shown = "; ".join(f"rank {rank}: {_short(text)}" for rank, text in enumerate(errors))
             exam.require(
-                isinstance(found, list | tuple | set) and list(found) == suspects[case],
-                f"{case}: on rank {exam.rank} my_suspects returned {found}, expected {suspects[case]}. The errors "
-                f"were: {said}.",
+                isinstance(result, list | tuple | set) and list(result) == suspects[case],
+                f"{case}: on rank {exam.rank} my_suspects returned {result}, expected {suspects[case]}. The errors "
+                f"were: {shown}.",
             )
-    return "An error of one's own comes before an echo, and silence before nothing at all."
+    return (
+        "It returned ranks with errors of their own first, otherwise ranks without a file, and none without any error."
+    )
 
 
 def _errors_by_case():
-    """Return by the name of each case with what error each rank ends, None for a rank that comes to no error."""
+    """Return, for each case, the error with which each rank ends, or None."""
     errors_in = {}
     for case, fault in _FAULTS.items():
         errors_in[case] = [None] * dist.get_world_size()
@@ -225,13 +231,13 @@ def _errors_by_case():
 
 
 def _error_of_this_rank(fault):
-    """Return what ends this rank in a step in which the last rank has this fault, None if nothing does."""
+    """Return the error of this rank in a step in which the last rank has this fault, or None."""
     group = dist.new_group(timeout=timedelta(seconds=10 if fault is None else _SECONDS_OF_A_GROUP))
     is_faulty = fault is not None and dist.get_rank() == dist.get_world_size() - 1
     try:
         if is_faulty:
             fault()
-            return None  # it slept until it was ended
+            return None  # a sleeping rank raises no error
         dist.all_reduce(torch.ones(1), group=group)
     except Exception as error:
         return f"{type(error).__name__}: {error}"
@@ -250,7 +256,7 @@ def _time_out():
     raise OSError("Timed out reading the next batch")
 
 
-_OWN_ERROR, _NO_FAULT = "A rank fails by itself", "Nobody fails"
+_OWN_ERROR, _NO_FAULT = "A rank has an error of its own", "No rank fails"
 _FAULTS = {
     _OWN_ERROR: _divide,
     "A rank sleeps": _sleep,

@@ -14,14 +14,14 @@ from helpers.checks.learner import learners_module
 from helpers.measure.traffic import handed_over
 
 _GRACE = 0.6
-_SECONDS_BETWEEN = 0.2  # by which one rank signs later than the others, and in time
+_SECONDS_BETWEEN = 0.2  # the delay with which rank 1 signs, still within the grace
 _SECONDS_TO_MEET = 30
-_NUMBERS = 256  # in the state of a training
-_attempt = {}  # on a rank: the name under which all meet in the store, which keeps what earlier attempts have written
+_ELEMENTS = 256  # in the state of a training
+_attempt = {}  # on a rank: the prefix of this attempt, because the store keeps the keys of earlier attempts
 
 
 def _begin_attempt(world):
-    """Name this attempt on all ranks; if some are busy, none is named, and the verdict says so."""
+    """Give all ranks a prefix for this attempt, unless a rank is busy, which the verdict reports."""
     if all(state.state == "idle" for state in world.where()):
         world.view.apply_async(_name_attempt, uuid.uuid4().hex).get(SECONDS_TO_ANSWER)
 
@@ -31,32 +31,36 @@ def _name_attempt(name):
 
 
 def _judge_quorum(returned):
-    """Return the sentence when all ranks got the same list, of those who signed in time; raise `Wrong` otherwise."""
+    """Return the sentence of success if all lists hold the ranks that signed in time, or raise `Wrong`."""
     last = len(returned) - 1
-    for late, what in enumerate([f"Rank {last} never came", f"Rank {last} signed when the others had their list"]):
+    for late, what in enumerate([f"Rank {last} never signed", f"Rank {last} signed after the others returned"]):
         results = [of_rank[late] for of_rank in returned if of_rank[late] is not None]
         for rank, (result, _) in enumerate(results[:last]):
             if last in result:
-                raise Wrong(f"{what}, and rank {rank} has it on its list, {result}.")
+                raise Wrong(f"{what}, but rank {rank} returned {result}, expected a list without {last}.")
         first = min(signed for _, signed in results[:last])
         for rank, (_, signed) in enumerate(results[:last]):
-            # How long a busy machine lets a rank wait is not the answer's fault.
+            # On a busy machine a rank may sign late, which is not the answer's fault.
             if signed - first < _GRACE * 2 / 3 and rank not in results[0][0]:
                 raise Wrong(
-                    f"Rank {rank} signed {signed - first:.1f} s after the first one, the grace is {_GRACE} s, and "
-                    f"the list of rank 0 is {results[0][0]}."
+                    f"Rank {rank} signed {signed - first:.1f} s after the first rank, within the grace of {_GRACE} s, "
+                    f"but rank 0 returned {results[0][0]}, expected a list with {rank}."
                 )
         for rank, (result, _) in enumerate(results):
             if result != results[0][0]:
-                raise Wrong(f"{what}; rank 0 returned {results[0][0]}, and rank {rank} {result}.")
-    return "All ranks have the same list, of those who signed in time, and nobody waited for who never came."
+                raise Wrong(
+                    f"{what}: rank 0 returned {results[0][0]}, rank {rank} returned {result}, expected the same."
+                )
+    return (
+        "All ranks returned the list of the ranks that signed in time, and no rank waited for a rank that never signed."
+    )
 
 
 @exercise(before=_begin_attempt, together=_judge_quorum, own_group=True)
 def my_quorum(exam):
-    """Check `my_quorum(store, name, grace)`: all get one list, of those who have signed within the grace.
+    """Check `my_quorum(store, name, grace)`: all ranks return one list, of the ranks that signed in time.
 
-    It is called twice: first the last rank never comes, then it comes when the others have their list.
+    The answer is called twice: first the last rank never signs, then it signs after the others have returned.
     """
     returned = exam.on_rank(_quorum, exam.rank, exam.n)
     for result, _ in filter(None, returned):
@@ -68,31 +72,31 @@ def my_quorum(exam):
 
 
 def _judge_gradients(returned):
-    """Return the sentence when the mean of the gradients over all ranks is right; raise `Wrong` otherwise."""
+    """Return the sentence of success if the mean of the gradients over all ranks is right, or raise `Wrong`."""
     n = len(returned)
     for batch, gradients in zip(_batches(n), zip(*returned, strict=True), strict=True):
         parts = [len(_examples(batch)[part::n]) for part in range(n)]
         mean, expected = sum(gradients) / n, _examples(batch).mean().item()
         if not abs(mean - expected) < 1e-9:
             raise Wrong(
-                f"With {batch} examples, dealt out as {parts}, the gradient after DDP's average is {mean:.4f}, "
+                f"With {batch} examples, split as {parts}, the gradient after DDP's average is {mean:.4f}, "
                 f"expected {expected:.4f}."
             )
-    return "However the batch is dealt out, DDP's average is the gradient of the mean over the batch."
+    return "For every split of the batch, DDP's average is the gradient of the mean over the batch."
 
 
 @exercise(together=_judge_gradients)
 def my_loss(exam):
-    """Check `my_loss(losses, batch, n)`: under DDP, its gradient is that of the mean over the batch.
+    """Check `my_loss(losses, batch, n)`: under DDP, its averaged gradient is the gradient of the batch's mean loss.
 
-    It is called with 4n, 4n + 1 and n - 1 examples.
+    The answer is called with 4n, 4n + 1 and n - 1 examples.
     """
     gradients = []
     for batch in _batches(exam.n):
         result, gradient = exam.on_rank(_gradient_of_loss, exam.rank, exam.n, batch)
         exam.require(
             gradient is not None,
-            f"With {batch} examples rank {exam.rank} returned {show(result)}, expected a tensor with one element.",
+            f"With {batch} examples, rank {exam.rank} returned {show(result)}, expected a tensor with one element.",
         )
         gradients.append(gradient)
     return gradients
@@ -100,31 +104,31 @@ def my_loss(exam):
 
 @exercise
 def catch_up(exam):
-    """Check `catch_up(step, state)`: all return the state of the furthest; when all are level, none is sent."""
+    """Check `catch_up(step, state)`: all ranks return the newest state, which is sent only if needed."""
     rank, n = exam.rank, exam.n
     cases = {
         "rank 1 is new": [7, 0] + [7] * (n - 2),
-        "all but the last rank are behind": [7] * (n - 1) + [8],
-        "all are level": [7] * n,
-        "each rank has got to another step": [3 + (other + 2) % n for other in range(n)],
+        "the last rank is a step ahead": [7] * (n - 1) + [8],
+        "all ranks are at the same step": [7] * n,
+        "each rank is at another step": [3 + (other + 2) % n for other in range(n)],
     }
     for case, steps in cases.items():
         result, sent = exam.on_rank(_caught_up, steps[rank])
         returned, expected = _in_words(result), f"the state of step {max(steps)}"
         exam.require(returned == expected, f"When {case}, rank {rank} returned {returned}, expected {expected}.")
-        if case == "all are level":
+        if case == "all ranks are at the same step":
             exam.require(
                 sent < _state(0).nbytes / 2,
-                f"When {case}, rank {rank} handed over {sent} bytes, and nobody needs a state.",
+                f"When {case}, rank {rank} sent {sent} bytes, expected no state.",
             )
-    return "Every rank has the state of the furthest, and none is sent when nobody needs one."
+    return "Every rank returned the state of the most steps, and no rank sent a state that no other needed."
 
 
 @exercise
 def majority(exam):
-    """Check `majority(store, name, grace, last)`: the members, or None when not more than half of `last` are there.
+    """Check `majority(store, name, grace, last)`: the members, or None without more than half of `last`.
 
-    The `quorum` that it calls is one of this check, which returns a list of its own.
+    The check replaces `quorum` by a function that returns a given list.
     """
     rank, n = exam.rank, exam.n
     newcomers = [*range((n - 1) // 2), n - 1]
@@ -133,8 +137,8 @@ def majority(exam):
         ("only rank 0 has signed", [0], list(range(n)), n == 1),
         ("all but the last rank have signed", list(range(n - 1)), list(range(n)), 2 * (n - 1) > n),
         ("half have signed", list(range(n // 2)), list(range(n // 2 * 2)), False),
-        (f"{newcomers} have signed, of which {n - 1} is new", newcomers, list(range(n - 1)), False),
-        (f"all have signed, of which {n - 1} is new", list(range(n)), list(range(n - 1)), True),
+        (f"{newcomers} have signed, and {n - 1} is new", newcomers, list(range(n - 1)), False),
+        (f"all have signed, and {n - 1} is new", list(range(n)), list(range(n - 1)), True),
     ]
     for what, signed, last, goes_on in cases:
         result, called = exam.on_rank(_majority, rank, signed, last)
@@ -146,11 +150,11 @@ def majority(exam):
             f"When {what}, and the last group was {last}, rank {rank} returned "
             f"{members if isinstance(members, list) else show(members)}, expected {expected}.",
         )
-    return "Nobody goes on without more than half of the last group, so no two groups ever do."
+    return "Only a list with more than half of the last group continues, so two disjoint lists cannot both continue."
 
 
 class _NotedStore(dist.PrefixStore):
-    """A store that notes when this rank has written to it."""
+    """A store that notes when this rank writes to it."""
 
     def __init__(self, *arguments):
         super().__init__(*arguments)
@@ -170,9 +174,9 @@ class _NotedStore(dist.PrefixStore):
 
 
 def _quorum(name, n):
-    """For each of two cases, return what this rank got and when it signed; None where it did not come.
+    """Return, for each of two cases, the answer's result and the time at which this rank signed, or None.
 
-    In the first case the last rank does not come; in the second it comes when the others are done.
+    In the first case the last rank never signs; in the second it signs after the others have returned.
     """
     address = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
     base = dist.TCPStore(*address, is_master=False, timeout=timedelta(seconds=_SECONDS_TO_MEET))
@@ -198,7 +202,7 @@ def _quorum(name, n):
             for what in ("there", "done"):  # no rank waits for this one in the other case
                 meetings[-1].set(f"{what} {name}", "")
             if "wait timeout" in str(error):
-                raise AnswerError("TimeoutError: it waited for what nobody writes") from error
+                raise AnswerError("TimeoutError: it waited for a key that no rank sets") from error
             raise
         meeting.set(f"done {name}", "")
         results.append(
@@ -216,9 +220,9 @@ def _examples(batch):
 
 
 def _gradient_of_loss(rank, n, batch):
-    """Return what `my_loss` makes of this rank's losses, and its gradient; None where that is no tensor of one element.
+    """Return the result of `my_loss` and its gradient, or None as the gradient of anything but one element.
 
-    The losses hang on a graph.
+    The losses have an autograd graph.
     """
     weight = torch.ones(1, dtype=torch.float64, requires_grad=True)
     result = answer("my_loss", [weight * _examples(batch)[rank::n], batch, n])
@@ -231,25 +235,25 @@ def _gradient_of_loss(rank, n, batch):
 
 def _state(step):
     """Return the state of a training after so many steps."""
-    return torch.full((_NUMBERS,), float(step))
+    return torch.full((_ELEMENTS,), float(step))
 
 
 def _caught_up(step):
-    """Return what `catch_up` returns, and the bytes of tensors that this rank has handed over."""
+    """Return the result of `catch_up`, and the bytes of tensors that this rank sent."""
     with handed_over() as sizes:
         result = answer("catch_up", [step, _state(step)])
     return result, sum(sizes)
 
 
 def _in_words(result):
-    """Return which state an answer has returned."""
+    """Describe the state that an answer returned."""
     if not isinstance(result, torch.Tensor) or result.shape != _state(0).shape:
         return show(result)
     return f"the state of step {result[0].item():g}" if (result == result[0]).all() else "a mixture of states"
 
 
 def _majority(name, signed, last):
-    """Return what `majority` makes of a `quorum` that returns `signed`, and whether it has called that."""
+    """Return the result of `majority` with a `quorum` that returns `signed`, and whether it called `quorum`."""
     calls, own = [], vars(learners_module()).get("quorum")
 
     def quorum(store, name, grace):

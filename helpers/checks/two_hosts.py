@@ -1,4 +1,4 @@
-"""Exercises of 31_two_hosts: what an all-reduce sends over the cables, the order of a ring, and which way is faster."""
+"""Exercises of 31_two_hosts: all-reduces that send few bytes between hosts, and the choice between ring and levels."""
 
 import operator
 import os
@@ -10,24 +10,24 @@ from helpers.checks.learner import learners_module
 from helpers.measure.traffic import by_group
 
 _BYTES = 2**20
-# Counted at a cable, where the check's own talk must be little.
+# Large, because a cable also carries the check's own messages.
 _BYTES_OVER_CABLES = 2**22
-_HEADERS = 0.05  # a share: of the cable's bytes, with what the check itself sends
-_SHOWN_AT_MOST = 4  # different elements of a tensor
+_HEADERS = 0.05  # the fraction of a cable's bytes that headers and the check's own messages may take
+_SHOWN_AT_MOST = 4  # distinct elements of a tensor
 # The host of each rank, in the order of the ranks.
 _LAYOUTS = ([0, 0, 1, 1], [0, 1, 0, 1], [0, 1, 2, 0, 1, 2], [2, 0, 0, 1, 2, 2, 1], [0, 0, 0], [0, 1, 2, 3])
-# Hosts, ranks of each, bytes, and α and β inside a host and across.
+# Hosts, ranks on each, bytes, then (α in s, β in s/byte) inside a host and between hosts.
 _CLUSTERS = (
-    (2, 2, 2**22, (3e-5, 2e9), (5e-5, 2.5e7)),
-    (2, 8, 2**26, (1e-5, 1e9), (1e-5, 1e9)),
-    (16, 8, 2**12, (1e-5, 1e9), (1e-5, 1e9)),
-    (128, 8, 2**30, (5e-6, 4.5e11), (5e-6, 5e10)),
-    (8, 4, 2**28, (5e-6, 2e9), (5e-6, 1.25e9)),
+    (2, 2, 2**22, (3e-5, 5e-10), (5e-5, 4e-8)),
+    (2, 8, 2**26, (1e-5, 1e-9), (1e-5, 1e-9)),
+    (16, 8, 2**12, (1e-5, 1e-9), (1e-5, 1e-9)),
+    (128, 8, 2**30, (5e-6, 2.2e-12), (5e-6, 2e-11)),
+    (8, 4, 2**28, (5e-6, 5e-10), (5e-6, 8e-10)),
 )
 
 
 class _Cables:
-    """In the process that judges: the cables of a world's hosts, and what each has carried before the answer ran."""
+    """The cables of a world's hosts, and the bytes each carried before the answer ran; used by the judging process."""
 
     def begin(self, world):
         self.hosts = len(world.hosts)
@@ -35,7 +35,7 @@ class _Cables:
         self._before = self._cables.carried() if self._cables else {}
 
     def sent(self):
-        """Return the bytes that have left each host since, without those that its TCP has sent again."""
+        """Return the bytes that left each host since `begin`, without retransmitted bytes."""
         sent = {}
         carried = self._cables.carried() if self._cables else {}
         for name, now in carried.items():
@@ -49,65 +49,66 @@ _cables = _Cables()
 
 
 def _judge_cables(returned):
-    """Return the sentence when no host has sent more than it must; raise `Wrong` otherwise."""
+    """Return the sentence of success, or raise `Wrong` if a host sent more bytes than necessary."""
     expected = 2 * (_cables.hosts - 1) / _cables.hosts
     sent = _cables.sent()
     for name, count in sent.items():
         tensors = count / _BYTES_OVER_CABLES
         if tensors > expected * (1 + _HEADERS):
-            raise Wrong(f"The sum is right. {tensors:.2f} tensors have left {name}, expected {expected:.2f}.")
+            raise Wrong(f"The sum is right. {tensors:.2f} tensors left {name}, expected {expected:.2f}.")
     if not sent:
-        return "Every rank holds the sum. (These hosts have no cables, so nobody has counted what leaves them.)"
-    return f"Every rank holds the sum, and {expected:.2f} tensors have left each host."
+        return "Every rank holds the sum. (Without cables the check cannot count the bytes that leave a host.)"
+    return f"Every rank holds the sum, and {expected:.2f} tensors left each host."
 
 
 @exercise(before=_cables.begin, together=_judge_cables)
 def my_two_level_all_reduce(exam):
-    """Check `my_two_level_all_reduce(tensor)`: the sum in place, with as few bytes out of each host as there can be.
+    """Check `my_two_level_all_reduce(tensor)`: the sum in place, with the fewest bytes out of each host.
 
-    What leaves a host is counted at its cable, so any way will do. Hosts without cables have only the sum checked.
+    The bytes are counted on the cable of each host, so any implementation can pass. Without cables the check compares
+    only the sum.
     """
     _require_sum(exam, exam.on_rank(_two_levels, exam.rank))
 
 
 @exercise
 def sharded_all_reduce(exam):
-    """Check `sharded_all_reduce(tensor, inside, across)`: each rank brings one m-th of the tensor to other hosts.
+    """Check `sharded_all_reduce(tensor, inside, across)`: each rank sends one m-th of the tensor to other hosts.
 
-    Counted is what a rank hands to collectives of groups with ranks of several hosts, and to messages to other hosts.
+    It counts the bytes that a rank passes to collectives of groups that span hosts, and to messages to other hosts.
     """
     rank = exam.rank
     elements, ranks, size, handed = exam.on_rank(_sharded, rank)
     _require_sum(exam, elements)
     expected = size // ranks
     here = rank // ranks
-    brought = sum(given for members, given in handed.items() if any(other // ranks != here for other in members))
-    brought += sum(message.bytes for message in exam.messages if message.sent and message.peer // ranks != here)
+    sent = sum(given for members, given in handed.items() if any(other // ranks != here for other in members))
+    sent += sum(message.bytes for message in exam.messages if message.sent and message.peer // ranks != here)
     exam.require(
-        brought == expected,
-        f"The sum is right. Rank {rank} brought {brought} bytes to ranks of other hosts, expected {expected}: one of "
+        sent == expected,
+        f"The sum is right. Rank {rank} sent {sent} bytes to ranks on other hosts, expected {expected}: one of "
         f"{ranks} shards of {size} bytes.",
     )
-    return f"Every rank holds the sum, and each has brought {expected} bytes to the other hosts."
+    return f"Every rank holds the sum, and each rank sent {expected} bytes to other hosts."
 
 
 @exercise
 def best_order(exam):
-    """Check `best_order(hosts)`: an order of the ranks in which a ring goes from host to host as rarely as it can."""
+    """Check `best_order(hosts)`: an order of the ranks in which a ring crosses between hosts as rarely as possible."""
     for hosts in _LAYOUTS:
         result = exam.call(list(hosts))
         order = _ranks(result)
-        case = f"For ranks on the hosts {hosts} rank {exam.rank} returned {show(result) if order is None else order}"
+        case = f"For ranks on the hosts {hosts}, rank {exam.rank} returned {show(result) if order is None else order}"
         if exam.require(
             order is not None and sorted(order) == list(range(len(hosts))),
-            f"{case}, expected a list of the {len(hosts)} ranks, each of them once.",
+            f"{case}, expected a list with each of the {len(hosts)} ranks once.",
         ):
             crossings, fewest = _crossings(hosts, order), len(set(hosts)) if len(set(hosts)) > 1 else 0
             exam.require(
                 crossings <= fewest,
-                f"{case}. That ring goes from host to host {crossings} times, and {fewest} times will do.",
+                f"{case}. That ring crosses between hosts {crossings} times, expected {fewest} times.",
             )
-    return "No ring goes from host to host more often than there are hosts."
+    return "No ring crosses between hosts more often than necessary."
 
 
 @exercise
@@ -122,25 +123,25 @@ def two_levels_pay(exam):
         if exam.require(known, f"Rank {exam.rank} returned {show(result)}, expected True or False."):
             exam.require(
                 bool(choice) == (levels < ring),
-                f"For {h} hosts of {m} ranks, {size / 2**20:g} MiB, {_link(inside)} inside and {_link(across)} across "
-                f"rank {exam.rank} returned {bool(choice)}, and one ring takes {1e3 * ring:.3g} ms, two levels "
-                f"{1e3 * levels:.3g} ms.",
+                f"For {h} hosts of {m} ranks, {size / 2**20:g} MiB, {_link(inside)} inside and {_link(across)} across, "
+                f"rank {exam.rank} returned {bool(choice)}, expected {not choice}: one ring takes {1e3 * ring:.3g} ms, "
+                f"two levels take {1e3 * levels:.3g} ms.",
             )
-    return f"Every rank chose the faster way for each of {len(_CLUSTERS)} clusters."
+    return f"Every rank chose the faster implementation for each of {len(_CLUSTERS)} clusters."
 
 
 def _two_levels(rank):
-    """Return the different elements of the tensor after the answer. It is too large to be sent here over a cable."""
+    """Return the distinct elements of the tensor after the answer; the tensor itself would load the cable."""
     tensor = torch.full((_BYTES_OVER_CABLES // 4,), rank + 1.0)
     answer("my_two_level_all_reduce", [tensor])
     return tensor.unique().tolist()
 
 
 def _sharded(rank):
-    """Call the answer with groups of the mesh.
+    """Call the answer with the groups of the mesh.
 
-    Returns the different elements of the tensor, the ranks of a host, the tensor's bytes, and those that this rank has
-    handed to the collectives of each group.
+    Return the distinct elements of the tensor, the ranks on a host, the tensor's bytes, and the bytes that this rank
+    passed to the collectives of each group.
     """
     groups = [vars(learners_module()).get(name) for name in ("inside", "across")]
     if None in groups:
@@ -160,7 +161,7 @@ def _require_sum(exam, elements):
 
 
 def _ranks(result):
-    """Return an order as a list of whole numbers, None where it is something else."""
+    """Return an order as a list of integers, or None if it is something else."""
     try:
         return [operator.index(rank) for rank in result]
     except TypeError:
@@ -172,12 +173,12 @@ def _crossings(hosts, order):
 
 
 def _times(h, m, size, inside, across):
-    """Return the seconds that one ring takes, and three rings in two levels, by the model."""
+    """Return the predicted seconds of one ring and of two levels."""
     n = h * m
-    ring = 2 * (n - 1) * (across[0] + size / n / across[1])
-    within = 2 * (m - 1) * (inside[0] + size / m / inside[1])
-    return ring, within + 2 * (h - 1) * (across[0] + size / h / across[1])
+    ring = 2 * (n - 1) * (across[0] + size / n * across[1])
+    within = 2 * (m - 1) * (inside[0] + size / m * inside[1])
+    return ring, within + 2 * (h - 1) * (across[0] + size / h * across[1])
 
 
 def _link(link):
-    return f"{1e6 * link[0]:g} µs and {1e-9 * link[1]:g} GB/s"
+    return f"α = {1e6 * link[0]:g} µs and β = {1e9 * link[1]:.3g} ns per byte"

@@ -35,7 +35,7 @@ from helpers.plots.several_trainers import trainer_steps
 from helpers.plots.sharded_data_parallel import flat_vector, step_ledgers
 from helpers.plots.tensor_parallel import two_cut_layers
 from helpers.plots.three_dimensions import grids_of_ranks, stacked_seconds
-from helpers.plots.two_hosts import training_and_cable, ways_over_cables
+from helpers.plots.two_hosts import routes_over_cables, training_and_cable
 from helpers.plots.what_all_reduce_costs import all_reduce_times, bus_bandwidths, modelled_times, tree_and_ring
 from helpers.plots.when_ranks_disagree import passed_by_rank
 from helpers.plots.when_ranks_fail import who_waits
@@ -110,7 +110,7 @@ __all__ = [
     "two_cut_layers",
     "two_messages",
     "two_trainings",
-    "ways_over_cables",
+    "routes_over_cables",
     "where_autograd_ends",
     "who_waits",
 ]

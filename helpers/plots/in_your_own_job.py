@@ -9,14 +9,14 @@ from helpers.plots.style import RED, TINTS, new_axes
 
 
 def flight_records(calls: Sequence[Sequence[str]], number: int) -> None:
-    """Draw a row of squares for each rank, a square for each of its calls, with a letter for each kind of call.
+    """Draw a row of squares for each rank: a square for each of its calls, with a letter for each distinct call.
 
-    `calls[rank]` has the calls of a rank as text. A frame surrounds the calls with this number, counted from 1.
+    `calls[rank]` has the calls of a rank as text. A frame marks the first call that differs, `number`, counted from 1.
     """
     kinds = list(dict.fromkeys(call for rank_calls in calls for call in rank_calls))
     longest = max(map(len, calls))
     height = 0.5 * len(calls) + 0.25 * len(kinds) + 1.2
-    axes = new_axes("The calls of each rank, in their order", width=7.2, height=height)
+    axes = new_axes(f"The ranks make different calls from call {number} on", width=7.2, height=height)
     for rank, rank_calls in enumerate(calls):
         for place, call in enumerate(rank_calls, start=1):
             kind = kinds.index(call)

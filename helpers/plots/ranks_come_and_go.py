@@ -9,10 +9,10 @@ def comings_and_goings(members: Sequence[Sequence[int]], events: Sequence[tuple[
     """Draw, for each rank, a bar over the steps in which it takes part.
 
     `members[s]` has the numbers of the ranks that take step s + 1 together. An event has the number of steps taken so
-    far, the number of its rank, and a text that says what happens.
+    far, its rank, and a text.
     """
     names = sorted({name for present in members for name in present})
-    axes = new_axes("Who takes part in which step", width=8.2, height=0.45 * len(names) + 1.3)
+    axes = new_axes("The survivors take part in every step", width=8.2, height=0.45 * len(names) + 1.3)
     for name in names:
         own_steps = [step for step, present in enumerate(members) if name in present]
         bars = []

@@ -1,4 +1,4 @@
-"""Figures of 31_two_hosts: a training while a cable is unplugged, and the routes of an all-reduce over the cables."""
+"""Figures of 31_two_hosts: a training while a cable is unplugged, and the routes of all-reduces over the cables."""
 
 from collections.abc import Mapping, Sequence
 
@@ -13,11 +13,11 @@ _ERROR = {"color": RED, "marker": "X", "linestyle": "", "markersize": 9, "clip_o
 
 
 def training_and_cable(scenes: Mapping[str, Mapping], killed: str) -> None:
-    """Draw when each rank finished its steps and when it got an error, one panel for each scene.
+    """Draw when each rank finished its steps and when it got an error, with a panel for each scene.
 
     A scene has "steps", a list of times for each rank; "errors", a time for some ranks; and "out", the time at which
-    the cable was plugged in again, None if it stayed in. All times are in seconds since the cable was unplugged or a
-    rank was killed. `killed` is the legend for the killed rank.
+    the cable was plugged in again, or None if the cable was never unplugged. All times are in seconds since the cable
+    was unplugged or a rank was killed. The keys of `scenes` are the titles, and `killed` is the legend of the dagger.
     """
     last = max(_last(scene) for scene in scenes.values())
     rows = [len(scene["steps"]) for scene in scenes.values()]
@@ -45,9 +45,9 @@ def training_and_cable(scenes: Mapping[str, Mapping], killed: str) -> None:
         axes.tick_params(axis="y", length=0)
         axes.set_ylim(max(scene["steps"]) + 0.6, -0.6)
         axes.set_xlim(right=1.02 * last)
-    panels.flat[-1].set_xlabel("seconds since the cable came out, or the rank was killed")
+    panels.flat[-1].set_xlabel("seconds since the cable was unplugged or the rank was killed")
     handles = [
-        Line2D([], [], label="a step is done", **_STEP),
+        Line2D([], [], label="a step ends", **_STEP),
         Line2D([], [], label="an error", **_ERROR),
         Patch(label="the cable is out", **_OUT),
         Line2D([], [], color="black", marker="$†$", markersize=9, linestyle="", label=killed),
@@ -55,23 +55,23 @@ def training_and_cable(scenes: Mapping[str, Mapping], killed: str) -> None:
     figure.legend(handles=handles, loc="outside lower center", ncols=4, frameon=False, fontsize="small")
 
 
-def ways_over_cables(hosts: Sequence[Sequence[int]], ways: Mapping[str, tuple], size: str) -> None:
-    """Draw the messages of several kinds of all-reduce, with the hosts as boxes and one panel for each kind.
+def routes_over_cables(hosts: Sequence[Sequence[int]], routes: Mapping[str, tuple], title: str) -> None:
+    """Draw the messages of several all-reduces, with the hosts as boxes and a panel for each all-reduce.
 
-    `hosts` lists the ranks of each host. `ways` has, for each kind, its pairs of source and destination, and a text
-    below the panel. Messages between hosts have another colour. `size` says what the numbers in the texts count.
+    `hosts` lists the ranks of each host. `routes` has, for each all-reduce, its pairs of source and destination, and
+    the text below its panel. Messages between hosts have a colour of their own.
     """
     figure, panels = subplots(
         1,
-        len(ways),
+        len(routes),
         squeeze=False,
-        figsize=(2.75 * len(ways), 1.9 + 0.42 * max(map(len, hosts))),
+        figsize=(2.75 * len(routes), 1.9 + 0.42 * max(map(len, hosts))),
     )
     places = {rank: (2.0 * host, -row) for host, ranks in enumerate(hosts) for row, rank in enumerate(ranks)}
     home = {rank: host for host, ranks in enumerate(hosts) for rank in ranks}
     bottom = -max(map(len, hosts))
-    for axes, (title, (pairs, text)) in zip(panels.flat, ways.items(), strict=True):
-        axes.set_title(title, fontsize="medium", fontweight="bold")
+    for axes, (name, (pairs, text)) in zip(panels.flat, routes.items(), strict=True):
+        axes.set_title(name, fontsize="medium")
         axes.axis("off")
         axes.set_xlim(-0.7, 2.0 * len(hosts) - 1.3)
         axes.set_ylim(bottom - 0.75, 1.0)
@@ -80,8 +80,8 @@ def ways_over_cables(hosts: Sequence[Sequence[int]], ways: Mapping[str, tuple], 
             look = {"boxstyle": "round,pad=0.05", "facecolor": TINTS[4], "edgecolor": "none", "alpha": 0.5}
             axes.add_patch(FancyBboxPatch(corner, 1.0, len(ranks), **look))
             axes.text(2.0 * host, 0.68, f"host{host}", ha="center", fontsize="small")
-        for number, (source, destination) in enumerate(pairs):
-            _draw_arrow(axes, places[source], places[destination], home[source] != home[destination], number)
+        for source, destination in pairs:
+            _draw_arrow(axes, places[source], places[destination], home[source] != home[destination])
         for rank, place in places.items():
             axes.text(*place, rank, ha="center", va="center", fontsize="small", zorder=5, bbox=_circle(home[rank]))
         axes.text((2.0 * len(hosts) - 2) / 2, bottom + 0.05, text, ha="center", va="top", fontsize="small")
@@ -89,7 +89,8 @@ def ways_over_cables(hosts: Sequence[Sequence[int]], ways: Mapping[str, tuple], 
         Line2D([], [], color="black", linewidth=1.2, label="inside a host"),
         Line2D([], [], color=RED, linewidth=2.4, label="over the cables"),
     ]
-    figure.legend(handles=handles, loc="outside lower center", ncols=2, frameon=False, fontsize="small", title=size)
+    figure.legend(handles=handles, loc="outside lower center", ncols=2, frameon=False, fontsize="small")
+    figure.suptitle(title, fontsize="medium", fontweight="bold")
 
 
 def _last(scene):
@@ -97,9 +98,14 @@ def _last(scene):
     return max([time for times in scene["steps"].values() for time in times] + list(scene["errors"].values()))
 
 
-def _draw_arrow(axes, begin, end, crosses, number):
+def _draw_arrow(axes, begin, end, crosses):
     look = {"color": RED, "linewidth": 2.4} if crosses else {"color": "black", "linewidth": 1.2}
-    bend = 0.14 if crosses else 0.45 if abs(begin[1] - end[1]) > 1 else 0.25
+    if crosses:
+        # The first row bends up and the others bend down; a diagonal arrow is straight, so that no two arrows coincide.
+        outward = 0.2 if begin[1] < 0 else -0.2
+        bend = 0.0 if begin[1] != end[1] else outward
+    else:
+        bend = 0.45 if abs(begin[1] - end[1]) > 1 else 0.25
     look["connectionstyle"] = f"arc3,rad={bend}"
     axes.add_patch(FancyArrowPatch(begin, end, arrowstyle="-|>", mutation_scale=11, shrinkA=10, shrinkB=10, **look))
 

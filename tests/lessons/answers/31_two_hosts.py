@@ -2,10 +2,10 @@
 # cell `init_process_group(` of solutions
 
 # %% my_two_level_all_reduce: solution
-# Solved. Every rank holds the sum, and 1.00 tensors have left each host.
+# Solved. Every rank holds the sum, and 1.00 tensors left each host.
 
 # %% my_two_level_all_reduce: skeleton
-# Not yet. The sum is right. 1.5... tensors have left host0, expected 1.00.
+# Not yet. The sum is right. 1.5... tensors left host0, expected 1.00.
 
 # %% my_two_level_all_reduce: shards
 # Solved. ...
@@ -74,11 +74,11 @@ def sum_across(tensor):
 # cell `init_process_group(` of solutions
 
 # %% best_order: solution
-# Solved. No ring goes from host to host more often than there are hosts.
+# Solved. No ring crosses between hosts more often than necessary.
 
 # %% best_order: skeleton
-# Not yet. For ranks on the hosts [0, 1, 0, 1] rank 0 returned [0, 1, 2, 3]. That ring goes from host to host 4 times,
-# and 2 times will do.
+# Not yet. For ranks on the hosts [0, 1, 0, 1], rank 0 returned [0, 1, 2, 3]. That ring crosses between hosts 4 times,
+# expected 2 times.
 
 # %% best_order: backwards
 # Solved. ...
@@ -101,11 +101,11 @@ def best_order(hosts):
 # skeleton, with `list(range(len(hosts)))` as `tuple(r for _, r in sorted((h, r) for r, h in enumerate(hosts)))`
 
 # %% best_order: hosts
-# Not yet. ... returned [0, 0, 1, 1], expected a list of the 4 ranks ...
+# Not yet. ... returned [0, 0, 1, 1], expected a list with each of the 4 ranks once.
 # solution, with `return sorted(range(len(hosts)), key=lambda rank: hosts[rank])` as `return sorted(hosts)`
 
 # %% best_order: only turned round
-# Not yet. ... goes from host to host 4 times ...
+# Not yet. ... crosses between hosts 4 times ...
 # solution, with `sorted(range(len(hosts)), key=lambda rank: hosts[rank])` as `list(range(len(hosts)))[::-1]`
 
 # %% best_order: one host
@@ -117,14 +117,14 @@ def best_order(hosts):
 # solution, with `return sorted(range(len(hosts)), key=lambda rank: hosts[rank])` as `return None`
 
 # %% best_order: two by two
-# Not yet. ... goes from host to host 4 times ...
+# Not yet. ... crosses between hosts 4 times ...
 # skeleton, with `return list(range(len(hosts)))` as `return [r for l in range(2) for r in range(l, len(hosts), 2)]`
 
 # %% sharded_all_reduce: solution
-# Solved. Every rank holds the sum, and each has brought 524288 bytes to the other hosts.
+# Solved. Every rank holds the sum, and each rank sent 524288 bytes to other hosts.
 
 # %% sharded_all_reduce: skeleton
-# Not yet. The sum is right. Rank 0 brought 1048576 bytes to ranks of other hosts, expected 524288: one of 2 shards of
+# Not yet. The sum is right. Rank 0 sent 1048576 bytes to ranks on other hosts, expected 524288: one of 2 shards of
 # 1048576 bytes.
 
 # %% sharded_all_reduce: lists
@@ -168,13 +168,13 @@ def sharded_all_reduce(tensor, inside, across):
 # solution, without `    dist.all_gather_into_tensor(tensor, shard, group=inside)`
 
 # %% sharded_all_reduce: more than its shard
-# Not yet. ... Rank 0 brought 524320 bytes ...
+# Not yet. ... Rank 0 sent 524320 bytes ...
 # solution,
 # with `dist.all_reduce(shard, group=across)`
 # as `dist.all_reduce(shard, group=across); dist.barrier(); dist.all_reduce(tensor[:8].clone())`
 
 # %% sharded_all_reduce: gathered too early
-# Not yet. ... Rank 0 brought 1048576 bytes ...
+# Not yet. ... Rank 0 sent 1048576 bytes ...
 def sharded_all_reduce(tensor, inside, across):
     shard = torch.empty(len(tensor) // dist.get_world_size(inside))
     dist.reduce_scatter_tensor(shard, tensor, group=inside)
@@ -182,22 +182,22 @@ def sharded_all_reduce(tensor, inside, across):
     dist.all_reduce(tensor, group=across)
 
 # %% two_levels_pay: solution
-# Solved. Every rank chose the faster way for each of 5 clusters.
+# Solved. Every rank chose the faster implementation for each of 5 clusters.
 
 # %% two_levels_pay: skeleton
-# Not yet. For 2 hosts of 8 ranks, 64 MiB, 10 µs and 1 GB/s inside and 10 µs and 1 GB/s across rank 0 returned True, and
-# one ring takes 126 ms, two levels 185 ms.
+# Not yet. For 2 hosts of 8 ranks, 64 MiB, α = 10 µs and β = 1 ns per byte inside and α = 10 µs and β = 1 ns per byte
+# across, rank 0 returned True, expected False: one ring takes 126 ms, two levels take 185 ms.
 
 # %% two_levels_pay: step by step
 # Solved. ...
 def two_levels_pay(h, m, size, inside, across):
     n, ring, levels = h * m, 0, 0
     for _ in range(2 * (n - 1)):
-        ring += across[0] + size / n / across[1]
+        ring += across[0] + size / n * across[1]
     for _ in range(2 * (m - 1)):
-        levels += inside[0] + size / m / inside[1]
+        levels += inside[0] + size / m * inside[1]
     for _ in range(2 * (h - 1)):
-        levels += across[0] + m * (size / m / h) / across[1]
+        levels += across[0] + m * (size / m / h) * across[1]
     return levels < ring
 
 # %% two_levels_pay: as a tensor
@@ -205,14 +205,14 @@ def two_levels_pay(h, m, size, inside, across):
 def two_levels_pay(h, m, size, inside, across):
     ranks = torch.tensor([h * m, m, h], dtype=torch.float64)
     alpha, beta = torch.tensor([across, inside, across], dtype=torch.float64).T
-    ring, within, between = 2 * (ranks - 1) * (alpha + size / ranks / beta)
+    ring, within, between = 2 * (ranks - 1) * (alpha + size / ranks * beta)
     return within + between < ring
 
 # %% two_levels_pay: what is saved
 # Solved. ...
 def two_levels_pay(h, m, size, inside, across):
-    saved = (h * m - h) * across[0] + (1 / h - 1 / (h * m)) * size / across[1]
-    paid = (m - 1) * inside[0] + (1 - 1 / m) * size / inside[1]
+    saved = (h * m - h) * across[0] + (1 / h - 1 / (h * m)) * size * across[1]
+    paid = (m - 1) * inside[0] + (1 - 1 / m) * size * inside[1]
     return int(saved > paid)
 
 # %% two_levels_pay: by size
@@ -221,14 +221,14 @@ def two_levels_pay(h, m, size, inside, across):
 
 # %% two_levels_pay: by bandwidth
 # Not yet. For 16 hosts of 8 ranks ...
-# skeleton, with `return True` as `return inside[1] > across[1]`
+# skeleton, with `return True` as `return inside[1] < across[1]`
 
 # %% two_levels_pay: by hosts
 # Not yet. For 128 hosts ...
-# skeleton, with `return True` as `return h < 100 and inside[1] > across[1] or size == 2**12`
+# skeleton, with `return True` as `return h < 100 and inside[1] < across[1] or size == 2**12`
 
 # %% two_levels_pay: never
-# Not yet. ... rank 0 returned False, and one ring takes 252 ms, two levels 170 ms ...
+# Not yet. ... rank 0 returned False, expected True: one ring takes 252 ms, two levels take 170 ms.
 # skeleton, with `return True` as `return False`
 
 # %% two_levels_pay: nothing

@@ -3,10 +3,10 @@
 # cell `init_process_group(` of solutions, with `seconds=10` as `seconds=4`
 
 # %% my_quorum: solution
-# Solved. All ranks have the same list, of those who signed in time, and nobody waited for who never came.
+# Solved. All ranks returned the list of the ranks that signed in time, and no rank waited for a rank that never signed.
 
 # %% my_quorum
-# Solved. All ranks have the same list, of those who signed in time, and nobody waited for who never came.
+# Solved. All ranks returned the list of the ranks that signed in time, and no rank waited for a rank that never signed.
 def my_quorum(store, name, grace):
     number = store.add("count", 1)
     store.set(f"signature {number}", str(name))
@@ -15,7 +15,7 @@ def my_quorum(store, name, grace):
     return json.loads(store.compare_set("list", "", json.dumps(sorted(signed))))
 
 # %% my_quorum
-# Solved. All ranks have the same list, of those who signed in time, and nobody waited for who never came.
+# Solved. All ranks returned the list of the ranks that signed in time, and no rank waited for a rank that never signed.
 def my_quorum(store, name, grace):
     store.set(str(name), "here")
     if store.add("who is first", 1) == 1:
@@ -28,7 +28,8 @@ def my_quorum(store, name, grace):
 # skeleton, with `store.set(f"signature of {name}", "here")` as `store.set(str(name), "")`
 
 # %% my_quorum: its own view
-# Not yet. Rank 3 signed when the others had their list; rank 0 returned [0, 1, 2], and rank 3 [0, 1, 2, 3].
+# Not yet. Rank 3 signed after the others returned: rank 0 returned [0, 1, 2], rank 3 returned [0, 1, 2, 3], expected
+# the same.
 def my_quorum(store, name, grace):
     store.set(str(name), "")
     time.sleep(grace)
@@ -43,13 +44,13 @@ def my_quorum(store, name, grace):
     return json.loads(store.compare_set("l", "", json.dumps(signed)))
 
 # %% my_quorum: everybody
-# Not yet. Rank 3 never came, and rank 0 has it on its list, [0, 1, 2, 3].
+# Not yet. Rank 3 never signed, but rank 0 returned [0, 1, 2, 3], expected a list without 3.
 def my_quorum(store, name, grace):
     store.set(str(name), "")
     return list(everybody)
 
 # %% my_quorum: waits for all
-# Not yet. Rank 0 raised TimeoutError: it waited for what nobody writes
+# Not yet. Rank 0 raised TimeoutError: it waited for a key that no rank sets
 def my_quorum(store, name, grace):
     store.set(str(name), "")
     store.wait([str(other) for other in everybody], timedelta(seconds=1))
@@ -68,52 +69,52 @@ def my_quorum(store, name, grace):
 # Not yet. Rank 1 signed 0....
 
 # %% my_loss: solution
-# Solved. However the batch is dealt out ...
+# Solved. For every split of the batch, ...
 
 # %% my_loss
-# Solved. However the batch is dealt out ...
+# Solved. For every split of the batch, ...
 # solution, with `return losses.sum() * n / batch` as `return (losses * (n / batch)).sum()`
 
 # %% my_loss
-# Solved. However the batch is dealt out ...
+# Solved. For every split of the batch, ...
 # skeleton, with `losses.mean()` as `losses.mean() * len(losses) / batch * n if len(losses) else losses.sum()`
 
 # %% my_loss
-# Solved. However the batch is dealt out ...
+# Solved. For every split of the batch, ...
 def my_loss(losses, batch, n):
     return torch.nn.functional.l1_loss(losses, torch.zeros_like(losses), reduction="sum") / (batch / n)
 
 # %% my_loss: skeleton
-# Not yet. With 17 examples, dealt out as [5, 4, 4, 4], the gradient after DDP's average is 104.5000, expected 105.0000.
+# Not yet. With 17 examples, split as [5, 4, 4, 4], the gradient after DDP's average is 104.5000, expected 105.0000.
 
 # %% my_loss
-# Not yet. With 16 examples, dealt out as [4, 4, 4, 4], the gradient after DDP's average is ...
+# Not yet. With 16 examples, split as [4, 4, 4, 4], the gradient after DDP's average is ...
 # solution, with `return losses.sum() * n / batch` as `return losses.sum() / batch`
 
 # %% my_loss
-# Not yet. With 17 examples, dealt out as [5, 4, 4, 4], the gradient after DDP's average is 111.5625, expected 105.0000.
+# Not yet. With 17 examples, split as [5, 4, 4, 4], the gradient after DDP's average is 111.5625, expected 105.0000.
 # solution, with `return losses.sum() * n / batch` as `return losses.sum() / n`
 
 # %% my_loss
-# Not yet. With 16 examples, dealt out as [4, 4, 4, 4], the gradient after ...
+# Not yet. With 16 examples, split as [4, 4, 4, 4], the gradient after ...
 # solution, with `return losses.sum() * n / batch` as `return losses.mean() * len(losses) * batch / n`
 
 # %% my_loss
-# Not yet. With 16 examples rank 0 returned 69.0, expected a tensor with one element.
+# Not yet. With 16 examples, rank 0 returned 69.0, expected a tensor with one element.
 # solution, with `return losses.sum() * n / batch` as `return losses.sum().item() * n / batch`
 
 # %% my_loss
-# Not yet. With 16 examples rank 0 returned a tensor of shape [4], expected a tensor with one element.
+# Not yet. With 16 examples, rank 0 returned a tensor of shape [4], expected a tensor with one element.
 # solution, with `return losses.sum() * n / batch` as `return losses * n / batch`
 
 # %% catch_up: skeleton
-# Not yet. When all but the last rank are behind, rank 0 returned the state of step 7, expected the state of step 8.
+# Not yet. When the last rank is a step ahead, rank 0 returned the state of step 7, expected the state of step 8.
 
 # %% catch_up: solution
-# Solved. Every rank has the state of the furthest, and none is sent when nobody needs one.
+# Solved. Every rank returned the state of the most steps, and no rank sent a state that no other needed.
 
 # %% catch_up
-# Solved. Every rank has the state of the furthest, and none is sent when nobody needs one.
+# Solved. Every rank returned the state of the most steps, and no rank sent a state that no other needed.
 def catch_up(step, state):
     steps = [None] * n
     dist.all_gather_object(steps, step)
@@ -128,7 +129,7 @@ def catch_up(step, state):
     return state
 
 # %% catch_up
-# Solved. Every rank has the state of the furthest, and none is sent when nobody needs one.
+# Solved. Every rank returned the state of the most steps, and no rank sent a state that no other needed.
 def catch_up(step, state):
     ends = torch.tensor([step * n + rank, -step])
     dist.all_reduce(ends, op=dist.ReduceOp.MAX)
@@ -138,7 +139,7 @@ def catch_up(step, state):
     return state
 
 # %% catch_up: always
-# Not yet. When all are level, rank 0 handed over 10...
+# Not yet. When all ranks are at the same step, rank 0 sent 10... bytes, expected no state.
 def catch_up(step, state):
     steps = [None] * n
     dist.all_gather_object(steps, step)
@@ -146,7 +147,7 @@ def catch_up(step, state):
     return state
 
 # %% catch_up
-# Not yet. When all but the last rank are behind, rank 0 returned the state of step 7, expected ...
+# Not yet. When the last rank is a step ahead, rank 0 returned the state of step 7, expected ...
 # answer "always", with `dist.broadcast(state, steps.index(max(steps)))` as `dist.broadcast(state, 0)`
 
 # %% catch_up
@@ -167,26 +168,26 @@ def catch_up(step, state):
 # skeleton, with `dist.broadcast(state, 0)` as `steps = [None] * n; dist.all_gather_object(steps, step); state = None`
 
 # %% majority: solution
-# Solved. Nobody goes on without more than half of the last group, so no two groups ever do.
+# Solved. Only a list with more than half of the last group continues, so two disjoint lists cannot both continue.
 
 # %% majority: skeleton
 # Not yet. When only rank 0 has signed, and the last group was [0, 1, 2, 3], rank 0 returned [0], expected None.
 
 # %% majority
-# Solved. Nobody goes on without more than half of the last group, so no two groups ever do.
+# Solved. Only a list with more than half of the last group continues, so two disjoint lists cannot both continue.
 def majority(store, name, grace, last):
     members = quorum(store, name, grace)
     return members if 2 * len(set(members) & set(last)) > len(last) else None
 
 # %% majority
-# Solved. Nobody goes on without more than half of the last group, so no two groups ever do.
+# Solved. Only a list with more than half of the last group continues, so two disjoint lists cannot both continue.
 def majority(store, name, grace, last):
     members = quorum(store, name, grace)
     if sum(other in members for other in last) > len(last) // 2:
         return members
 
 # %% majority
-# Solved. Nobody goes on without more than half of the last group, so no two groups ever do.
+# Solved. Only a list with more than half of the last group continues, so two disjoint lists cannot both continue.
 def majority(store, name, grace, last):
     members = quorum(store, name, grace)
     gone = [other for other in last if other not in members]
@@ -197,7 +198,7 @@ def majority(store, name, grace, last):
 # skeleton, with `return quorum(store, name, grace)` as `members = quorum(store, name, grace); return members`
 
 # %% majority
-# Not yet. When [0, 3] have signed, of which 3 is new, and the last group was [0, 1, 2], rank 0 returned [0, 3],
+# Not yet. When [0, 3] have signed, and 3 is new, and the last group was [0, 1, 2], rank 0 returned [0, 3],
 # expected None.
 def majority(store, name, grace, last):
     members = quorum(store, name, grace)

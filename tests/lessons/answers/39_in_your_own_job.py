@@ -13,7 +13,7 @@ dist.init_process_group("gloo", timeout=timedelta(seconds=30))
 rank, world_size = dist.get_rank(), dist.get_world_size()
 
 # %% my_difference: solution
-# Solved. Wherever the records part, it names the place and, for each call, the ranks that made it.
+# Solved. For every difference, it returned the number of the call and the ranks that made each call.
 
 # %% my_difference: by places
 # Solved. ...
@@ -50,11 +50,11 @@ def my_difference(calls):
     return [number + 1, found]
 
 # %% my_difference: from 0
-# Not yet. ... found call 1, expected call 2.
+# Not yet. ... my_difference returned call 1, expected call 2.
 # answer "by places", with `place + 1` as `place`
 
 # %% my_difference: the shortest
-# Not yet. A rank with one call less: on rank 0 my_difference returned None, expected a number ...
+# Not yet. A rank with one call fewer: on rank 0 my_difference returned None, expected a number ...
 # answer "by places", with `max(len(own) for own in calls)` as `min(len(own) for own in calls)`
 
 # %% my_difference: two ranks
@@ -63,7 +63,7 @@ def my_difference(calls):
 # and `None for own in calls` as `None for own in calls[:2]`
 
 # %% my_difference: the last place
-# Not yet. All ranks alike: my_difference raised UnboundLocalError ...
+# Not yet. All ranks make the same calls: my_difference raised UnboundLocalError ...
 def my_difference(calls):
     for place in range(max(len(own) for own in calls)):
         made = [own[place] if place < len(own) else None for own in calls]
@@ -72,7 +72,7 @@ def my_difference(calls):
     return found
 
 # %% my_difference: the others
-# Not yet. ... ranks [0, 1, 2] made 'all_reduce of [1]' at call 2, and my_difference names [3].
+# Not yet. ... my_difference returned [3] for 'all_reduce of [1]' at call 2, expected [0, 1, 2].
 # answer "by places", with `other =` as `other !`
 
 # %% my_difference: whether
@@ -81,19 +81,19 @@ def my_difference(calls):
     return len(set(map(tuple, calls))) > 1
 
 # %% my_difference: always
-# Not yet. All ranks alike: on rank 0 my_difference returned 2 ...
+# Not yet. All ranks make the same calls: on rank 0 my_difference returned 2 ...
 def my_difference(calls):
     return 2
 
 # %% my_difference: skeleton
 # Not yet. A rank with another shape: on rank 0 my_difference returned None ...
 
-# %% my_difference: that nobody has defined
+# %% my_difference: not defined
 # Not yet. Rank 0 has no function `my_difference`: run the cell that defines it ...
 globals().pop("my_difference", None)
 
 # %% my_alarm: solution
-# Solved. Whoever waited has left its record while it waited, and nobody else.
+# Solved. Each rank that waited wrote its record while it waited, and no other record was written.
 
 # %% my_alarm: with a timer
 # Solved. ...
@@ -140,7 +140,7 @@ class my_alarm:
         self.timer.cancel()
 
 # %% my_alarm: afterwards
-# Not yet. Rank 0 wrote its record after the block had ended. Who hangs for ever would write none.
+# Not yet. Rank 0 wrote its record after the block, expected it during the block: a hang never ends.
 @contextmanager
 def my_alarm(seconds, path):
     begin = time.monotonic()
@@ -149,11 +149,11 @@ def my_alarm(seconds, path):
         Path(path).write_bytes(_dump_fr_trace())
 
 # %% my_alarm: never off
-# Not yet. ... a block ended in time, and a record was written.
+# Not yet. ... a block ended in time, and a record was written, expected none.
 # answer "with a timer", with `timer.cancel()` as `pass`
 
 # %% my_alarm: not off after an error
-# Not yet. On rank 0 a block ended with an error, in time, and a record was written.
+# Not yet. On rank 0 a block ended in time with an error, and a record was written, expected none.
 @contextmanager
 def my_alarm(seconds, path):
     timer = threading.Timer(seconds, lambda: Path(path).write_bytes(_dump_fr_trace()))
@@ -162,11 +162,11 @@ def my_alarm(seconds, path):
     timer.cancel()
 
 # %% my_alarm: off only after one
-# Not yet. On rank 0 a block ended in time, and a record was written.
+# Not yet. On rank 0 a block ended in time, and a record was written, expected none.
 # answer "with a timer", with `finally:` as `except ZeroDivisionError:` and `timer.cancel()` as `timer.cancel(); raise`
 
 # %% my_alarm: no record
-# Not yet. What rank 0 wrote is no flight record: pickle.loads does not read it.
+# Not yet. The file of rank 0 is no flight record, expected a file that `pickle.loads` reads.
 # answer "with a timer", with `_dump_fr_trace()` as `b"a note"`
 
 # %% my_alarm: no manager
@@ -175,7 +175,7 @@ def my_alarm(seconds, path):
     pass
 
 # %% my_alarm: an alarm that swallows errors
-# Not yet. On rank 0 the block raised a ZeroDivisionError, and my_alarm let out nothing.
+# Not yet. On rank 0 the block raised a ZeroDivisionError, and my_alarm raised nothing, expected the same error.
 @contextmanager
 def my_alarm(seconds, path):
     timer = threading.Timer(seconds, lambda: Path(path).write_bytes(_dump_fr_trace()))
@@ -188,14 +188,14 @@ def my_alarm(seconds, path):
         timer.cancel()
 
 # %% my_alarm: skeleton
-# Not yet. ... and no record was written.
+# Not yet. Rank 0 waited for 2.5 s and no record was written, expected one after 0.8 s.
 
-# %% my_alarm: that nobody has defined
+# %% my_alarm: not defined
 # Not yet. Rank 0 has no function `my_alarm`: run the cell that defines it ...
 globals().pop("my_alarm", None)
 
 # %% my_suspects: solution
-# Solved. An error of one's own comes before an echo, and silence before nothing at all.
+# Solved. It returned ranks with errors of their own first, otherwise ranks without a file, and none without any error.
 
 # %% my_suspects: by echoes
 # Solved. ...
@@ -233,7 +233,7 @@ def my_suspects(errors):
     return own or (silent if echoes else ())
 
 # %% my_suspects: silence
-# Not yet. Nobody fails: on rank 0 my_suspects returned [0, 1, 2, 3], expected []. ...
+# Not yet. No rank fails: on rank 0 my_suspects returned [0, 1, 2, 3], expected []. ...
 # answer "by echoes", with `if own or not any(errors):` as `if own:`
 
 # %% my_suspects: any time-out
@@ -245,7 +245,7 @@ def my_suspects(errors):
 # answer "by echoes", with `if own or not any(errors):` as `if True:`
 
 # %% my_suspects: the first only
-# Not yet. Two ranks fail by themselves: on rank 0 my_suspects returned [0], expected [0, 3]. ...
+# Not yet. Two ranks have errors of their own: on rank 0 my_suspects returned [0], expected [0, 3]. ...
 # answer "by echoes", with `return own` as `return own[:1]`
 
 # %% my_suspects: an index
@@ -253,8 +253,8 @@ def my_suspects(errors):
 # skeleton, with `return [rank for rank, error in enumerate(errors) if error][:1]` as `return errors.index(None)`
 
 # %% my_suspects: skeleton
-# Not yet. A rank fails by itself: on rank 0 my_suspects returned [0] ...
+# Not yet. A rank has an error of its own: on rank 0 my_suspects returned [0] ...
 
-# %% my_suspects: that nobody has defined
+# %% my_suspects: not defined
 # Not yet. Rank 0 has no function `my_suspects`: run the cell that defines it ...
 globals().pop("my_suspects", None)

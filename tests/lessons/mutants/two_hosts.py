@@ -5,9 +5,9 @@ MUTANTS = {
         "assert rank == group_rank * m + local_rank\n",
         "assert rank == group_rank + local_rank * m\n",
     ),
-    "the cable stays in while it is said to be out": (
-        "    world.unplug(cut_off)\n    out = time.monotonic()",
-        "    out = time.monotonic()",
+    "the cable stays in although the text says that it is out": (
+        "    world.unplug(cut_off)\n    unplugged_at = time.monotonic()",
+        "    unplugged_at = time.monotonic()",
     ),
     "the cable stays out longer than the group waits": (
         "    start_training(timeout=10)\n    world.unplug(cut_off)",
@@ -17,11 +17,11 @@ MUTANTS = {
         "    time.sleep(1)\n    where = world.where()",
         "    time.sleep(1)\n    world.plug(cut_off)\n    where = world.where()",
     ),
-    "a death is as silent as a cable": (
+    "a killed rank is as silent as a cable": (
         "    os.kill(world.pids[-1], signal.SIGKILL)",
         "    os.kill(world.pids[-1], signal.SIGSTOP)",
     ),
-    "those who hear of a death keep their connections": (
+    "ranks with an error keep their connections": (
         'report["done"].append(time.monotonic())\n    leave_group()',
         'report["done"].append(time.monotonic())',
     ),
@@ -29,7 +29,7 @@ MUTANTS = {
         "--nproc-per-node={m} --node-rank={group_rank} ",
         "--nproc-per-node={m // 2} --node-rank={group_rank} ",
     ),
-    "the second host is given the right address": (
+    "the second host gets the right address": (
         '"wrong address": ({}, {"address": "10.77.0.99"}),',
         '"wrong address": ({}, {"address": "10.77.0.11"}),',
     ),
@@ -37,35 +37,35 @@ MUTANTS = {
         'loopback = {"interface": "lo", ',
         'loopback = {"interface": "eth0", ',
     ),
-    "there are as many hosts as each was told": (
+    "every host gets the right number of hosts": (
         '"wrong number of hosts": ({"nodes": 3}, {}),',
         '"wrong number of hosts": ({"nodes": 2}, {}),',
     ),
-    "somebody listens at the closed port": (
-        'answers = [knock(here, store), knock(here, 29499), knock("10.77.0.99", store)]',
-        'answers = [knock(here, store), knock(here, store), knock("10.77.0.99", store)]',
+    "a process listens at the closed port": (
+        'answers = [knock(address, port), knock(address, 29499), knock("10.77.0.99", port)]',
+        'answers = [knock(address, port), knock(address, port), knock("10.77.0.99", port)]',
     ),
     "the links between hosts are as fast as those inside": (
         "cables = network.limit(world, 8 * R) if world.has_cables else NOT_SHOWN",
         "cables = network.limit(world, 400 * R) if world.has_cables else NOT_SHOWN",
     ),
-    "the ring in turns goes host by host": (
+    "the cyclic ring passes host by host": (
         "[rank for local in range(m) for rank in (local, m + local)]",
         "[rank for first in (0, m) for rank in range(first, first + m)]",
     ),
-    "in the worst order as much leaves a host as in the best": (
-        'formula = {"in_order": once, "in_turns": m * once, ',
-        'formula = {"in_order": once, "in_turns": once, ',
+    "as many tensors leave a host in the worst order as in the best": (
+        'formula = {"block_ring": once, "cyclic_ring": m * once, ',
+        'formula = {"block_ring": once, "cyclic_ring": once, ',
     ),
     "all ranks of a host take part across": (
         "    if rank == first:\n        dist.all_reduce(tensor, group=across)\n    dist.broadcast",
         "    dist.all_reduce(tensor, group=across)\n    dist.broadcast",
     ),
-    "the second level is inside, too": (
+    "the second level is inside a host as well": (
         'across = mesh.get_group("host")',
-        'across = mesh.get_group("rank")',
+        'across = mesh.get_group("local")',
     ),
-    "two levels always send half of what a ring does": (
+    "two levels always send half as much as a ring": (
         '"levels": 2 * (h - 1) / h}',
         '"levels": (h * m - 1) / (h * m)}',
     ),
