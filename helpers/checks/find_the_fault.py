@@ -56,7 +56,7 @@ def _wrong_with_ranks(ranks, right, size):
     if strangers := [rank for rank in ranks if rank not in range(size)]:
         yield f"There is no rank {strangers[0]!r}, expected ranks from 0 to {size - 1}."
     elif innocent := [rank for rank in ranks if not any(rank in answer for answer in right)]:
-        yield f"Rank {innocent[0]} is not at fault, expected only ranks at fault."
+        yield f"Rank {innocent[0]} is not at fault, expected only ranks that are."
     else:
         yield (
             f"Ranks {ranks} are at fault, but other ranks are too."

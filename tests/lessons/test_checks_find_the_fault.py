@@ -164,7 +164,7 @@ def test_a_wrong_rank_line_or_cause_is_refused(dealt, name):
     if len(ranks) == 1:
         other_ranks, reason = (
             [(ranks[0] + 1) % 4],
-            f"Rank {(ranks[0] + 1) % 4} is not at fault, expected only ranks at fault.",
+            f"Rank {(ranks[0] + 1) % 4} is not at fault, expected only ranks that are.",
         )
     else:
         other_ranks, reason = ranks[-1:], f"Ranks {ranks[-1:]} are at fault, but other ranks are too."

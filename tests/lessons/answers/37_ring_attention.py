@@ -51,7 +51,7 @@ def my_update(state, scores, values):
 # answer "with a correction", with `output = output * correction` as `output = output`
 
 # %% my_update
-# Not yet. With small scores, rank 0 has ...
+# Not yet. With small scores, rank 0 returned nan ...
 # answer "with a correction", with `(largest - new).exp()` as `(new - largest).exp()`
 
 # %% my_update

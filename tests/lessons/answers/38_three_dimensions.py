@@ -127,7 +127,7 @@ my_step = step
 # as `torch.autograd.backward([out_BSD], [receive(out_BSD, stages[stage + 1])])`
 
 # %% my_step: sum
-# Not yet. ... data 4, on rank 0, the gradient of scale1_D in its block 0 is 4 times ...
+# Not yet. ... data 4, on rank 0, the gradient of `scale1_D` in its block 0 is 4 times ...
 # solution, without ` / len(replicas)`
 
 # %% my_step: own mean
