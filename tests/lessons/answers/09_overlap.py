@@ -208,13 +208,14 @@ def two_buckets(model):
 
 # %% two_buckets
 # Not yet. After `finish` in step 1, on rank 0 ...
-# answer "split after three", with `bucket.finish()` as `bucket.work.wait()`
+# answer "split after three", with `bucket.finish()` as `bucket.work.wait(); bucket.waiting = set(bucket.parameters)`
 
 # %% two_buckets
 # Not yet. Rank 0 waited for only one of its buckets, expected a wait for both. Call world.restart(), then run the lesson
 # again, from its setup cell to this check.
 # answer "split after three",
-# with `bucket.finish()` as `bucket.finish() if bucket is buckets[0] else __import__("time").sleep(0.1)`
+# with `bucket.finish()`
+# as `bucket.finish() if bucket is buckets[0] else bucket.__dict__.update(waiting=set(bucket.parameters))`
 
 # %% two_buckets
 # Not yet. Rank 0 returned a function, expected a model and a function `finish`.
