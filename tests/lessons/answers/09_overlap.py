@@ -7,87 +7,6 @@
 EarlyBucket = MyEarlyBucket = EarlyBucketOfTheLesson
 # cell `def early_buckets(`, up to `variants[`
 
-# %% MyEarlyBucket: solution
-# Solved. In each step, both buckets were launched as soon as they were full, and the gradients are the averages.
-
-# %% MyEarlyBucket: skeleton
-# Not yet. In step 1, rank 0 did not launch the bucket of the last layers, expected one launch in every step.
-
-# %% MyEarlyBucket
-# Not yet. In step 2, rank 0 did not launch the bucket of the last layers, expected one launch in every step.
-# solution, with `super().finish()` as `super().finish(); return`
-
-# %% MyEarlyBucket
-# Not yet. In step 1, rank 0 launched the bucket of the last layers 4 times, expected one launch in every step.
-# solution, with `if self.missing == 0:` as `if True:`
-
-# %% MyEarlyBucket: launches after the first gradient
-# Not yet. In step 1, rank 0 launched the bucket of the last layers before all of its gradients were complete, expected a
-# full bucket.
-# solution, with `self.missing == 0` as `self.missing == len(self.parameters) - 1`
-
-# %% MyEarlyBucket
-# Not yet. After `finish` in step 1, on rank 0 the gradients are ... times the mean over all ranks.
-# solution, with `self.take(parameter)` as `self.parts[parameter].copy_(parameter.grad.flatten())`
-
-# %% MyEarlyBucket: does not take
-# Not yet. After `finish` in step 1, on rank 0 the gradient ... the mean over all ranks.
-# solution, with `self.take(parameter)` as `pass`
-
-# %% MyEarlyBucket: waits in the hook
-# Not yet. In step 1, rank 0 waited for a bucket before the backward pass had ended, expected a wait in `finish` only.
-# solution, with `self.launch()` as `self.launch(); self.work.wait()`
-
-# %% MyEarlyBucket: launches at the end of the backward pass
-# Not yet. In step 1, rank 0 launched the bucket of the last layers too late, expected a launch as soon as the bucket is
-# full.
-# solution, with `self.launch()` as `torch.autograd.Variable._execution_engine.queue_callback(self.launch)`
-
-# %% MyEarlyBucket: one count for all buckets
-# Not yet. In step 1, rank 0 did not launch the bucket of the first layer, expected one launch in every step.
-# solution, with `self.missing` as `type(self).missing`
-
-# %% MyEarlyBucket: without super().finish()
-# Not yet. After `finish` in step 1, on rank 0 ...
-# solution, with `super().finish()` as `pass`
-
-# %% MyEarlyBucket
-# Not yet. Rank 0 raised NameError: name 'nothing' is not defined
-# solution, with `self.take(parameter)` as `nothing`
-
-# %% MyEarlyBucket: with the set of the lesson
-# Solved. ...
-# cell `class EarlyBucketOfTheLesson`, with `EarlyBucketOfTheLesson` as `MyEarlyBucket`
-
-# %% MyEarlyBucket: takes all at once
-# Solved. ...
-class MyEarlyBucket(Bucket):
-    def __init__(self, parameters):
-        super().__init__(parameters)
-        self.complete = []
-        for parameter in self.parameters:
-            parameter.register_post_accumulate_grad_hook(self.ready)
-
-    def ready(self, parameter):
-        self.complete.append(parameter)
-        if len(self.complete) == len(self.parameters):
-            for each in self.complete:
-                self.take(each)
-            self.complete.clear()
-            self.launch()
-
-# %% MyEarlyBucket: waits for futures
-# Solved. ...
-class MyEarlyBucket(EarlyBucketOfTheLesson):
-    def launch(self):
-        self.future = dist.all_reduce(self.flat, async_op=True).get_future()
-
-    def finish(self):
-        self.future.wait()
-        for parameter, part in self.parts.items():
-            parameter.grad = part.view_as(parameter)
-        self.waiting = set(self.parameters)
-
 # %% buckets_by_size: solution
 # Solved. Every rank has filled its buckets as DDP does, from the last parameter to the first.
 
@@ -208,13 +127,14 @@ def two_buckets(model):
 
 # %% two_buckets
 # Not yet. After `finish` in step 1, on rank 0 ...
-# answer "split after three", with `bucket.finish()` as `bucket.work.wait()`
+# answer "split after three", with `bucket.finish()` as `bucket.work.wait(); bucket.waiting = set(bucket.parameters)`
 
 # %% two_buckets
 # Not yet. Rank 0 waited for only one of its buckets, expected a wait for both. Call world.restart(), then run the lesson
 # again, from its setup cell to this check.
 # answer "split after three",
-# with `bucket.finish()` as `bucket.finish() if bucket is buckets[0] else __import__("time").sleep(0.1)`
+# with `bucket.finish()`
+# as `bucket.finish() if bucket is buckets[0] else bucket.__dict__.update(waiting=set(bucket.parameters))`
 
 # %% two_buckets
 # Not yet. Rank 0 returned a function, expected a model and a function `finish`.
@@ -284,5 +204,86 @@ def exposed_seconds(computing, communicating):
         return {moment for begin, end in pairs for moment in range(int(4 * begin), int(4 * end))}
 
     return len(quarters(communicating) - quarters(computing)) / 4
+
+# %% MyEarlyBucket: solution
+# Solved. In each step, both buckets were launched as soon as they were full, and the gradients are the averages.
+
+# %% MyEarlyBucket: skeleton
+# Not yet. In step 1, rank 0 did not launch the bucket of the last layers, expected one launch in every step.
+
+# %% MyEarlyBucket
+# Not yet. In step 2, rank 0 did not launch the bucket of the last layers, expected one launch in every step.
+# solution, with `super().finish()` as `super().finish(); return`
+
+# %% MyEarlyBucket
+# Not yet. In step 1, rank 0 launched the bucket of the last layers 4 times, expected one launch in every step.
+# solution, with `if self.missing == 0:` as `if True:`
+
+# %% MyEarlyBucket: launches after the first gradient
+# Not yet. In step 1, rank 0 launched the bucket of the last layers before all of its gradients were complete, expected a
+# full bucket.
+# solution, with `self.missing == 0` as `self.missing == len(self.parameters) - 1`
+
+# %% MyEarlyBucket
+# Not yet. After `finish` in step 1, on rank 0 the gradients are ... times the mean over all ranks.
+# solution, with `self.take(parameter)` as `self.parts[parameter].copy_(parameter.grad.flatten())`
+
+# %% MyEarlyBucket: does not take
+# Not yet. After `finish` in step 1, on rank 0 the gradient ... the mean over all ranks.
+# solution, with `self.take(parameter)` as `pass`
+
+# %% MyEarlyBucket: waits in the hook
+# Not yet. In step 1, rank 0 waited for a bucket before the backward pass had ended, expected a wait in `finish` only.
+# solution, with `self.launch()` as `self.launch(); self.work.wait()`
+
+# %% MyEarlyBucket: launches at the end of the backward pass
+# Not yet. In step 1, rank 0 launched the bucket of the last layers too late, expected a launch as soon as the bucket is
+# full.
+# solution, with `self.launch()` as `torch.autograd.Variable._execution_engine.queue_callback(self.launch)`
+
+# %% MyEarlyBucket: one count for all buckets
+# Not yet. In step 1, rank 0 did not launch the bucket of the first layer, expected one launch in every step.
+# solution, with `self.missing` as `type(self).missing`
+
+# %% MyEarlyBucket: without super().finish()
+# Not yet. After `finish` in step 1, on rank 0 ...
+# solution, with `super().finish()` as `pass`
+
+# %% MyEarlyBucket
+# Not yet. Rank 0 raised NameError: name 'nothing' is not defined
+# solution, with `self.take(parameter)` as `nothing`
+
+# %% MyEarlyBucket: with the set of the lesson
+# Solved. ...
+# cell `class EarlyBucketOfTheLesson`, with `EarlyBucketOfTheLesson` as `MyEarlyBucket`
+
+# %% MyEarlyBucket: takes all at once
+# Solved. ...
+class MyEarlyBucket(Bucket):
+    def __init__(self, parameters):
+        super().__init__(parameters)
+        self.complete = []
+        for parameter in self.parameters:
+            parameter.register_post_accumulate_grad_hook(self.ready)
+
+    def ready(self, parameter):
+        self.complete.append(parameter)
+        if len(self.complete) == len(self.parameters):
+            for each in self.complete:
+                self.take(each)
+            self.complete.clear()
+            self.launch()
+
+# %% MyEarlyBucket: waits for futures
+# Solved. ...
+class MyEarlyBucket(EarlyBucketOfTheLesson):
+    def launch(self):
+        self.future = dist.all_reduce(self.flat, async_op=True).get_future()
+
+    def finish(self):
+        self.future.wait()
+        for parameter, part in self.parts.items():
+            parameter.grad = part.view_as(parameter)
+        self.waiting = set(self.parameters)
 
 # %% World(5): MyEarlyBucket, buckets_by_size, two_buckets, exposed_seconds
