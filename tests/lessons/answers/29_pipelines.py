@@ -186,7 +186,7 @@ def split_order(stage, stages, m):
     return one_forward_one_backward(stage, stages, m) + [("W", i) for i in range(m)]
 
 # %% split_order: that runs further ahead
-# Not yet. For stage 0 of 4 and 8 micro-batches the order of rank 0 keeps 5 micro-batches at once, expected 4 at most.
+# Not yet. For stage 3 of 4 and 8 micro-batches the order of rank 0 keeps 5 micro-batches at once, expected 4 at most.
 # solution, with `ahead = min(stages - stage, m)` as `ahead = min(stages - stage + 1, m)`
 
 # %% most_micro_batches: solution
