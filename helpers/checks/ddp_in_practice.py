@@ -243,7 +243,11 @@ def _outputs_and_gradients(rank):
             wrapped(_BRIGHT if rank else _DARK).sum().backward()
     except Exception as raised:
         unused = "finished reduction" in str(raised)
-        error = "a parameter had no part in the loss." if unused else f"{type(raised).__name__}: {raised}"
+        error = (
+            "a parameter had no part in the loss, expected all to take part."
+            if unused
+            else f"{type(raised).__name__}: {raised}"
+        )
     return outputs, error, [parameter.grad for parameter in model.parameters()]
 
 

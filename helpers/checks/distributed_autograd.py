@@ -26,10 +26,12 @@ def my_step(exam):
         batches = [new_data(step, _SAMPLES) for step in range(_STEPS)]
         weights, losses, payloads = exam.on_rank(_train_on_worker1, batches)
         expected_weights, expected_losses = _train_here(batches)
-        exam.require(not _same(weights, _weights(new_model())), "The weights on worker1 have not changed.")
+        exam.require(
+            not _same(weights, _weights(new_model())), "The weights on worker1 did not change, expected two steps."
+        )
         exam.require(
             _same(weights, expected_weights),
-            f"After {_STEPS} steps the weights on worker1 are not those of one process.",
+            f"After {_STEPS} steps the weights on worker1 differ, expected the weights of one process.",
         )
         for step, expected in enumerate(expected_losses):
             exam.require(
@@ -79,22 +81,22 @@ def train_frozen(exam):
         begun, whole = new_model(), new_model()
         loss(whole, [data]).backward()
         torch.optim.SGD(whole[:_CUT].parameters(), lr=_RATE).step()
-        exam.require(trained.needed, "`second` was never called on worker1.")
+        exam.require(trained.needed, "worker1 did not run `second`, expected one call.")
         exam.require(
             _same(trained.second.weights, _weights(begun[_CUT:])),
-            "The weights of `second` have changed.",
+            "The weights of `second` changed, expected them to stay.",
         )
         exam.require(
             not _same(trained.first.weights, _weights(begun[:_CUT])),
-            "The weights of `first` have not changed.",
+            "The weights of `first` did not change, expected a step.",
         )
         exam.require(
             _same(trained.first.weights, _weights(whole[:_CUT])),
-            "The weights of `first` are not those that one process has after the step.",
+            "The weights of `first` differ, expected the weights of one process after the step.",
         )
         exam.require(
             not any(trained.needed),
-            "worker1 computed gradients for the weights of `second`, and they do not need any.",
+            "worker1 computed gradients for the weights of `second`, expected none.",
         )
     return "`first` made its step, and worker1 computed no gradient for the weights of `second`."
 
@@ -129,7 +131,7 @@ def _require_gradients(exam, trained, batches):
             parameter.data = weight
             parameter.grad = gradient
         difference = compare_gradients(module, whole[layers])
-        exam.require(not difference, f"On {worker} {difference} those of one process.")
+        exam.require(not difference, f"On {worker} {difference} those of one process, expected equal gradients.")
 
 
 def _train_here(batches):

@@ -69,7 +69,7 @@ def my_checkpoint(exam):
             f"`my_checkpoint` returned {_kind(saved)}, expected a pair: `number` and a list of all weights.",
         ):
             _require_all_back(exam, expected)
-    return "All weights, here and on the server, come back from the file, and the number of the next step, too."
+    return "The checkpoint restores the number of the next step and all weights, on trainer 0 and on the server."
 
 
 @exercise
@@ -86,7 +86,7 @@ def once(exam):
                 all(map(_is_result, results, case.results)),
                 f"{case.what} `once` returned {results}, expected {case.results}.",
             )
-    return "A request is executed once, even if it comes again at once, and every caller gets its result."
+    return "Each request runs once, even if it comes again while it runs, and every caller gets its result."
 
 
 def _require_all_back(exam, expected):
@@ -100,7 +100,7 @@ def _require_all_back(exam, expected):
     for (_, values), (owner, right) in zip(restored.weights, expected, strict=False):
         exam.require(
             torch.equal(values, right),
-            f"The weights that came back on {owner} differ from the weights after {_STEPS} steps.",
+            f"The restored weights on {owner} differ, expected the weights after {_STEPS} steps.",
         )
     exam.require(
         number(restored.number) == _STEPS,
@@ -108,8 +108,8 @@ def _require_all_back(exam, expected):
     )
 
 
-def _is_result(found, expected):
-    return found is None if expected is None else number(found) == expected
+def _is_result(result, expected):
+    return result is None if expected is None else number(result) == expected
 
 
 def _kind(value):

@@ -68,7 +68,10 @@ def accumulate_all(exam):
         times = f"With {parts} batch" + ("es" if parts > 1 else "")
         exam.require(sent == size, f"{times}, rank {rank} sent {sent} bytes of gradients, expected {size}.")
         difference = compare_gradients(_model_with(gradients), whole)
-        exam.require(not difference, f"{times}, on rank {rank} {difference} those of one process on all batches.")
+        exam.require(
+            not difference,
+            f"{times}, on rank {rank} {difference} those of one process on all batches, expected equal gradients.",
+        )
         exam.require(
             passes == [_SAMPLES, "backward"] * parts,
             f"{times}, rank {rank} did not take one batch after the other, each with its backward.",
@@ -99,7 +102,9 @@ def weigh(exam):
         whole = new_model()
         loss(whole, data).backward()
         difference = compare_gradients(_model_with(gradients), whole)
-        exam.require(not difference, f"With {case}, on rank {rank} {difference} those of one process.")
+        exam.require(
+            not difference, f"With {case}, on rank {rank} {difference} those of one process, expected equal gradients."
+        )
     return "Every sample has the same weight, whichever rank has it, after one all-reduce for each bucket."
 
 

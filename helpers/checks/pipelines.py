@@ -16,9 +16,12 @@ def my_backward(exam):
     layers, inputs, targets = _pipeline(exam.n)
     nn.functional.mse_loss(nn.Sequential(*layers)(inputs), targets).backward()
     gradient = exam.on_rank(_gradient_of_stage, exam.rank, exam.n)
-    if exam.require(gradient is not None, f"The parameters of stage {exam.rank} have no gradient."):
+    if exam.require(
+        gradient is not None,
+        f"The parameters of stage {exam.rank} have no gradient, expected the gradient of one process.",
+    ):
         difference = _compared(gradient, layers[exam.rank].weight.grad)
-        exam.require(not difference, f"The gradient of stage {exam.rank} is {difference} that of one process.")
+        exam.require(not difference, f"The gradient of stage {exam.rank} is {difference} the gradient of one process.")
     return "Every stage has the gradients of one process."
 
 
@@ -32,7 +35,9 @@ def my_order(exam):
         orders = _asked_orders(exam, "my_order", stages, m)
         if _require_order(exam, orders, m, {"F": 1, "B": 2}, expected=3 * (m + stages - 1)):
             _require_room(exam, orders, m, "B", [min(m, stages - stage) for stage in range(stages)])
-    return "No order ends sooner, and a stage keeps no more micro-batches than there are stages from it to the end."
+    return (
+        "No order ends sooner, and a stage keeps at most as many micro-batches as there are stages from it to the end."
+    )
 
 
 @exercise
@@ -63,10 +68,12 @@ def most_micro_batches(exam):
             result = exam.call(order, stages, bytes_each, memory)
             exam.require(
                 near(result, expected),
-                f"With {name}, {stages} stages, {bytes_each} bytes for a micro-batch and {memory} in all rank "
+                f"With {name}, {stages} stages, {bytes_each} bytes per micro-batch and {memory} bytes of memory, rank "
                 f"{exam.rank} returned {show(result)}, expected {expected}.",
             )
-    return "As many as fit: with GPipe's order memory sets the number, with 1F1B it is enough for any or for few."
+    return (
+        "You found the largest m that fits. GPipe's order needs memory for all m, 1F1B at most for one on each stage."
+    )
 
 
 def _pipeline(stages):
@@ -93,7 +100,9 @@ def _compared(gradient, expected):
     if torch.allclose(gradient, expected, rtol=1e-9):
         return ""
     factor = (gradient.norm() / expected.norm()).item()
-    return f"{factor:.2f} times" if torch.allclose(gradient, factor * expected, rtol=1e-9) else "not"
+    return (
+        f"{factor:.2f} times, expected 1.00 times," if torch.allclose(gradient, factor * expected, rtol=1e-9) else "not"
+    )
 
 
 def _asked_orders(exam, name, stages, m):
@@ -157,8 +166,11 @@ def _fault_of_time(orders, m, durations, expected):
 
 
 def _require_room(exam, orders, m, freed_by, rooms):
-    """Require that each stage keeps at most as many micro-batches as it has room for."""
-    for stage, (order, room) in enumerate(zip(orders, rooms, strict=True)):
+    """Require that each stage keeps at most as many micro-batches as it has room for.
+
+    It begins with the last stage, because the lesson asks how many micro-batches the first stage keeps.
+    """
+    for stage, (order, room) in reversed(list(enumerate(zip(orders, rooms, strict=True)))):
         most = max(_kept(order, freed_by))
         exam.require(
             most <= room,

@@ -38,10 +38,10 @@ def SharedOptimizer(exam):
         noted = exam.on_rank(_two_steps)
         exam.require(not noted.hung, f"A step has not ended: is the lock let go, also after an error? {RESTART}")
         exam.require(noted.steps == 2, f"For two calls of `step` the optimizer made {noted.steps} steps, expected 2.")
-        exam.require(not noted.together, "Two steps of the optimizer were under way at the same time.")
+        exam.require(not noted.together, "Two steps of the optimizer ran at the same time, expected one after another.")
         exam.require(
             not noted.replaced,
-            "While the optimizer made one trainer's step, another one's gradients were put in their place.",
+            "While the optimizer made one trainer's step, the gradients of another trainer replaced its gradients.",
         )
         for place, (value, expected) in enumerate(zip(noted.values, (-3.0, -1.0), strict=True)):
             is_old = place == 1 and value == 2 * expected

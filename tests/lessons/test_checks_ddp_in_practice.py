@@ -21,7 +21,7 @@ def test_a_training_that_is_not_continued_rightly(world, tmp_path, whole, broken
     assert definitions.count(whole) == 1
     world.view.update({"SEED": 0, "path": str(tmp_path / "checkpoint.pt")})
     world.view.execute(definitions.replace(whole, broken))
-    world.view.execute(cell(NAME, "whole, optimizer = new_training()"))
+    world.view.execute(cell(NAME, "unbroken, optimizer = new_training()"))
     world.view.execute(cell(NAME, "for kept in (True, False)"))
     with pytest.raises(ipp.CompositeError) as raised:
         world.view.execute(cell(NAME, "for kept, (epoch, agreed, off)"))
@@ -31,6 +31,6 @@ def test_a_training_that_is_not_continued_rightly(world, tmp_path, whole, broken
 def test_a_training_that_is_continued_rightly(world, tmp_path):
     world.view.update({"SEED": 0, "path": str(tmp_path / "checkpoint.pt")})
     world.view.execute(cell(NAME, "def save("))
-    world.view.execute(cell(NAME, "whole, optimizer = new_training()"))
+    world.view.execute(cell(NAME, "unbroken, optimizer = new_training()"))
     world.view.execute(cell(NAME, "for kept in (True, False)"))
     world.view.execute(cell(NAME, "for kept, (epoch, agreed, off)"))

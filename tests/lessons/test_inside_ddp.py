@@ -103,14 +103,18 @@ def test_a_hook_that_does_not_what_the_stock_one_does(fewer, whole, broken, sent
 
 
 def test_join_with_the_other_divisor(uneven):
-    source = uneven.cell("seen = {}", "divide_by_initial_world_size=by_all", "divide_by_initial_world_size=not by_all")
+    source = uneven.cell(
+        "gradients_of_steps = {}", "divide_by_initial_world_size=by_all", "divide_by_initial_world_size=not by_all"
+    )
     uneven.world.view.execute(source)
     lines = uneven.failed(uneven.cell("total = sum(range(number + 1, n + 1))"))
-    assert lines == {1: "assert abs(seen[True][number] - total / n) < 1e-3"}
+    assert lines == {1: "assert abs(gradients_of_steps[True][number] - total / n) < 1e-3"}
 
 
 def test_join_of_gradients_that_are_not_averaged(uneven):
-    source = uneven.cell("seen = {}", "list(steps(model))", "[(rank + 1.0)] * (rank + 1); list(steps(model))")
+    source = uneven.cell(
+        "gradients_of_steps = {}", "list(steps(model))", "[(rank + 1.0)] * (rank + 1); list(steps(model))"
+    )
     uneven.world.view.execute(source)
     lines = uneven.failed(uneven.cell("total = sum(range(number + 1, n + 1))"))
-    assert set(lines.values()) == {"assert abs(seen[True][number] - total / n) < 1e-3"}
+    assert set(lines.values()) == {"assert abs(gradients_of_steps[True][number] - total / n) < 1e-3"}

@@ -99,7 +99,7 @@ def accumulate_all(model, parts):
         parameter.grad.div_(len(parts))
 
 # %% accumulate_all: a sum
-# Not yet. With 3 batches, on rank 0 the gradients are 3.00 times those of one process on all batches.
+# Not yet. With 3 batches, on rank 0 the gradients are 3.00 times those of one process on all batches, ...
 def accumulate_all(model, parts):
     for number, (inputs, labels) in enumerate(parts, start=1):
         with model.no_sync() if number < len(parts) else nullcontext():
@@ -133,17 +133,17 @@ def accumulate_all(model, parts):
             loss.backward()
 
 # %% accumulate_all: that sends the first batch
-# Not yet. With 3 batches, on rank 0 the gradient of 0.weight differs from those of one process on all batches.
+# Not yet. With 3 batches, on rank 0 the gradient of 0.weight differs from those of one process on all batches, ...
 # solution, with `number < len(parts)` as `number > 1`
 
 # %% accumulate_all: that leaves the last batch out
-# Not yet. With 3 batches, on rank 0 the gradient of 0.weight differs from those of one process on all batches.
+# Not yet. With 3 batches, on rank 0 the gradient of 0.weight differs from those of one process on all batches, ...
 def accumulate_all(model, parts):
     inputs, labels = (torch.cat(tensors) for tensors in zip(*parts[: max(1, len(parts) - 1)]))
     cross_entropy(model(inputs), labels).backward()
 
 # %% accumulate_all: for three only
-# Not yet. With 1 batch, on rank 0 the gradients are 0.33 times those of one process on all batches.
+# Not yet. With 1 batch, on rank 0 the gradients are 0.33 times those of one process on all batches, ...
 # solution, with `len(parts)).backward(` as `3).backward(`
 
 # %% accumulate_all: on the bare model
@@ -154,10 +154,11 @@ def accumulate_all(model, parts):
 # Solved. Every sample has the same weight, whichever rank has it, after one all-reduce for each bucket.
 
 # %% weigh: skeleton
-# Not yet. With r + 1 samples on rank r, on rank 0 the gradient of 0.weight differs from those of one process.
+# Not yet. With r + 1 samples on rank r, on rank 0 the gradient of 0.weight differs from those of one process,
+# expected equal gradients.
 
 # %% weigh: with the mean number of samples
-# Not yet. With r + 1 samples on rank r, on rank 0 the gradients are 4.00 times those of one process.
+# Not yet. With r + 1 samples on rank r, on rank 0 the gradients are 4.00 times those of one process, expected equal ...
 def weigh(samples, bucket):
     message = torch.cat([samples * bucket.buffer(), torch.tensor([float(samples)])])
     work = dist.all_reduce(message, async_op=True)
@@ -183,7 +184,7 @@ def weigh(samples, bucket):
 
 # %% weigh: by a constant
 # Not yet. With 3 samples on rank 0 and 1 on each other rank, on rank 0 the gradients are 0.60 times those of one
-# process.
+# process, expected equal gradients.
 def weigh(samples, bucket):
     work = dist.all_reduce(bucket.buffer().mul_(samples / (n * (n + 1) / 2)), async_op=True)
     return work.get_future().then(lambda done: done.value()[0])

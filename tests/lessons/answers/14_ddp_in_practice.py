@@ -81,7 +81,8 @@ def my_same(tensor):
 # Solved. Outputs and gradients are the same, and every parameter takes part on every rank.
 
 # %% forward: skeleton
-# Not yet. With a dark batch on rank 0 and bright ones elsewhere, on rank 0 a parameter had no part in the loss.
+# Not yet. With a dark batch on rank 0 and bright ones elsewhere, on rank 0 a parameter had no part in the loss,
+# expected all to take part.
 
 # %% forward
 # Not yet. On rank 0 the output for bright images differs from the original output.
@@ -118,7 +119,8 @@ def forward(self, x):
     return torch.where(x.mean(dim=1, keepdim=True) > 0.5, self.extra(hidden), hidden)
 
 # %% forward: without the gradient
-# Not yet. With a dark batch on rank 0 and bright ones elsewhere, on rank 0 a parameter had no part in the loss.
+# Not yet. With a dark batch on rank 0 and bright ones elsewhere, on rank 0 a parameter had no part in the loss,
+# expected all to take part.
 # skeleton, with `else hidden` as `else hidden + 0 * self.extra(hidden).detach()`
 
 # %% forward

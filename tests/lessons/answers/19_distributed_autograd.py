@@ -6,7 +6,7 @@ from torch import nn
 # Solved. Both workers hold the gradients of one process, and no context was opened.
 
 # %% backward_by_hand: skeleton
-# Not yet. On worker0 the gradient of 0.weight is None, unlike those of one process.
+# Not yet. On worker0 the gradient of 0.weight is None, unlike those of one process, ...
 
 # %% backward_by_hand: cut by detach
 # Solved. ...
@@ -39,21 +39,21 @@ def backward_by_hand(first, second, inputs, labels):
     hidden.backward(rpc.rpc_sync("worker1", gradient_of, (second, hidden.detach(), labels)))
 
 # %% backward_by_hand: ignores the gradient
-# Not yet. On worker0 the gradient of 0.weight differs from those of one process.
+# Not yet. On worker0 the gradient of 0.weight differs from those of one process, ...
 # solution, with `kept["scores"].backward(gradient)` as `kept["scores"].sum().backward()`
 
 # %% backward_by_hand: stops at worker0
-# Not yet. On worker0 the gradient of 0.weight is None, unlike those of one process.
+# Not yet. On worker0 the gradient of 0.weight is None, unlike those of one process, ...
 # solution, without `hidden.backward`
 
 # %% backward_by_hand: only passes on
-# Not yet. On worker1 the gradient of 2.weight is None, unlike those of one process.
+# Not yet. On worker1 the gradient of 2.weight is None, unlike those of one process, ...
 # solution,
 # with `kept["scores"].backward(gradient)`
 # as `kept["hidden"].grad, = torch.autograd.grad(kept["scores"], kept["hidden"], gradient)`
 
 # %% backward_by_hand: sum
-# Not yet. On worker0 the gradients are 12.00 times those of one process.
+# Not yet. On worker0 the gradients are 12.00 times those of one process, ...
 # solution, with `cross_entropy(scores, labels)` as `cross_entropy(scores, labels, reduction='sum')`
 
 # %% backward_by_hand: misspelt
@@ -83,7 +83,7 @@ def backward_by_hand(first, second, inputs, labels):
 # Solved. Both workers hold the gradients of all samples, from 3 contexts.
 
 # %% accumulate: skeleton
-# Not yet. On worker0 the gradient of 0.weight is None, unlike those of one process.
+# Not yet. On worker0 the gradient of 0.weight is None, unlike those of one process, ...
 
 # %% accumulate: means by their weight
 # Solved. ...
@@ -124,25 +124,25 @@ def accumulate(first, second, batches):
             rpc.rpc_sync("worker1", keep, args=(context_id,))
 
 # %% accumulate: not on worker0
-# Not yet. On worker0 the gradient of 0.weight is None, unlike those of one process.
+# Not yet. On worker0 the gradient of 0.weight is None, unlike those of one process, ...
 # answer "both by RPC", without `rpc.rpc_async("worker0", keep, args=(context_id,)).wait()`
 
 # %% accumulate: not on worker1
-# Not yet. On worker1 the gradient of 2.weight is None, unlike those of one process.
+# Not yet. On worker1 the gradient of 2.weight is None, unlike those of one process, ...
 # solution, with `rpc.rpc_sync("worker1", keep, args=(context_id,))` as `pass`
 
 # %% accumulate: the last one
-# Not yet. On worker0 the gradient of 0.weight differs from those of one process.
+# Not yet. On worker0 the gradient of 0.weight differs from those of one process, ...
 # solution, without ` if parameter.grad is None else parameter.grad + gradient`
 
 # %% accumulate: mean of means
-# Not yet. On worker0 the gradient of 0.weight differs from those of one process.
+# Not yet. On worker0 the gradient of 0.weight differs from those of one process, ...
 # solution,
 # with `torch.nn.functional.cross_entropy(scores, labels, reduction="sum") / samples`
 # as `torch.nn.functional.cross_entropy(scores, labels) / len(batches)`
 
 # %% accumulate: sum
-# Not yet. On worker0 the gradients are 15.00 times those of one process.
+# Not yet. On worker0 the gradients are 15.00 times those of one process, ...
 # solution,
 # with `torch.nn.functional.cross_entropy(scores, labels, reduction="sum") / samples`
 # as `torch.nn.functional.cross_entropy(scores, labels, reduction="sum")`
@@ -155,7 +155,7 @@ def accumulate(first, second, batches):
 # Solved. `first` made its step, and worker1 computed no gradient for the weights of `second`.
 
 # %% train_frozen: skeleton
-# Not yet. The weights of `first` have not changed.
+# Not yet. The weights of `first` did not change, expected a step.
 
 # %% train_frozen: each parameter
 # Solved. ...
@@ -183,19 +183,19 @@ def train_frozen(first, second, inputs, labels):
 # with `rpc.rpc_sync("worker1", freeze, args=(second,))` as `rpc.remote("worker1", freeze, (second,)).to_here()`
 
 # %% train_frozen: leaves it out
-# Not yet. worker1 computed gradients for the weights of `second`, and they do not need any.
+# Not yet. worker1 computed gradients for the weights of `second`, expected none.
 # solution, with `rpc.rpc_sync("worker1", freeze, args=(second,))` as `pass`
 
 # %% train_frozen: freezes a copy
-# Not yet. worker1 computed gradients for the weights of `second`, and they do not need any.
+# Not yet. worker1 computed gradients for the weights of `second`, expected none.
 # solution, with `rpc.rpc_sync("worker1", freeze, args=(second,))` as `second.to_here().requires_grad_(False)`
 
 # %% train_frozen: at home
-# Not yet. `second` was never called on worker1.
+# Not yet. worker1 did not run `second`, expected one call.
 # solution, with `second.rpc_sync().forward` as `second.to_here()`
 
 # %% train_frozen: too slow
-# Not yet. The weights of `first` are not those that one process has after the step.
+# Not yet. The weights of `first` differ, expected the weights of one process after the step.
 # solution, with `lr=0.1` as `lr=0.01`
 
 # %% train_frozen: detached
@@ -203,11 +203,11 @@ def train_frozen(first, second, inputs, labels):
 # solution, with `first(inputs)` as `first(inputs).detach()`
 
 # %% train_frozen: no step
-# Not yet. The weights of `first` have not changed.
+# Not yet. The weights of `first` did not change, expected a step.
 # solution, with `optimizer.step(context_id)` as `pass`
 
 # %% train_frozen: that trains second
-# Not yet. The weights of `second` have changed.
+# Not yet. The weights of `second` changed, expected them to stay.
 def parameters_there(module):
     return [rpc.RRef(parameter) for parameter in module.local_value().parameters()]
 
@@ -221,7 +221,7 @@ def train_frozen(first, second, inputs, labels):
         optimizer.step(context_id)
 
 # %% my_step: skeleton
-# Not yet. The weights on worker1 have not changed.
+# Not yet. The weights on worker1 did not change, expected two steps.
 
 # %% my_step: solution
 # Solved. After 2 steps the weights on worker1 are those of one process.
@@ -249,7 +249,7 @@ def my_step(net, optimizer, images, labels):
 # and `return loss` as `return loss.detach()`
 
 # %% my_step: without a step
-# Not yet. The weights on worker1 have not changed.
+# Not yet. The weights on worker1 did not change, expected two steps.
 def my_step(net, optimizer, images, labels):
     with dist_autograd.context() as context_id:
         scores = net.rpc_sync().forward(images)
@@ -258,11 +258,11 @@ def my_step(net, optimizer, images, labels):
         return loss.item()
 
 # %% my_step
-# Not yet. After 2 steps the weights on worker1 are not those of one process.
+# Not yet. After 2 steps the weights on worker1 differ, expected the weights of one process.
 # answer "returns the tensor", with `return loss` as `optimizer.step(context_id); return loss.item()`
 
 # %% my_step
-# Not yet. After 2 steps the weights on worker1 are not those of one process.
+# Not yet. After 2 steps the weights on worker1 differ, expected the weights of one process.
 # answer "returns the tensor",
 # with `nn.functional.cross_entropy(scores, labels)` as `nn.functional.cross_entropy(scores, labels) * len(labels)`
 # and `return loss` as `return loss.item()`
@@ -280,7 +280,7 @@ def my_step(net, optimizer, images, labels):
 # as `dist_autograd.backward(context_id, [loss + 0 * spare.sum()]); optimizer.step(context_id)`
 
 # %% my_step
-# Not yet. The weights on worker1 have not changed.
+# Not yet. The weights on worker1 did not change, expected two steps.
 # answer "returns the tensor", with `scores = net.rpc_sync().forward(images)` as `scores = net.to_here()(images)`
 # and `return loss` as `return loss.item()`
 

@@ -87,7 +87,7 @@ def my_step_in_turn(context, parameter):
 # Solved. Each step took the gradients of its own context, and no two were under way at the same time.
 
 # %% SharedOptimizer: skeleton
-# Not yet. Two steps of the optimizer were under way at the same time.
+# Not yet. Two steps of the optimizer ran at the same time, expected one after another.
 
 # %% SharedOptimizer: with a lock of the module
 # Solved. Each step took the gradients of its own context, and no two were under way at the same time.
@@ -128,7 +128,7 @@ class SharedOptimizer:
 # and `gradients.get(parameter)` as `gradients[parameter] if parameter in gradients else None`
 
 # %% SharedOptimizer
-# Not yet. Two steps of the optimizer were under way at the same time.
+# Not yet. Two steps of the optimizer ran at the same time, expected one after another.
 # solution, with `with self.turn:` as `if True:`
 
 # %% SharedOptimizer
@@ -137,7 +137,7 @@ class SharedOptimizer:
 # with `parameter.grad = gradients.get(parameter)` as `parameter.grad = gradients.get(parameter, parameter.grad)`
 
 # %% SharedOptimizer
-# Not yet. While the optimizer made one trainer's step, another one's gradients were put in their place.
+# Not yet. While the optimizer made one trainer's step, the gradients of another trainer replaced its gradients.
 class SharedOptimizer:
     def __init__(self, parameters, optimizer):
         self.parameters = parameters

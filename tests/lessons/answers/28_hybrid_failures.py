@@ -6,10 +6,10 @@ sys.path.append(str(NOTEBOOKS))
 # cell `start(` of solutions
 
 # %% once: solution
-# Solved. A request is executed once, even if it comes again at once, and every caller gets its result.
+# Solved. Each request runs once, even if it comes again while it runs, and every caller gets its result.
 
 # %% once: futures
-# Solved. A request is executed once, even if it comes again at once, and every caller gets its result.
+# Solved. Each request runs once, even if it comes again while it runs, and every caller gets its result.
 from concurrent.futures import Future
 
 futures = {}
@@ -22,7 +22,7 @@ def once(request, function, arguments):
     return first.result()
 
 # %% once: a lock for each request
-# Solved. A request is executed once, even if it comes again at once, and every caller gets its result.
+# Solved. Each request runs once, even if it comes again while it runs, and every caller gets its result.
 import collections
 
 locks = collections.defaultdict(threading.Lock)
@@ -77,10 +77,10 @@ def once(request, function, arguments):
 del once
 
 # %% my_checkpoint: solution
-# Solved. All weights, here and on the server, come back from the file, and the number of the next step, too.
+# Solved. The checkpoint restores the number of the next step and all weights, on trainer 0 and on the server.
 
 # %% my_checkpoint: by calls
-# Solved. All weights, here and on the server, come back from the file, and the number of the next step, too.
+# Solved. The checkpoint restores the number of the next step and all weights, on trainer 0 and on the server.
 import torch.distributed.rpc as rpc
 
 def my_checkpoint(model, number):
@@ -102,7 +102,7 @@ def weight_of(reference):
 # solution, with `references(model)` as `references(model)[1:]`
 
 # %% my_checkpoint: zeros
-# Not yet. The weights that came back on server differ from ...
+# Not yet. The restored weights on server differ, expected ...
 # solution, with `reference.` as `0 * reference.`
 
 # %% my_checkpoint: the other way round

@@ -7,7 +7,7 @@ from torch.nn.functional import mse_loss
 # cell `def one_forward_one_backward(`
 
 # %% my_backward: skeleton
-# Not yet. The parameters of stage 0 have no gradient.
+# Not yet. The parameters of stage 0 have no gradient, expected the gradient of one process.
 
 # %% my_backward: solution
 # Solved. Every stage has the gradients of one process.
@@ -49,21 +49,23 @@ from torch.nn.functional import mse_loss
 # solution, with `output.backward(gradient)` as `output.backward()`
 
 # %% my_backward
-# Not yet. The gradient of stage 0 is 24.00 times that of one process.
+# Not yet. The gradient of stage 0 is 24.00 times, expected 1.00 times, the gradient of one process.
 # solution, with `mse_loss(output, targets).backward()` as `mse_loss(output, targets, reduction='sum').backward()`
 
 # %% my_backward
-# Not yet. The parameters of stage 0 have no gradient.
+# Not yet. The parameters of stage 0 have no gradient, expected the gradient of one process.
 # solution, with `output.backward(gradient)` as `x.grad = gradient.clone()`
 
 # %% my_order: skeleton
-# Not yet. For stage 0 of 4 and 8 micro-batches the order of rank 0 keeps 8 micro-batches at once, expected 4 at most.
+# Not yet. For stage 3 of 4 and 8 micro-batches the order of rank 0 keeps 8 micro-batches at once, expected 1 at most.
 
 # %% my_order: solution
-# Solved. No order ends sooner, and a stage keeps no more micro-batches than there are stages from it to the end.
+# Solved. No order ends sooner, and a stage keeps at most as many micro-batches as there are stages from it to the
+# end.
 
 # %% my_order
-# Solved. No order ends sooner, and a stage keeps no more micro-batches than there are stages from it to the end.
+# Solved. No order ends sooner, and a stage keeps at most as many micro-batches as there are stages from it to the
+# end.
 def my_order(stage, stages, m):
     warm_up = min(stages - stage - 1, m)
     for i in range(warm_up):
@@ -75,7 +77,8 @@ def my_order(stage, stages, m):
         yield "B", i
 
 # %% my_order
-# Solved. No order ends sooner, and a stage keeps no more micro-batches than there are stages from it to the end.
+# Solved. No order ends sooner, and a stage keeps at most as many micro-batches as there are stages from it to the
+# end.
 def my_order(stage, stages, m):
     order, forwards, backwards = [], 0, 0
     while backwards < m:
@@ -183,17 +186,19 @@ def split_order(stage, stages, m):
     return one_forward_one_backward(stage, stages, m) + [("W", i) for i in range(m)]
 
 # %% split_order: that runs further ahead
-# Not yet. For stage 0 of 4 and 8 micro-batches the order of rank 0 keeps 5 micro-batches at once, expected 4 at most.
+# Not yet. For stage 3 of 4 and 8 micro-batches the order of rank 0 keeps 5 micro-batches at once, expected 4 at most.
 # solution, with `ahead = min(stages - stage, m)` as `ahead = min(stages - stage + 1, m)`
 
 # %% most_micro_batches: solution
-# Solved. As many as fit: with GPipe's order memory sets the number, with 1F1B it is enough for any or for few.
+# Solved. You found the largest m that fits. GPipe's order needs memory for all m, 1F1B at most for one on each
+# stage.
 
 # %% most_micro_batches: skeleton
-# Not yet. With 1F1B, 4 stages, 100 bytes for a micro-batch and 650 in all rank 0 returned 6, expected 64.
+# Not yet. With 1F1B, 4 stages, 100 bytes per micro-batch and 650 bytes of memory, rank 0 returned 6, expected 64.
 
 # %% most_micro_batches
-# Solved. As many as fit: with GPipe's order memory sets the number, with 1F1B it is enough for any or for few.
+# Solved. You found the largest m that fits. GPipe's order needs memory for all m, 1F1B at most for one on each
+# stage.
 def most_micro_batches(order, stages, bytes_each, memory):
     def needed(actions):
         depth, depths = 0, [0]
@@ -208,7 +213,8 @@ def most_micro_batches(order, stages, bytes_each, memory):
     return m
 
 # %% most_micro_batches
-# Solved. As many as fit: with GPipe's order memory sets the number, with 1F1B it is enough for any or for few.
+# Solved. You found the largest m that fits. GPipe's order needs memory for all m, 1F1B at most for one on each
+# stage.
 def most_micro_batches(order, stages, bytes_each, memory):
     def fits(m):
         for stage in range(stages):
@@ -222,21 +228,21 @@ def most_micro_batches(order, stages, bytes_each, memory):
     return max(filter(fits, range(1, 65)), default=0)
 
 # %% most_micro_batches
-# Not yet. With GPipe's order, 4 stages, 100 bytes for a micro-batch and 400 in all rank 0 returned ...
+# Not yet. With GPipe's order, 4 stages, 100 bytes per micro-batch and 400 bytes of memory, rank 0 returned ...
 # solution, with `> memory` as `>= memory`
 
 # %% most_micro_batches
-# Not yet. With GPipe's order, 4 stages, 100 bytes for a micro-batch and 650 in all rank 0 ...
+# Not yet. With GPipe's order, 4 stages, 100 bytes per micro-batch and 650 bytes of memory, rank 0 ...
 # solution, with `return m - 1` as `return m`
 
 # %% most_micro_batches
-# Not yet. With 1F1B, 4 stages, 100 bytes for a micro-batch and 399 in all rank 0 returned ...
+# Not yet. With 1F1B, 4 stages, 100 bytes per micro-batch and 399 bytes of memory, rank 0 returned ...
 # solution, with `range(stages)` as `[stages - 1]`
 
 # %% most_micro_batches
-# Not yet. With GPipe's order, 4 stages, 100 bytes for a micro- ...
+# Not yet. With GPipe's order, 4 stages, 100 bytes per micro- ...
 # solution, with `kept += 1 if kind == "F" else -1` as `kept += 1`
 
 # %% most_micro_batches
-# Not yet. With 1F1B, 4 stages, 100 bytes for a micro-batch and 650 in all rank 0 returned None ...
+# Not yet. With 1F1B, 4 stages, 100 bytes per micro-batch and 650 bytes of memory, rank 0 returned None ...
 # solution, with `return 64` as `return None`

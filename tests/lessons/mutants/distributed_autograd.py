@@ -10,8 +10,8 @@ MUTANTS = {
         "dist_autograd.backward(context_id, [y**2]); ((w * 2) ** 2).backward()",
     ),
     "each rank has its own half of a number": (
-        "sent = {message: found.index(function) for",
-        "sent = {message + rank: found.index(function) for",
+        "sent = {message: functions.index(function) for",
+        "sent = {message + rank: functions.index(function) for",
     ),
     "a server thread records nothing": ("through, args=(y,))", "through, args=(y.detach(),))"),
     "a tensor that needs a gradient is like one that does not": ("call(torch.neg, w.detach())", "call(torch.neg, w)"),

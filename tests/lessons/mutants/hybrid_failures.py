@@ -1,9 +1,9 @@
 """The lesson hybrid_failures, broken on purpose."""
 
 MUTANTS = {
-    "trainer 1 vanishes without a word": ("said = kill(1)", "said = kill(1, signal.SIGSTOP)"),
+    "trainer 1 vanishes without a word": ("words_by_trainer = kill(1)", "words_by_trainer = kill(1, signal.SIGSTOP)"),
     "a machine that vanishes takes leave": ("kill(1, signal.SIGSTOP)", "kill(1, signal.SIGKILL)"),
-    "the server lives": ("said = kill(server)", "said = kill(1)"),
+    "the server lives": ("words_by_trainer = kill(server)", "words_by_trainer = kill(1)"),
     "the weights of the checkpoint are never written back": (
         "reference.remote().detach().rpc_sync().copy_(values)",
         "values",

@@ -26,8 +26,8 @@ MUTANTS = {
         "        dist_autograd.backward(context, [loss])\n        if before_backward:\n            meanwhile()",
     ),
     "a trainer's own steps count as stale": (
-        'rpc.rpc_sync("server", version, (bias,)) - before > 1',
-        'rpc.rpc_sync("server", version, (bias,)) - before > 0',
+        'rpc.rpc_sync("server", updates_of, (bias,)) - before > 1',
+        'rpc.rpc_sync("server", updates_of, (bias,)) - before > 0',
     ),
     "each trainer has a decoder of its own": ("model = Model(table, decoder)", "model = Model(table)"),
     "the server lives on": ("os.kill(world.pids[-1], signal.SIGKILL)", "os.kill(world.pids[-1], signal.SIGCONT)"),
