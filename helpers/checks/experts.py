@@ -183,11 +183,12 @@ def _counts(n):
 def _choices(experts, ranks=None):
     """Return, by the name of the case, the expert of each token of each rank."""
     ranks = ranks or experts
-    mixed = [[(3 * token * token + rank) % experts for token in range(5 + rank)] for rank in range(ranks)]
+    mixed = [[(token * token + rank) % experts for token in range(5 + rank)] for rank in range(ranks)]
     return {
         "mixed tokens": mixed,
         "all tokens for the last expert": [[experts - 1] * (2 + rank) for rank in range(ranks)],
         "no tokens on rank 0": [[], *mixed[1:]],
+        "a token for each expert": [list(reversed(range(experts))) for _ in range(ranks)],
     }
 
 

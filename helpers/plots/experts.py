@@ -73,7 +73,8 @@ def expert_loads(counts: Sequence[Sequence[int]], capacity: int) -> None:
 def loads_over_training(loads: Mapping[str, Sequence[Sequence[float]]]) -> None:
     """Draw the share of the tokens of each expert over the steps of each training, as stacked areas.
 
-    `loads[name][step][e]` is the share of expert e in a step; the shares of a step add up to 1.
+    `loads[name][step][e]` is the share of expert e in a step; the shares of a step add up to 1. The labels stand at
+    the mean of the last 10 steps.
     """
     figure, panels = subplots(1, len(loads), figsize=(7.2, 2.9), sharey=True)
     figure.suptitle("With the balancing loss every expert gets tokens", x=0.01, ha="left", fontsize=10, weight="bold")
@@ -83,10 +84,11 @@ def loads_over_training(loads: Mapping[str, Sequence[Sequence[float]]]) -> None:
         axes.stackplot(range(len(steps)), shares, colors=colours, edgecolor=_GREY, linewidth=0.6)
         bottom = 0
         for expert, share in enumerate(shares):
-            if share[-1] > 0.04:
-                middle = bottom + share[-1] / 2
-                axes.text(0.96 * len(steps), middle, f"expert {expert}", ha="right", va="center", fontsize=9)
-            bottom += share[-1]
+            late = sum(share[-10:]) / len(share[-10:])
+            if late > 0.04:
+                look = {"ha": "left", "va": "center", "fontsize": 9}
+                axes.text(1.015 * len(steps), bottom + late / 2, f"expert {expert}", **look)
+            bottom += late
         axes.set_title(name, loc="left", fontsize=9)
         axes.set(xlim=(0, len(steps) - 1), ylim=(0, 1))
         axes.set_xlabel("step", fontsize=9)
