@@ -6,12 +6,12 @@ MUTANTS = {
         "scaled = expert(tokens[token])",
     ),
     "the router learns without gates": (
-        "ungated = sum((chosen == number) *",
-        "ungated = sum(gates * (chosen == number) *",
+        "ungated = sum((chosen == number) * one",
+        "ungated = sum(gates * (chosen == number) * one",
     ),
-    "rows arrive without counts": (
-        "dist.all_to_all_single(received, sent)  # without split sizes: one count for each rank",
-        "received.copy_(sent)",
+    "a rank sends as many rows to each rank": (
+        "sent = torch.arange(n)\nreceived",
+        "sent = torch.ones(n, dtype=torch.int64)\nreceived",
     ),
     "every expert has the rows of its own rank": (
         "    return combine(expert(rows), plan)\n\ndef expert_parallel",
@@ -22,10 +22,6 @@ MUTANTS = {
         "        return torch.zeros(sum(context.sent), *gradient.shape[1:]), None, None",
     ),
     "outputs stay in the order of the experts": ("    return rows[order.argsort()]", "    return rows"),
-    "the counts are known": (
-        "    dist.all_to_all_single(received, sent)\n    plan",
-        "    dist.all_reduce(received.copy_(sent))\n    plan",
-    ),
     "an expert gets its gradient once": (
         "    output.square().mean().backward()\nprint",
         "    (output.square().mean() / n).backward()\nprint",
@@ -47,7 +43,8 @@ MUTANTS = {
         "    tokens, lambda x: tensor_parallel(x, router, experts)",
         "    tokens[:many], lambda x: tensor_parallel(x, router, experts)",
     ),
-    "the loads are balanced": ("D)[rank * T : (rank + 1) * T] + 1", "D)[rank * T : (rank + 1) * T] * 0.5"),
+    "the loads are balanced": ("chosen = chosen.squeeze(1)\nrows, plan", "chosen = torch.arange(T) % n\nrows, plan"),
+    "the capacity is not rounded up": ("capacity = math.ceil(1.25 * T / n)", "capacity = T // n"),
     "a capacity drops nothing": ("<= capacity\n", "<= n * capacity\n"),
     "a dropped token gets an output": ("limited = torch.zeros_like(tokens)", "limited = tokens.clone()"),
     "the router of the training prefers no expert": ("router.bias.zero_()[0] = 3", "router.bias.zero_()"),
