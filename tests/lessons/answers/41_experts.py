@@ -35,21 +35,6 @@
 # Not yet. ... returned an invalid gradient at index 0 ...
 # solution, with `return exchange(gradient, received, sent), None, None` as `return gradient, None, None`
 
-# %% MyExchange: with lists
-# Solved. ...
-class MyExchange(torch.autograd.Function):
-    @staticmethod
-    def forward(context, rows, sent, received):
-        context.splits = sent, received
-        return exchange(rows, sent, received)
-
-    @staticmethod
-    def backward(context, gradient):
-        sent, received = context.splits
-        of_rows = [gradient.new_empty(count, *gradient.shape[1:]) for count in sent]
-        dist.all_to_all(of_rows, list(gradient.contiguous().split(received)))
-        return torch.cat(of_rows), None, None
-
 # %% my_dispatch: solution
 # Solved. Each token is on the rank of its expert, and its gradient on the rank of the token.
 
