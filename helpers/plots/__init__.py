@@ -11,6 +11,7 @@ from helpers.plots.controls import live
 from helpers.plots.data_parallel import data_parallel_step, loss_curves
 from helpers.plots.distributed_autograd import autograd_graph, remote_training
 from helpers.plots.distributed_rnn import cut_model, perplexity_curve
+from helpers.plots.experts import expert_loads, loads_over_training, tokens_to_experts
 from helpers.plots.faster_distributed_rnn import rpc_steps, shares_by_rank, step_times
 from helpers.plots.fewer_bytes import compressed_gradients, compression
 from helpers.plots.fully_shard import elements_by_rank
@@ -63,6 +64,7 @@ __all__ = [
     "elements_by_rank",
     "episode_rewards",
     "exposed_steps",
+    "expert_loads",
     "extrapolation",
     "flat_vector",
     "flight_records",
@@ -70,6 +72,7 @@ __all__ = [
     "kept_over_time",
     "lines_of_ranks",
     "live",
+    "loads_over_training",
     "loss_curves",
     "mesh_of_ranks",
     "message_cost",
@@ -101,6 +104,7 @@ __all__ = [
     "step_times",
     "table_sizes",
     "throughput",
+    "tokens_to_experts",
     "trainer_steps",
     "trainers_learn",
     "training_and_cable",

@@ -192,6 +192,30 @@ def test_two_layers_have_a_part_for_each_rank():
     assert [text.get_text() for text in axes.texts].count("0") == 3  # the three matrices that are cut
 
 
+def test_each_expert_has_the_tokens_that_chose_it_in_the_colour_of_their_rank():
+    plots.tokens_to_experts([[1, 1], [0, 1]])
+    (axes,) = plt.gcf().axes
+    tokens = [patch for patch in axes.patches if round(patch.get_width(), 6) == 0.3]
+    tokens.sort(key=lambda token: (round(token.get_y()), token.get_x()))
+    colours = [TINTS.index(next(tint for tint in TINTS if to_rgb(tint) == box.get_facecolor()[:3])) for box in tokens]
+    assert colours == [0, 0, 1, 0, 0, 1, 1, 0, 0, 1, 1, 1]  # home, expert 0, back; home, expert 1, back
+
+
+def test_the_rows_of_an_expert_add_up():
+    plots.expert_loads([[20, 4], [10, 6]], 9)
+    (axes,) = plt.gcf().axes
+    assert axes.get_title(loc="left").startswith("Expert 0 computes 30 rows")
+    assert [(bar.get_x(), bar.get_width()) for bar in axes.patches] == [(0, 20), (20, 10), (0, 4), (4, 6)]
+    assert {" 30", " 10", " capacity 18"} <= {text.get_text() for text in axes.texts}
+
+
+def test_the_shares_of_the_experts_are_stacked():
+    plots.loads_over_training({"without": [[1, 0], [1, 0]], "with": [[1, 0], [0.5, 0.5]]})
+    without, balanced = plt.gcf().axes
+    assert [text.get_text() for text in without.texts] == ["expert 0"]
+    assert [text.get_text() for text in balanced.texts] == ["expert 0", "expert 1"]
+
+
 def test_causal_chunks_have_the_number_of_their_rank():
     plots.causal_chunks({"in order": [0, 0, 1, 1], "in zigzag": [0, 1, 1, 0]})
     in_order, in_zigzag = plt.gcf().axes

@@ -1,0 +1,321 @@
+"""Exercises of 41_experts: an exchange of rows with a gradient, dispatch and combine, two experts, and a bias."""
+
+import torch
+
+from helpers.checks.exam import answer, called, errors_of_answer, exercise, number, show
+from helpers.measure.traffic import collectives
+
+_WIDTH = 2
+_SPEED = 0.25
+
+
+@exercise
+def MyExchange(exam):
+    """Check `MyExchange`, an autograd.Function: rows for each rank, and the gradients back to the ranks of the rows."""
+    rank, n = exam.rank, exam.n
+    for case, counts in _counts(n).items():
+        sent, received = counts[rank].tolist(), counts[:, rank].tolist()
+        rows = _numbered(rank, sum(sent))
+        result, gradient, changed, _ = exam.on_rank(
+            _output_and_gradient, "MyExchange", rows, sent, received, rank + 1.0
+        )
+        expected = torch.cat([_block(counts, source, rank) for source in range(n)])
+        if not exam.require(
+            _has_shape(result, expected),
+            f"With {case} rank {rank} received {show(result)}, expected a tensor of shape {list(expected.shape)}.",
+        ):
+            continue
+        exam.require(
+            _close(result, expected),
+            f"With {case} rank {rank} received {_rounded(result)}, expected {_rounded(expected)}.",
+        )
+        scales = (torch.arange(n) + 1.0).double().repeat_interleave(counts[rank])
+        _require_gradient(exam, f"The rows are right. With {case}", gradient, 2 * scales[:, None] * rows)
+        exam.require(not changed, f"With {case} `backward` changed its argument on rank {rank}.")
+    return "Every rank has received its rows, and the gradient of each row is back on the rank that sent the row."
+
+
+@exercise
+def my_dispatch(exam):
+    """Check `my_dispatch(tokens, expert_of_token)`: each token is on the rank of its expert, with the right plan."""
+    rank, n = exam.rank, exam.n
+    for case, choices in _choices(n).items():
+        tokens, chosen = _numbered(rank, len(choices[rank])), torch.tensor(choices[rank], dtype=torch.int64)
+        rows, plan, gradient, calls = exam.on_rank(_dispatched, tokens, chosen, rank + 1.0)
+        counts = _tally(choices, n)
+        of_expert = [_numbered(source, len(choices[source]))[_places(choices, source, rank)] for source in range(n)]
+        expected = torch.cat(of_expert)
+        if not exam.require(
+            _has_shape(rows, expected),
+            f"With {case} rank {rank} received {show(rows)}, expected the {len(expected)} tokens of expert {rank}, a "
+            f"tensor of shape {list(expected.shape)}.",
+        ):
+            continue
+        same = [
+            _close(_sorted(part), part_expected)
+            for part, part_expected in zip(rows.split(counts[:, rank].tolist()), of_expert, strict=True)
+        ]
+        exam.require(
+            all(same),
+            f"With {case} rank {rank} received {_rounded(rows)}, expected the tokens of expert {rank}: "
+            f"{_rounded(expected)}, first those of rank 0.",
+        )
+        _require_plan(exam, case, plan, tokens, chosen, counts)
+        scales = (chosen + 1.0).double()
+        _require_gradient(exam, f"Rows and plan are right. With {case}", gradient, 2 * scales[:, None] * tokens)
+        exam.require(
+            sum(calls.values()) <= 2 and "all_to_all" in calls,
+            f"Rows, plan and gradients are right. Rank {rank} called {called(calls)}, expected at most two "
+            "collectives, and an all_to_all for the rows.",
+        )
+    return "Each token is on the rank of its expert, and its gradient on the rank of the token."
+
+
+@exercise
+def my_combine(exam):
+    """Check `my_combine(outputs, plan)`: the outputs are back on the ranks of their tokens, in their order."""
+    rank, n = exam.rank, exam.n
+    for case, choices in _choices(n).items():
+        counts = _tally(choices, n)
+        chosen = torch.tensor(choices[rank], dtype=torch.int64)
+        order = chosen.argsort(descending=False, stable=True)
+        order = torch.cat([part.flip(0) for part in order.split(counts[rank].tolist())])
+        plan = order, counts[rank].tolist(), counts[:, rank].tolist()
+        arrived = []
+        for source in range(n):
+            places = _places(choices, source, rank).flip(0)
+            arrived.append(_numbered(source, len(choices[source]))[places])
+        outputs = torch.cat(arrived) + 0.5
+        result, gradient, changed, calls = exam.on_rank(_output_and_gradient, "my_combine", outputs, plan, rank + 1.0)
+        expected = _numbered(rank, len(chosen)) + 0.5
+        if not exam.require(
+            _has_shape(result, expected),
+            f"With {case} rank {rank} returned {show(result)}, expected an output for each of its {len(chosen)} "
+            f"tokens, a tensor of shape {list(expected.shape)}.",
+        ):
+            continue
+        exam.require(
+            _close(result, expected),
+            f"With {case} rank {rank} returned {_rounded(result)}, expected {_rounded(expected)}, in the order of the "
+            "tokens.",
+        )
+        homes = torch.arange(n).repeat_interleave(counts[:, rank])
+        scales = (homes + 1.0).double()
+        _require_gradient(exam, f"The outputs are right. With {case}", gradient, 2 * scales[:, None] * outputs)
+        exam.require(not changed, f"With {case} `my_combine` or its backward pass changed its argument on rank {rank}.")
+        exam.require(
+            calls == {"all_to_all": 1},
+            f"Outputs and gradients are right. Rank {rank} called {called(calls)}, expected 1 all_to_all.",
+        )
+    return "Every output is in the place of its token, and gradients reach the experts."
+
+
+@exercise
+def two_experts(exam):
+    """Check `two_experts(tokens, expert_of_token, apply)`: two experts on each rank, each with only its own tokens."""
+    rank, n = exam.rank, exam.n
+    for case, choices in _choices(2 * n, ranks=n).items():
+        tokens, chosen = _numbered(rank, len(choices[rank])), torch.tensor(choices[rank], dtype=torch.int64)
+        result, gradient, applied = exam.on_rank(_through_two_experts, tokens, chosen, rank + 1.0)
+        expected = (chosen + 1.0).double()[:, None] * tokens
+        if not exam.require(
+            _has_shape(result, expected),
+            f"With {case} rank {rank} returned {show(result)}, expected a tensor of shape {list(expected.shape)}.",
+        ):
+            continue
+        exam.require(
+            _close(result, expected),
+            f"With {case} rank {rank} returned {_rounded(result)}, expected {_rounded(expected)}. Expert e multiplies "
+            "its rows by e + 1.",
+        )
+        factor = (chosen + 1.0).double()[:, None]
+        _require_gradient(
+            exam, f"The outputs are right. With {case}", gradient, 2 * (rank + 1.0) * factor * factor * tokens
+        )
+        counts = _tally(choices, 2 * n).sum(dim=0)
+        for expert in (2 * rank, 2 * rank + 1):
+            exam.require(
+                sum(count for name, count in applied if name == expert) == counts[expert],
+                f"Outputs and gradients are right. With {case} expert {expert} computed "
+                f"{sum(count for name, count in applied if name == expert)} rows, expected {counts[expert]}.",
+            )
+        exam.require(
+            {name for name, _ in applied} <= {2 * rank, 2 * rank + 1},
+            f"Rank {rank} applied the experts {sorted({name for name, _ in applied})}, expected only {2 * rank} and "
+            f"{2 * rank + 1}.",
+        )
+    return "Every token passed through its expert, and every expert computed only its own tokens."
+
+
+@exercise
+def new_bias(exam):
+    """Check `new_bias(bias, chosen, speed)`: the bias moves by the sign of each expert's load over all ranks."""
+    rank, n = exam.rank, exam.n
+    for case, choices in _choices(n).items():
+        bias = torch.arange(n).double() / 8
+        before = bias.clone()
+        chosen = torch.tensor(choices[rank], dtype=torch.int64).unsqueeze(1)
+        result = exam.call(bias, chosen, _SPEED)
+        loads = _tally(choices, n).sum(dim=0).double()
+        expected = before - _SPEED * (loads - loads.mean()).sign()
+        if exam.require(
+            isinstance(result, torch.Tensor) and result.shape == expected.shape,
+            f"With {case} rank {rank} returned {show(result)}, expected a tensor of shape [{n}].",
+        ):
+            exam.require(
+                _close(result.double(), expected),
+                f"With {case} the experts got {[int(load) for load in loads]} tokens of all ranks, and rank {rank} "
+                f"returned {_rounded(result)}, expected {_rounded(expected)}.",
+            )
+            exam.require(torch.equal(bias, before), f"Rank {rank} changed its argument `bias`.")
+    return "Every rank has the same new bias, from the loads over all ranks."
+
+
+def _counts(n):
+    """Return, by the name of the case, how many rows each rank sends to each other rank."""
+    ranks = torch.arange(n)
+    uneven = (ranks[:, None] + 2 * ranks) % 3
+    last = torch.zeros(n, n, dtype=torch.int64)
+    last[:, -1] = ranks + 1
+    return {"uneven splits": uneven, "all rows for the last rank": last}
+
+
+def _choices(experts, ranks=None):
+    """Return, by the name of the case, the expert of each token of each rank."""
+    ranks = ranks or experts
+    mixed = [[(token * token + rank) % experts for token in range(5 + rank)] for rank in range(ranks)]
+    return {
+        "mixed tokens": mixed,
+        "all tokens for the last expert": [[experts - 1] * (2 + rank) for rank in range(ranks)],
+        "no tokens on rank 0": [[], *mixed[1:]],
+        "a token for each expert": [list(reversed(range(experts))) for _ in range(ranks)],
+    }
+
+
+def _tally(choices, experts):
+    """Return the number of tokens of each rank for each expert."""
+    return torch.stack([torch.bincount(torch.tensor(of, dtype=torch.int64), minlength=experts) for of in choices])
+
+
+def _places(choices, source, expert):
+    """Return the places of the tokens of a rank that go to an expert."""
+    return (torch.tensor(choices[source], dtype=torch.int64) == expert).nonzero().flatten()
+
+
+def _numbered(rank, rows):
+    """Return rows of two elements that differ on all ranks."""
+    return 100.0 * (rank + 1) + torch.arange(1, rows * _WIDTH + 1, dtype=torch.float64).reshape(rows, _WIDTH)
+
+
+def _block(counts, source, destination):
+    """Return the rows that a rank sends to another rank."""
+    begin = int(counts[source, :destination].sum())
+    return _numbered(source, int(counts[source].sum()))[begin : begin + int(counts[source, destination])]
+
+
+def _require_plan(exam, case, plan, tokens, chosen, counts):
+    rank = exam.rank
+    parts = list(plan) if isinstance(plan, list | tuple) else []
+    if not exam.require(
+        len(parts) == 3 and isinstance(parts[0], torch.Tensor) and parts[0].shape == chosen.shape,
+        f"The rows are right. With {case} rank {rank} returned the plan {plan}, expected (order, sent, received), "
+        f"with an order of {len(chosen)} places.",
+    ):
+        return
+    order, *splits = parts
+    for name, split, expected in zip(("sent", "received"), splits, (counts[rank], counts[:, rank]), strict=True):
+        exam.require(
+            [number(count) for count in split] == expected.tolist() if isinstance(split, list | tuple) else False,
+            f"The rows are right. With {case} `{name}` of the plan is {split} on rank {rank}, expected the list "
+            f"{expected.tolist()}.",
+        )
+    places = order.tolist()
+    exam.require(
+        sorted(places) == list(range(len(chosen))) and chosen[order.long()].tolist() == sorted(chosen.tolist()),
+        f"The rows are right. With {case} `order` of the plan is {places} on rank {rank}, expected the places of its "
+        "tokens in the order in which it sent them.",
+    )
+
+
+def _require_gradient(exam, begin, gradient, expected):
+    rank = exam.rank
+    if exam.require(
+        _has_shape(gradient, expected),
+        f"{begin} no gradient reaches the input on rank {rank}.",
+    ):
+        exam.require(
+            _close(gradient, expected),
+            f"{begin} on rank {rank} the gradient of the input is {_rounded(gradient)}, expected "
+            f"{_rounded(expected)}, from the losses of the ranks that received the rows.",
+        )
+
+
+def _output_and_gradient(name, rows, *arguments_and_scale):
+    """Return an answer's output, the gradient of its rows for the scaled sum of its squares, and what it called.
+
+    The gradient is None if there is none. Before the calls comes whether the answer changed one of its arguments.
+    """
+    *arguments, scale = arguments_and_scale
+    rows = rows.clone().requires_grad_()
+    before = rows.detach().clone()
+    with collectives() as calls:
+        output = answer(name, [rows, *arguments])
+    gradient, changed = _gradient(output, rows, scale)
+    changed = changed or not torch.equal(rows.detach(), before)
+    return _detached(output), gradient, changed, dict(calls)
+
+
+def _dispatched(tokens, chosen, scale):
+    """Return the rows and the plan of `my_dispatch`, the gradient of the tokens, and the collectives of the call."""
+    tokens = tokens.clone().requires_grad_()
+    with collectives() as calls:
+        result = answer("my_dispatch", [tokens, chosen.clone()])
+    if not isinstance(result, list | tuple) or len(result) != 2:
+        return _detached(result), None, None, dict(calls)
+    rows, plan = result
+    return _detached(rows), plan, _gradient(rows, tokens, scale)[0], dict(calls)
+
+
+def _through_two_experts(tokens, chosen, scale):
+    """Return the output of `two_experts`, the gradient of the tokens, and the experts applied with their rows."""
+    applied = []
+
+    def apply(expert, rows):
+        applied.append((int(expert), len(rows)))
+        return (int(expert) + 1.0) * rows
+
+    tokens = tokens.clone().requires_grad_()
+    output = answer("two_experts", [tokens, chosen.clone(), apply])
+    return _detached(output), _gradient(output, tokens, scale)[0], applied
+
+
+def _gradient(output, x, scale):
+    """Return the gradient of x for the scaled sum of the squares of an output, and whether backward changed it."""
+    if not isinstance(output, torch.Tensor) or not output.requires_grad:
+        return None, False
+    of_output = 2 * scale * output.detach()
+    before = of_output.clone()
+    with errors_of_answer():
+        (gradient,) = torch.autograd.grad(output, x, of_output, allow_unused=True)
+    return gradient, not torch.equal(of_output, before)
+
+
+def _detached(result):
+    return result.detach().clone() if isinstance(result, torch.Tensor) else result
+
+
+def _has_shape(result, expected):
+    return isinstance(result, torch.Tensor) and result.shape == expected.shape and result.is_floating_point()
+
+
+def _close(found, expected):
+    return bool(((found - expected).abs() < 1e-9).all())
+
+
+def _sorted(rows):
+    """Return the rows in the order of their first elements."""
+    return rows[rows[:, 0].argsort()]
+
+
+def _rounded(tensor):
+    return [round(element, 4) for element in tensor.flatten().tolist()]
