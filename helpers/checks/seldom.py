@@ -1,13 +1,12 @@
 """Exercises of 41_seldom: local SGD, DiLoCo's outer step, and what an average of weights leaves out."""
 
 from itertools import pairwise
-from math import ceil
 
 import torch
 from torch import nn
 from torch.nn.utils import parameters_to_vector
 
-from helpers.checks.exam import answer, called, exercise, near, number, show
+from helpers.checks.exam import answer, called, exercise, show
 from helpers.checks.small_model import new_data, new_model
 from helpers.measure.traffic import handed_over
 
@@ -107,25 +106,6 @@ def my_outer_step(exam):
             f"The values are right, but on rank {rank} an argument was changed, expected that all stay as they are.",
         )
     return "Every rank returned the same start and velocity, after one all_reduce."
-
-
-@exercise
-def shortest_period(exam):
-    """Check `shortest_period(parameters, n, bits_per_second, step_seconds, share)`: the smallest H, at least 1."""
-    for parameters, n, bits, seconds, share in (
-        (1_000_000, 4, 100e6, 0.1, 0.1),
-        (1_000_000, 2, 100e6, 0.1, 0.1),
-        (400_000_000, 8, 1e9, 0.5, 0.05),
-        (1000, 4, 1e9, 0.1, 0.5),
-    ):
-        expected = max(1, ceil(2 * (n - 1) / n * 32 * parameters / bits / (share * seconds)))
-        result = exam.call(parameters, n, bits, seconds, share)
-        exam.require(
-            near(result, expected) and float(number(result)).is_integer(),
-            f"For {parameters:,} parameters, {n} ranks, {bits / 1e6:.0f} Mbit/s, steps of {seconds} s and a share of "
-            f"{share}, rank {exam.rank} returned {show(result)}, expected {expected}.",
-        )
-    return "Every period is the smallest that waits for the link no longer than its share."
 
 
 @exercise

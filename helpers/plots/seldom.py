@@ -23,7 +23,7 @@ _LOOKS = (
 
 def often_and_seldom(period: int) -> None:
     """Draw steps of a rank with DDP and with local SGD, which waits for the link only after each period."""
-    axes = new_axes(f"DDP waits in every step, local SGD in every step number {period}", height=1.9)
+    axes = new_axes(f"DDP waits after every step, local SGD after every {period} steps", height=1.9)
     axes.grid(False)
     axes.set(ylim=(1.75, -0.55), yticks=(0, 1), xlabel="time")
     axes.set_yticklabels(("DDP", f"local SGD, H = {period}"))

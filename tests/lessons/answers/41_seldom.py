@@ -123,22 +123,6 @@ def my_outer_step(start, own, velocity, eta=0.7, mu=0.9):
     optimizer.step()
     return [parameter.detach(), optimizer.state[parameter].get("momentum_buffer")]
 
-# %% shortest_period: solution
-# Solved. Every period is the smallest that waits for the link no longer than its share.
-
-# %% shortest_period: skeleton
-# Not yet. For 1,000,000 parameters, 4 ranks, 100 Mbit/s, steps of 0.1 s and a share of 0.1, rank 0 returned 1, expected 48.
-
-# %% shortest_period: without the ring
-# Not yet. For 1,000,000 parameters, 4 ranks, 100 Mbit/s, steps of 0.1 s and a share of 0.1, rank 0 returned 32, expected 48.
-def shortest_period(parameters, n, bits_per_second, step_seconds, share):
-    return max(1, math.ceil(32 * parameters / bits_per_second / (share * step_seconds)))
-
-# %% shortest_period: may be 0
-# Not yet. For 1,000 parameters, ... rank 0 returned 0, expected 1.
-def shortest_period(parameters, n, bits_per_second, step_seconds, share):
-    return round(2 * (n - 1) / n * 32 * parameters / bits_per_second / (share * step_seconds))
-
 # %% pooled_statistics: solution
 # Solved. Every rank holds the mean and the variance over the samples of all ranks.
 
