@@ -18,9 +18,13 @@ _LENGTH = 6  # of the vectors of weights
 def my_local_sgd(exam):
     """Check `my_local_sgd(model, optimizer, batches, period, synchronise)`: first its steps, then its rounds."""
     rank, n = exam.rank, exam.n
-    alone, _, used, one_at_a_time = exam.on_rank(_train, rank, n, _BATCHES + 1)
+    alone, calls, used, one_at_a_time = exam.on_rank(_train, rank, n, _BATCHES + 1)
     expected, _ = _trained(rank, n, _BATCHES + 1)
     exam.require(used == _BATCHES, f"Rank {rank} used {used} of {_BATCHES} batches, expected all of them.")
+    exam.require(
+        not calls,
+        f"With a period longer than the training, rank {rank} called `synchronise` {len(calls)} times, expected 0.",
+    )
     exam.require(
         _close(alone, expected),
         f"With a period longer than the training, on rank {rank} the weights are off by {_off(alone, expected)}, "
