@@ -32,6 +32,7 @@ from helpers.plots.ring_attention import causal_chunks, ring_work
 from helpers.plots.rpc_and_rref import call_through_threads, object_and_users
 from helpers.plots.rpc_threads_and_failures import server_threads
 from helpers.plots.scaling import batch_sizes, extrapolation, throughput
+from helpers.plots.seldom import loss_by_cost, loss_by_learning_rate, often_and_seldom
 from helpers.plots.several_trainers import trainer_steps
 from helpers.plots.sharded_data_parallel import flat_vector, step_ledgers
 from helpers.plots.tensor_parallel import two_cut_layers
@@ -49,6 +50,7 @@ __all__ = [
     "backward_pass",
     "batch_sizes",
     "before_and_after",
+    "behind_a_name",
     "bubbles",
     "buckets",
     "bus_bandwidths",
@@ -73,6 +75,8 @@ __all__ = [
     "lines_of_ranks",
     "live",
     "loads_over_training",
+    "loss_by_cost",
+    "loss_by_learning_rate",
     "loss_curves",
     "mesh_of_ranks",
     "message_cost",
@@ -81,6 +85,7 @@ __all__ = [
     "notebook_and_ranks",
     "object_and_users",
     "overlap_sketch",
+    "often_and_seldom",
     "paces",
     "passed_by_rank",
     "perplexity_curve",
@@ -109,7 +114,6 @@ __all__ = [
     "trainers_learn",
     "training_and_cable",
     "training_curve",
-    "behind_a_name",
     "tree_and_ring",
     "two_cut_layers",
     "two_messages",

@@ -1,0 +1,58 @@
+"""The lesson seldom, broken on purpose."""
+
+MUTANTS = {
+    "the ranks never average": (
+        "        if number % period == 0:\n            start = synchronise",
+        "        if number > 10**9:\n            start = synchronise",
+    ),
+    "a round has one step more": (
+        "for number, batch in enumerate(batches, start=1):\n        one_step",
+        "for number, batch in enumerate(batches, start=0):\n        one_step",
+    ),
+    "DDP in 16 bits sends 32": (
+        '"DDP, fp16": default_hooks.fp16_compress_hook',
+        '"DDP, fp16": default_hooks.allreduce_hook',
+    ),
+    "the outer step has plain momentum": (
+        "eta * (pseudo_gradient + mu * velocity), velocity",
+        "eta * velocity, velocity",
+    ),
+    "the pseudo-gradient has the other sign": (
+        "    pseudo_gradient = start - mean(own)\n    velocity",
+        "    pseudo_gradient = mean(own) - start\n    velocity",
+    ),
+    "DiLoCo forgets its velocity": (
+        "        start, self.velocity = outer_step(start, own, self.velocity)",
+        "        start, _ = outer_step(start, own, self.velocity)",
+    ),
+    "DiLoCo is the plain average": (
+        "        start, self.velocity = outer_step(start, own, self.velocity)",
+        "        start, self.velocity = outer_step(start, own, self.velocity, 1.0, 0.0)",
+    ),
+    "the second rate is the first": (
+        'world.call("train", name, 0.01)',
+        'world.call("train", name, 0.001)',
+    ),
+    "the first rate is the second": (
+        'world.call("train", name, 0.001)',
+        'world.call("train", name, 0.01)',
+    ),
+    "all ranks start from the same weights twice": (
+        "averaged_once(SEED + 100 * (rank + 1))",
+        "averaged_once(SEED + 100)",
+    ),
+    "no rank shares its start": (
+        "averaged_once(SEED), averaged_once(",
+        "averaged_once(SEED + 7 * rank), averaged_once(",
+    ),
+    "the hook goes on averaging gradients": ("start_localSGD_iter=3", "start_localSGD_iter=4"),
+    "the averager has another period": (
+        "PeriodicModelAverager(period=4, warmup_steps=3)",
+        "PeriodicModelAverager(period=3, warmup_steps=3)",
+    ),
+    "the bias has a gradient, too": (
+        "norm.weight.grad = torch.zeros(1)\n",
+        "norm.weight.grad = norm.bias.grad = torch.zeros(1)\n",
+    ),
+    "the mean is a sum": ("    return total / n\n", "    return total\n"),
+}
