@@ -39,7 +39,7 @@ _ARRIVALS = (
 )
 
 
-@exercise
+@exercise(actors=True)
 def MyMailbox(exam):
     """Check `MyMailbox(cls, *arguments)`: on worker1, `call` and `cast` have one thread run one method at a time."""
     exam.on_rank(_start_rpc)
@@ -50,7 +50,7 @@ def MyMailbox(exam):
     return "One thread handled one message at a time, and errors reached the caller; no server thread waited."
 
 
-@exercise
+@exercise(actors=True)
 def InOrder(exam):
     """Check `InOrder`: `arrive(sender, number, message)` returns what can be handled, in the order of sending."""
     if exam.rank == 0:
@@ -65,7 +65,7 @@ def InOrder(exam):
     return "Two senders' messages were handled in the order of sending, each once."
 
 
-@exercise
+@exercise(actors=True)
 def Member(exam):
     """Check `Member`: all members of a ring of actors can be asked at the same time for the sum of the ring."""
     exam.on_rank(_start_rpc)
@@ -105,7 +105,9 @@ def _require_one_at_a_time(exam):
         sorted(map(str, tried.answers)) == [str(number + 1) for number in range(_CALLERS)],
         f"{_CALLERS} calls were answered with {tried.answers}, expected the counts 1 to {_CALLERS}.",
     )
-    exam.require(threads == 1, f"{threads} threads called methods, expected 1 thread of the mailbox.")
+    exam.require(
+        threads == 1, f"{threads} threads called the method, expected 1: let the mailbox's own thread call it."
+    )
 
 
 def _require_casts(exam):

@@ -19,7 +19,7 @@ _LOOKS = (
 
 def object_and_actor() -> None:
     """Draw a sketch: on the left four threads enter an object at once, on the right one thread empties a mailbox."""
-    axes = new_axes("An object is entered by many threads, an actor by its own", height=2.9)
+    axes = new_axes("Many threads enter an object, one thread enters an actor", height=2.9)
     axes.set_axis_off()
     axes.set(xlim=(0, 12.4), ylim=(-0.5, 5))
     axes.text(2.5, 4.6, "an object over RPC", ha="center", fontweight="bold", fontsize=9)
