@@ -147,7 +147,16 @@ class Exercise:
     """An exercise of a lesson. Call it with a world to have the learner's function judged."""
 
     def __init__(
-        self, function, *, also=(), together=None, ranks=slice(None), before=None, own_group=False, restart=""
+        self,
+        function,
+        *,
+        also=(),
+        together=None,
+        ranks=slice(None),
+        before=None,
+        own_group=False,
+        restart="",
+        actors=False,
     ):
         functools.update_wrapper(self, function)
         self.function = function
@@ -159,6 +168,7 @@ class Exercise:
         self.before = before
         self.own_group = own_group
         self.restart = restart
+        self.actors = actors
 
     def __call__(self, world):
         """Judge the learner's function on the ranks of a world, and return the verdict."""
@@ -191,7 +201,8 @@ def exercise(function=None, **options):
     what the exercise returned on all ranks, as a list by rank, returns the sentence, or raises `Wrong`; `ranks`, a
     slice of all ranks if not all of them take part; `before`, a function that is called with the world first;
     `own_group`, whether the learner's function gets or makes a new group, so that a broken one is no matter; `restart`,
-    how the lesson gets working ranks again, where it has a function for it.
+    how the lesson gets working ranks again, where it has a function for it; `actors`, whether threads of actors may
+    stay on the ranks, which are then never idle.
     """
     if function is None:
         return functools.partial(Exercise, **options)

@@ -5,6 +5,7 @@ The functions here take lists, dicts and arrays, and ask no rank. `style` has th
 
 from helpers.plots.a_backend_of_your_own import behind_a_name
 from helpers.plots.a_ddp_of_your_own import step_of_ddp, two_trainings
+from helpers.plots.actors import ages_of_batches, object_and_actor
 from helpers.plots.cartpole_solved import angles, paces, training_curve
 from helpers.plots.collectives import before_and_after, chunk_grid, stays
 from helpers.plots.controls import live
@@ -44,6 +45,7 @@ from helpers.plots.when_ranks_fail import who_waits
 
 __all__ = [
     "agent_and_observers",
+    "ages_of_batches",
     "all_reduce_times",
     "angles",
     "autograd_graph",
@@ -83,6 +85,7 @@ __all__ = [
     "message_diagram",
     "modelled_times",
     "notebook_and_ranks",
+    "object_and_actor",
     "object_and_users",
     "overlap_sketch",
     "often_and_seldom",

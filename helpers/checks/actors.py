@@ -1,0 +1,409 @@
+"""Exercises of the lesson actors: a mailbox on worker1, messages in order, and a ring of actors that never waits."""
+
+import os
+import queue
+import threading
+import time
+import warnings
+from typing import NamedTuple
+
+import torch
+import torch.distributed.rpc as rpc
+
+from helpers.checks.exam import AnswerError, answer, errors_of_answer, exercise, missing, plain, show
+from helpers.checks.learner import learners_module
+from helpers.checks.rpc_judging import in_one_line, one_line_errors, rpc_runs
+
+_CALLERS = 4
+_NOTES = 5
+_WAITING_CALLS = 20  # more than a rank has server threads
+_SECONDS_AT_WORK = 0.05
+_SECONDS_FOR_AN_ANSWER = 8
+_SECONDS_HELD = 6  # a method of the actor that waits for its gate ends then
+_SECONDS_FOR_THE_GATE = 3
+_SECONDS_FOR_THE_RING = 5
+_SENT_A_FUTURE = "pickle torch.futures.Future"  # what RPC says
+_DISK = "the disk is full"
+# Each arrival: the sender, the number, and the messages that can be handled then.
+_ARRIVALS = (
+    ("a", 0, ["a0"]),
+    ("a", 2, []),
+    ("b", 1, []),
+    ("a", 3, []),
+    ("a", 2, []),
+    ("a", 1, ["a1", "a2", "a3"]),
+    ("b", 0, ["b0", "b1"]),
+    ("a", 1, []),
+    ("a", 4, ["a4"]),
+    ("b", 2, ["b2"]),
+)
+
+
+@exercise(actors=True)
+def MyMailbox(exam):
+    """Check `MyMailbox(cls, *arguments)`: on worker1, `call` and `cast` have one thread run one method at a time."""
+    exam.on_rank(_start_rpc)
+    if exam.rank == 0:
+        for part in (_require_one_at_a_time, _require_casts, _require_errors, _require_free_threads):
+            if exam.fault is None:
+                part(exam)
+    return "One thread handled one message at a time, and errors reached the caller; no server thread waited."
+
+
+@exercise(actors=True)
+def InOrder(exam):
+    """Check `InOrder`: `arrive(sender, number, message)` returns what can be handled, in the order of sending."""
+    if exam.rank == 0:
+        returned = exam.on_rank(_arrive)
+        for i, ((sender, number, expected), result) in enumerate(zip(_ARRIVALS, returned, strict=True)):
+            before = ", ".join(f"{sender}{number}" for sender, number, _ in _ARRIVALS[:i]) or "no message"
+            exam.require(
+                isinstance(result, list) and result == expected,
+                f"After {before}, message {sender}{number} arrived, and `arrive` returned "
+                f"{result if isinstance(result, list) else show(result)}, expected {expected}.",
+            )
+    return "Two senders' messages were handled in the order of sending, each once."
+
+
+@exercise(actors=True)
+def Member(exam):
+    """Check `Member`: all members of a ring of actors can be asked at the same time for the sum of the ring."""
+    exam.on_rank(_start_rpc)
+    if exam.rank == 0:
+        for asked in (1, exam.n):
+            totals = exam.on_rank(_totals, exam.n, asked)
+            at_once = "One member was" if asked == 1 else f"{asked} members were"
+            exam.require(
+                len(totals) >= asked,
+                f"{at_once} asked at once, and {len(totals)} sums arrived within {_SECONDS_FOR_THE_RING} s, expected "
+                f"{asked}: a member that waits handles no message, so pass the work on by `cast`.",
+            )
+            expected = [exam.n * (exam.n + 1) // 2] * asked
+            exam.require(
+                totals == expected, f"{at_once} asked at once, and the sums were {totals}, expected {expected}."
+            )
+            if exam.fault is not None:
+                break
+    return f"All {exam.n} members were asked at once, and each sum of the ring arrived."
+
+
+def _require_one_at_a_time(exam):
+    tried = exam.on_rank(_call_at_once)
+    if not _require_answers(exam, tried, f"{_CALLERS} callers at once"):
+        return
+    count, at_once, threads = tried.state
+    exam.require(
+        count == _CALLERS,
+        f"{_CALLERS} calls at once counted to {show(count)}, expected {_CALLERS}: {at_once} threads were in the "
+        "object at the same time.",
+    )
+    exam.require(
+        at_once == 1,
+        f"{at_once} threads were in the object at the same time, expected 1: let one thread take messages.",
+    )
+    exam.require(
+        sorted(map(str, tried.answers)) == [str(number + 1) for number in range(_CALLERS)],
+        f"{_CALLERS} calls were answered with {tried.answers}, expected the counts 1 to {_CALLERS}.",
+    )
+    exam.require(
+        threads == 1, f"{threads} threads called the method, expected 1: let the mailbox's own thread call it."
+    )
+
+
+def _require_casts(exam):
+    tried = exam.on_rank(_cast_while_held)
+    if not _require_answers(exam, tried, "A call after casts"):
+        return
+    early, notes = tried.state
+    exam.require(early, "`cast` returned only when the method had ended, expected it to return at once.")
+    expected = list(range(_NOTES))
+    exam.require(notes == expected, f"One sender cast the notes {expected}, and they were handled as {notes}.")
+
+
+def _require_errors(exam):
+    tried = exam.on_rank(_let_fail)
+    kind, text = tried.state
+    did = f"raised {text}" if kind == "raised" else f"returned {text}"
+    hint = ": see the trap of `set_exception`" if kind == "returned" else ""
+    exam.require(
+        kind == "raised" and _DISK in text,
+        f"A method raised ValueError('{_DISK}'), and the future of its `call` {did}, expected it to raise this "
+        f"error{hint}.",
+    )
+    for sent, answered in zip(("call", "cast"), tried.answers, strict=True):
+        exam.require(
+            answered, f"After a {sent} whose method raised, the actor answered no call, expected it to live on."
+        )
+
+
+def _require_free_threads(exam):
+    tried = exam.on_rank(_fill_the_mailbox)
+    exam.require(
+        tried.state,
+        f"While {_WAITING_CALLS} calls waited in the mailbox, worker1 ran no other request, expected free server "
+        "threads: let `call` return a future, and decorate it with `async_execution`.",
+    )
+    _require_answers(exam, tried, f"{_WAITING_CALLS} calls")
+
+
+def _require_answers(exam, tried, what):
+    sent_a_future = _SENT_A_FUTURE in tried.error
+    exam.require(
+        not sent_a_future,
+        "worker1 tried to send a future, expected an answer: is `call` decorated with `async_execution`?",
+    )
+    late = "timeout" in tried.error
+    exam.require(not late, f"{what} got no answer within {_SECONDS_FOR_AN_ANSWER} s, expected an answer.")
+    return exam.require(not tried.error or late or sent_a_future, f"{what}: {tried.error}") and not tried.error
+
+
+class Tried(NamedTuple):
+    """The outcome of a few messages: the answers, the error of the first call that failed, and what a part asks for."""
+
+    answers: list
+    error: str
+    state: object = None
+
+
+class Subject:
+    """The object behind the learner's mailbox: a counter that loses updates, notes, and a gate."""
+
+    def __init__(self, first: int):
+        self.count = first
+        self.at_once = []
+        self.inside = 0
+        self.threads = set()
+        self.notes = []
+        self.opened = False
+
+    def add_one(self):
+        """Add one, slowly, and return the count."""
+        self.inside += 1
+        self.at_once.append(self.inside)
+        self.threads.add(threading.get_ident())
+        before = self.count
+        time.sleep(_SECONDS_AT_WORK)
+        self.count = before + 1
+        self.inside -= 1
+        return self.count
+
+    def note(self, number):
+        """Keep a number."""
+        self.notes.append(number)
+
+    def hold(self):
+        """Wait until the gate of this worker opens."""
+        self.opened = _gate.wait(_SECONDS_HELD)
+
+    def fail(self):
+        """Raise ValueError."""
+        raise ValueError(_DISK)
+
+    def counted(self):
+        """Return the count, how many threads were inside at once, and how many threads came."""
+        return self.count, max(self.at_once), len(self.threads)
+
+    def held(self):
+        """Return whether the gate opened while `hold` waited, and the notes."""
+        return self.opened, self.notes
+
+
+_gate = threading.Event()
+
+
+def set_gate(is_open):
+    """Open or shut the gate of this worker."""
+    if is_open:
+        _gate.set()
+    else:
+        _gate.clear()
+
+
+def _spawn():
+    name = "MyMailbox"
+    if name not in vars(learners_module()):
+        raise AnswerError(missing(name))
+    return rpc.remote("worker1", vars(learners_module())[name], args=(Subject, 0))
+
+
+def _call(mailbox, method):
+    return mailbox.rpc_async(timeout=_SECONDS_FOR_AN_ANSWER).call(method)
+
+
+def _cast(mailbox, method, *arguments):
+    mailbox.rpc_sync(timeout=_SECONDS_FOR_AN_ANSWER).cast(method, *arguments)
+
+
+def _answers(futures):
+    """Wait for all futures; return the answers, and the first error in one line."""
+    answers, error = [], ""
+    for future in futures:
+        try:
+            answers.append(plain(future.wait()))
+        except Exception as raised:
+            error = error or _in_words(raised)
+    return answers, error
+
+
+def _in_words(raised):
+    return in_one_line(f"{type(raised).__name__}: {raised}")
+
+
+def _call_at_once():
+    with one_line_errors():
+        mailbox = _spawn()
+        answers, error = _answers([_call(mailbox, "add_one") for _ in range(_CALLERS)])
+        if error:
+            return Tried(answers, error)
+        (state,), error = _answers([_call(mailbox, "counted")])
+        return Tried(answers, error, state)
+
+
+def _cast_while_held():
+    with one_line_errors():
+        rpc.rpc_sync("worker1", set_gate, args=(False,))
+        mailbox = _spawn()
+        _cast(mailbox, "hold")
+        for number in range(_NOTES):
+            _cast(mailbox, "note", number)
+        rpc.rpc_sync("worker1", set_gate, args=(True,))
+        answers, error = _answers([_call(mailbox, "held")])
+        return Tried(answers, error, answers[0] if answers else None)
+
+
+def _let_fail():
+    with one_line_errors():
+        mailbox = _spawn()
+        try:
+            state = ("returned", repr(_call(mailbox, "fail").wait()))
+        except Exception as raised:
+            state = ("raised", _in_words(raised))
+        alive = [not _answers([_call(mailbox, "add_one")])[1]]
+        if alive == [True]:
+            try:
+                _cast(mailbox, "fail")
+            except Exception as raised:
+                raise AnswerError(f"a `cast` whose method raised: {_in_words(raised)}") from raised
+        alive.append(not alive[0] or not _answers([_call(mailbox, "add_one")])[1])
+        return Tried(alive, "", state)
+
+
+def _fill_the_mailbox():
+    with one_line_errors():
+        rpc.rpc_sync("worker1", set_gate, args=(False,))
+        mailbox = _spawn()
+        _cast(mailbox, "hold")
+        waiting = [_call(mailbox, "add_one") for _ in range(_WAITING_CALLS)]
+        try:
+            rpc.rpc_sync("worker1", set_gate, args=(True,), timeout=_SECONDS_FOR_THE_GATE)
+            free = True
+        except RuntimeError:
+            free = False
+        return Tried(*_answers(waiting), free)
+
+
+def _arrive():
+    """Have an `InOrder` of the learner's get all arrivals; return what it returned for each of them."""
+    in_order = answer("InOrder", [])
+    return [_arrived(in_order, sender, number) for sender, number, _ in _ARRIVALS]
+
+
+def _arrived(in_order, sender, number):
+    with errors_of_answer():
+        result = in_order.arrive(sender, number, f"{sender}{number}")
+        return plain(list(result) if isinstance(result, list | tuple) else result)
+
+
+class Mailbox:
+    """The mailbox of this check: one thread runs one method of the object at a time."""
+
+    def __init__(self, cls, *arguments):
+        self.messages = queue.SimpleQueue()
+        threading.Thread(target=self._serve, args=(cls(*arguments),), daemon=True).start()
+
+    def _serve(self, instance):
+        while True:
+            method, arguments, result = self.messages.get()
+            try:
+                result.set_result(getattr(instance, method)(*arguments))
+            except Exception as error:
+                result.set_exception(error)
+
+    @rpc.functions.async_execution
+    def call(self, method, *arguments):
+        """Put a request into the queue, and return a future of its answer."""
+        result = torch.futures.Future()
+        self.messages.put((method, arguments, result))
+        return result.then(torch.futures.Future.wait)
+
+    def cast(self, method, *arguments):
+        """Put a message into the queue."""
+        self.messages.put((method, arguments, torch.futures.Future()))
+
+
+class Address:
+    """The address of an actor of this check, with a short timeout."""
+
+    def __init__(self, mailbox):
+        self.mailbox = mailbox
+
+    def call(self, method, *arguments):
+        """Send a request, and return a future of its answer."""
+        return self.mailbox.rpc_async(timeout=_SECONDS_FOR_THE_RING).call(method, *arguments)
+
+    def cast(self, method, *arguments):
+        """Send a message."""
+        self.mailbox.rpc_sync(timeout=_SECONDS_FOR_THE_RING).cast(method, *arguments)
+
+
+class Asker:
+    """An actor that keeps the sums that it gets."""
+
+    def __init__(self):
+        self.totals = []
+
+    def take(self, total):
+        """Keep a sum."""
+        self.totals.append(plain(total))
+
+    def taken(self):
+        """Return all sums."""
+        return self.totals
+
+
+def _totals(n, asked):
+    """Ask so many members of a new ring for its sum, at the same time; return the sums that came in time."""
+    if "Member" not in vars(learners_module()):
+        raise AnswerError(missing("Member"))
+    learners = vars(learners_module())["Member"]
+    with one_line_errors():
+        asker = Address(rpc.remote("worker0", Mailbox, args=(Asker,)))
+        ring = [Address(rpc.remote(f"worker{r}", Mailbox, args=(learners, r + 1))) for r in range(n)]
+        for member, right in zip(ring, ring[1:] + ring[:1], strict=True):
+            member.call("meet", right).wait()
+        questions = [member.call("total", asker, n) for member in ring[:asked]]
+        end = time.monotonic() + _SECONDS_FOR_THE_RING
+        while len(totals := asker.call("taken").wait()) < asked and time.monotonic() < end:
+            time.sleep(0.02)
+        for question in questions:
+            _raise_unless_late(question)
+        return totals
+
+
+def _raise_unless_late(question):
+    try:
+        question.wait()
+    except RuntimeError as error:
+        if "timeout" not in str(error):
+            raise
+
+
+def _start_rpc():
+    """Start RPC with the names of the notebook, over TCP, unless it is running."""
+    if rpc_runs():
+        return
+    rank = int(os.environ["RANK"])
+    options = rpc.TensorPipeRpcBackendOptions(rpc_timeout=10, _transports=["uv"], _channels=["basic"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch's warnings about itself
+        rpc.init_rpc(f"worker{rank}", rank=rank, world_size=int(os.environ["WORLD_SIZE"]), rpc_backend_options=options)

@@ -1,0 +1,155 @@
+# %% World(4)
+# The checks start RPC themselves.
+import queue
+import threading
+
+import torch
+import torch.distributed.rpc as rpc
+
+# %% World(3), World(6): MyMailbox, InOrder, Member
+
+# %% MyMailbox: solution
+# Solved. One thread handled one message at a time, and errors reached the caller; no server thread waited.
+
+# %% MyMailbox: skeleton
+# Not yet. 4 calls at once counted to 1, expected 4: 4 threads were in the object at the same time.
+
+# %% MyMailbox: whose errors are values
+# Not yet. A method raised ValueError('the disk is full'), and the future of its `call` returned ValueError('the disk is
+# full'), expected it to raise this error: see the trap of `set_exception`.
+# solution, with `return future.then(lambda done: done.wait())` as `return future`
+
+# %% MyMailbox: with a lock
+# Not yet. 4 threads called the method, expected 1: let the mailbox's own thread call it.
+class MyMailbox:
+    def __init__(self, cls, *arguments):
+        self.instance, self.lock = cls(*arguments), threading.Lock()
+
+    def call(self, method, *arguments):
+        with self.lock:
+            return getattr(self.instance, method)(*arguments)
+
+    def cast(self, method, *arguments):
+        self.call(method, *arguments)
+
+# %% MyMailbox: whose call waits
+# Not yet. While 20 calls waited in the mailbox, worker1 ran no other request, expected free server threads: let `call`
+# return a future, and decorate it with `async_execution`.
+# solution, with `future.then(lambda done: done.wait())` as `future.wait()`, without `@rpc.functions.async_execution`
+
+# %% MyMailbox: whose cast waits
+# Not yet. `cast` returned only when the method had ended, expected it to return at once.
+# solution, with `self.inbox.put((method, arguments, None))` as `self.wait(method, arguments)`
+def wait(self, method, arguments):
+    future = torch.futures.Future()
+    self.inbox.put((method, arguments, future))
+    future.wait()
+
+MyMailbox.wait = wait
+
+# %% MyMailbox: without async_execution
+# Not yet. worker1 tried to send a future, expected an answer: is `call` decorated with `async_execution`?
+# solution, without `@rpc.functions.async_execution`
+
+# %% MyMailbox: that a cast ends
+# Not yet. A call after casts got no answer within 8 s, expected an answer.
+# solution, with `if future is not None` as `if True`
+
+# %% MyMailbox: that an error ends
+# Not yet. A method raised ValueError('the disk is full'), and the future of its `call` raised ...timeout..., expected it
+# to raise this error.
+# solution, with `except Exception as error` as `except KeyError as error`
+
+# %% MyMailbox: that the error of a cast ends
+# Not yet. After a cast whose method raised, the actor answered no call, expected it to live on.
+# solution, with `self.inbox.put((method, arguments, None))` as `self.inbox.put((method, arguments, Silent()))`
+class Silent:
+    def set_result(self, result):
+        pass
+
+    def set_exception(self, error):
+        raise error
+
+# %% MyMailbox: with a stack
+# Not yet. One sender cast the notes [0, 1, 2, 3, 4], and they were handled as [4, 3, 2, 1, 0].
+# solution, with `queue.SimpleQueue()` as `queue.LifoQueue()`
+
+# %% MyMailbox: with two threads
+# Not yet. 4 calls at once counted to ..., expected 4: 2 threads were in the object at the same time.
+# solution, with `threading.Thread(target=self.run, daemon=True).start()` as `self.start_twice()`
+def start_twice(self):
+    for _ in range(2):
+        threading.Thread(target=self.run, daemon=True).start()
+
+MyMailbox.start_twice = start_twice
+
+# %% MyMailbox: that is not there
+# Not yet. Rank 0 has no function `MyMailbox`: run the cell that defines it, then this check.
+globals().pop("MyMailbox", None)
+
+# %% InOrder: solution
+# Solved. Two senders' messages were handled in the order of sending, each once.
+
+# %% InOrder: skeleton
+# Not yet. After a0, message a2 arrived, and `arrive` returned ['a2'], expected [].
+
+# %% InOrder: that handles a message twice
+# Not yet. After a0, a2, b1, a3, a2, a1, b0, message a1 arrived, and `arrive` returned ['a1'], expected [].
+class InOrder:
+    def __init__(self):
+        self.expected, self.early = {}, {}
+
+    def arrive(self, sender, number, message):
+        expected = self.expected.setdefault(sender, 0)
+        if number < expected:
+            return [message]
+        self.early[sender, number] = message
+        ready = []
+        while (sender, expected) in self.early:
+            ready.append(self.early.pop((sender, expected)))
+            expected += 1
+        self.expected[sender] = expected
+        return ready
+
+# %% InOrder: for one sender
+# Not yet. After a0, a2, message b1 arrived, and `arrive` returned ['b1', 'a2'], expected [].
+class InOrder:
+    def __init__(self):
+        self.expected, self.early = 0, {}
+
+    def arrive(self, sender, number, message):
+        self.early[number] = message
+        ready = []
+        while self.expected in self.early:
+            ready.append(self.early.pop(self.expected))
+            self.expected += 1
+        return ready
+
+# %% InOrder: without return
+# Not yet. After no message, message a0 arrived, and `arrive` returned None, expected ['a0'].
+class InOrder:
+    def arrive(self, sender, number, message):
+        pass
+
+# %% Member: solution
+# Solved. All 4 members were asked at once, and each sum of the ring arrived.
+
+# %% Member: skeleton
+# Not yet. 4 members were asked at once, and 0 sums arrived within 5 s, expected 4: a member that waits handles no
+# message, so pass the work on by `cast`.
+
+# %% Member: that counts one member twice
+# Not yet. One member was asked at once, and the sums were [11], expected [10].
+# solution, with `if hops > 1` as `if hops > 0`
+
+# %% Member: that calls
+# Not yet. 4 members were asked at once, and 0 sums arrived within 5 s, expected 4: ...
+# solution, with `self.right.cast` as `self.right.call` and `hops - 1, so_far)` as `hops - 1, so_far).wait()`
+
+# %% Member: that calls and does not wait
+# Solved. ...
+# solution, with `self.right.cast` as `self.right.call`
+
+# %% Member: that is silent
+# Not yet. One member was asked at once, and 0 sums arrived within 5 s, expected 1: ...
+# solution, with `asker.cast("take", so_far)` as `pass`
