@@ -5,6 +5,7 @@ The functions here take lists, dicts and arrays, and ask no rank. `style` has th
 
 from helpers.plots.a_backend_of_your_own import behind_a_name
 from helpers.plots.a_ddp_of_your_own import step_of_ddp, two_trainings
+from helpers.plots.a_language_model_on_a_mesh import curves_of_layouts, layouts_of_ranks
 from helpers.plots.cartpole_solved import angles, paces, training_curve
 from helpers.plots.collectives import before_and_after, chunk_grid, stays
 from helpers.plots.controls import live
@@ -48,6 +49,7 @@ __all__ = [
     "backward_pass",
     "batch_sizes",
     "before_and_after",
+    "behind_a_name",
     "bubbles",
     "buckets",
     "bus_bandwidths",
@@ -57,6 +59,7 @@ __all__ = [
     "comings_and_goings",
     "compressed_gradients",
     "compression",
+    "curves_of_layouts",
     "cut_model",
     "data_parallel_step",
     "distances",
@@ -67,6 +70,7 @@ __all__ = [
     "flight_records",
     "grids_of_ranks",
     "kept_over_time",
+    "layouts_of_ranks",
     "lines_of_ranks",
     "live",
     "loss_curves",
@@ -103,7 +107,6 @@ __all__ = [
     "trainers_learn",
     "training_and_cable",
     "training_curve",
-    "behind_a_name",
     "tree_and_ring",
     "two_cut_layers",
     "two_messages",
