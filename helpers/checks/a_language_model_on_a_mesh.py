@@ -50,17 +50,16 @@ def _keys():
 
 def _require_half(exam, name, matrices):
     """Require that the plan splits the attention or the MLP of a block, with own tokens before and behind it."""
-    half = SimpleNamespace(**exam.on_rank(_half, name, list(matrices)))
     who = f"Rank {exam.rank}, `{name}` of a block:"
-    for matrix, dimension in matrices.items():
-        expected = list(half.shapes[matrix])
-        expected[dimension] //= exam.n
+    for matrix, (shape, part) in exam.on_rank(_parts, name, list(matrices)).items():
+        expected = list(shape)
+        expected[matrices[matrix]] //= exam.n
         exam.require(
-            half.parts[matrix] == expected,
-            f"{who} the weight of `{matrix}` has the shape {half.parts[matrix]} on a rank, expected {expected}.",
+            part == expected, f"{who} the weight of `{matrix}` has the shape {part} on a rank, expected {expected}."
         )
     if exam.fault is not None:
         return
+    half = SimpleNamespace(**exam.on_rank(_half, name, list(matrices)))
     exam.require(
         half.output_shape == half.expected_shape,
         f"{who} its output has the shape {half.output_shape} on a rank, expected {half.expected_shape}, only its "
@@ -75,13 +74,25 @@ def _require_half(exam, name, matrices):
     )
 
 
+def _parts(name, matrices):
+    """Return the shapes of the weights of a block's attention or MLP: each weight, and its part on this rank."""
+    split = _split_half(name)
+    weights = {matrix: split.get_submodule(matrix).weight for matrix in matrices}
+    return {matrix: (list(weight.shape), list(_local(weight).shape)) for matrix, weight in weights.items()}
+
+
+def _split_half(name):
+    """Return the attention or the MLP of a block, split by the learner's plan for it."""
+    plan = {key: style for key, style in answer("my_plan", []).items() if name in key.split(".")}
+    return getattr(_parallelized(vars(learners_module()), plan).blocks[-1], name)
+
+
 def _half(name, matrices):
-    """Split the attention or the MLP of a block by the learner's plan, and return what it holds, returns and calls."""
+    """Split the attention or the MLP of a block by the learner's plan, and return what it returns and calls."""
     lesson = vars(learners_module())
     rank, n = lesson["rank"], lesson["n"]
     whole = getattr(lesson["new_model"](torch.float64).blocks[-1], name)
-    plan = {key: style for key, style in answer("my_plan", []).items() if name in key.split(".")}
-    split = getattr(_parallelized(lesson, plan).blocks[-1], name)
+    split = _split_half(name)
     torch.manual_seed(7)
     x = torch.randn(2, 2 * n, whole.get_submodule(matrices[0]).in_features, dtype=torch.float64)
     expected = whole(x)
@@ -89,19 +100,15 @@ def _half(name, matrices):
     expected = expected.detach().chunk(n, 1)[rank]
 
     own_tokens = DTensor.from_local(x.chunk(n, 1)[rank].contiguous(), lesson["line"], [Shard(1)])
-    found = {
-        "shapes": {matrix: list(whole.get_submodule(matrix).weight.shape) for matrix in matrices},
-        "parts": {matrix: list(_local(split.get_submodule(matrix).weight).shape) for matrix in matrices},
-        "expected_shape": list(expected.shape),
-    }
     with errors_of_answer():
         with CommDebugMode() as calls:
             output = _local(split(own_tokens))
         is_right = output.shape == expected.shape and bool(torch.allclose(output, expected, rtol=0, atol=1e-10))
         output.square().sum().backward()
         wrong = _first_wrong_gradient(whole, split) if is_right else ""
-    return found | {
+    return {
         "output_shape": list(output.shape),
+        "expected_shape": list(expected.shape),
         "is_right": is_right,
         "wrong": wrong,
         "calls": _counts(calls),

@@ -47,9 +47,9 @@ def layouts_of_ranks(n: int) -> None:
 def curves_of_layouts(curves: Mapping[str, Sequence[float]]) -> None:
     """Draw the loss of the first training as a line, and the losses of the others as markers, each at other steps."""
     (first, line), *others = curves.items()
-    axes = new_axes("Four layouts, and the loss of one process", height=3.6)
+    axes = new_axes("The losses of four layouts lie on the curve of one process", height=3.6)
     axes.plot(line, color=GUIDE["color"], linewidth=1.5)
-    note(axes, first, (len(line) // 3, line[len(line) // 3]), (20, 30))
+    note(axes, f"line: {first}", (len(line) // 3, line[len(line) // 3]), (14, 20))
     for number, ((name, losses), (marker, colour)) in enumerate(zip(others, _MARKERS, strict=False)):
         begin = number * _EVERY // len(others)
         axes.plot(
