@@ -41,7 +41,8 @@ MUTANTS = {
     "each rank clips by its own norm": (
         "    nn.utils.clip_grad_norm_(model.parameters(), most)",
         "    own = [local(parameter.grad) for parameter in model.parameters()]\n"
-        "    nn.utils.clip_grads_with_norm_(model.parameters(), most, nn.utils.get_total_norm(own))",
+        "    norm = nn.utils.get_total_norm(own)\n"
+        "    [gradient.mul_((most / norm).clamp(max=1)) for gradient in own]",
     ),
     "nothing is computed again": ("    model.recompute = recompute\n", ""),
     "gradients are reduced in 16 bits": ("reduce_dtype=torch.float32)", "reduce_dtype=torch.bfloat16)"),
