@@ -6,6 +6,7 @@ The functions here take lists, dicts and arrays, and ask no rank. `style` has th
 from helpers.plots.a_backend_of_your_own import behind_a_name
 from helpers.plots.a_ddp_of_your_own import step_of_ddp, two_trainings
 from helpers.plots.actors import ages_of_batches, object_and_actor
+from helpers.plots.a_language_model_on_a_mesh import curves_of_layouts, layouts_of_ranks
 from helpers.plots.cartpole_solved import angles, paces, training_curve
 from helpers.plots.collectives import before_and_after, chunk_grid, stays
 from helpers.plots.controls import live
@@ -62,6 +63,7 @@ __all__ = [
     "comings_and_goings",
     "compressed_gradients",
     "compression",
+    "curves_of_layouts",
     "cut_model",
     "data_parallel_step",
     "distances",
@@ -74,6 +76,7 @@ __all__ = [
     "flight_records",
     "grids_of_ranks",
     "kept_over_time",
+    "layouts_of_ranks",
     "lines_of_ranks",
     "live",
     "loads_over_training",

@@ -1,0 +1,54 @@
+"""The lesson a_language_model_on_a_mesh, broken on purpose."""
+
+MUTANTS = {
+    "a rank trains on sequences of another": (
+        "own_sequences = slice(rank, None, n)",
+        "own_sequences = slice(0, None, n)",
+    ),
+    "the order of the sequences matters": (
+        "reversed_order = torch.arange(SEQUENCES).flip(0)",
+        "reversed_order = torch.arange(SEQUENCES - 1)",
+    ),
+    "the norms know only their own tokens": ('        "blocks.*.norm[12]": SequenceParallel(),\n', ""),
+    "attention gathers three times": (
+        '        "blocks.*.attention": gathered,\n        "blocks.*.attention.[qkv]": ColwiseParallel(),\n',
+        '        "blocks.*.attention.[qkv]": ColwiseParallel(input_layouts=Shard(1)),\n',
+    ),
+    "fully_shard shards nothing of the mesh": (
+        '    return shard(model, grid["dp"])',
+        "    return model",
+    ),
+    "a row of the mesh trains on all sequences": (
+        'half_of_the_sequences = slice(grid.get_local_rank("dp"), None, 2)',
+        "half_of_the_sequences = slice(0, None, 2)",
+    ),
+    "the hybrid shards over all ranks": (
+        "    return shard(new_model(dtype), hosts)",
+        "    return shard(new_model(dtype), line)",
+    ),
+    "a step sends nothing while it is measured": (
+        "    with traffic.own_connections() as carried:\n        train(model, [STEPS], share)\n",
+        "    train(model, [STEPS], share)\n    with traffic.own_connections() as carried:\n        pass\n",
+    ),
+    "gloo's reduce_scatter counts once": (
+        "(4 * sizes[True] + 3 * sizes[False])",
+        "(3 * sizes[True] + 2 * sizes[False])",
+    ),
+    "every micro-batch reduces": (
+        "        reduce_gradients(model, index == len(micro_batches) - 1)",
+        "        reduce_gradients(model, True)",
+    ),
+    "each rank clips by its own norm": (
+        "    nn.utils.clip_grad_norm_(model.parameters(), most)",
+        "    own = [local(parameter.grad) for parameter in model.parameters()]\n"
+        "    norm = nn.utils.get_total_norm(own)\n"
+        "    [gradient.mul_((most / norm).clamp(max=1)) for gradient in own]",
+    ),
+    "nothing is computed again": ("    model.recompute = recompute\n", ""),
+    "gradients are reduced in 16 bits": ("reduce_dtype=torch.float32)", "reduce_dtype=torch.bfloat16)"),
+    "the optimizer starts again": (
+        '    model, optimizer, model_state_dict=state["model"], optim_state_dict=state["optimizer"]\n)',
+        '    model, [], model_state_dict=state["model"], optim_state_dict={}\n)',
+    ),
+    "the model on meta has memory": ('with torch.device("meta"):', 'with torch.device("cpu"):'),
+}
