@@ -1,6 +1,6 @@
 """A drill rather than a measurement: a rank of a training is killed at a random moment, and the others go on.
 
-The code of the ranks is that of notebook 32. Each time the survivors have to end with the weights of one process, and
+The code of the ranks is that of 32_ranks_come_and_go. Each time the survivors have to end with the weights of one process, and
 at the end of it all no process and no file may be left but those that multiprocessing keeps for the next world.
 """
 

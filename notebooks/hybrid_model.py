@@ -25,7 +25,7 @@ name = names[rank]
 
 
 def start(rpc_timeout, group_timeout):
-    tcp = {"_transports": ["uv"], "_channels": ["basic"]}  # idle ranks stay idle, see notebook 17
+    tcp = {"_transports": ["uv"], "_channels": ["basic"]}  # idle ranks stay idle: see rpc_and_rref
     options = rpc.TensorPipeRpcBackendOptions(rpc_timeout=rpc_timeout, **tcp)
     rpc.init_rpc(name, rank=rank, world_size=n, rpc_backend_options=options)
     if rank < trainers:
