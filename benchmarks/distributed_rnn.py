@@ -11,7 +11,7 @@ from benchmarks import lesson, side_by_side
 from helpers import World
 from helpers.measure import network
 
-NOTEBOOK = "23_faster_distributed_rnn.ipynb"
+NOTEBOOK = "25_faster_distributed_rnn.ipynb"
 TURNS = 25
 TOKENS = 320
 DEFINITIONS = ["First", "windows", "new_optimizer", "step", "carried", "DecoderWithLoss", "Second"]

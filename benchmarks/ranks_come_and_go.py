@@ -1,6 +1,6 @@
 """A drill rather than a measurement: a rank of a training is killed at a random moment, and the others go on.
 
-The code of the ranks is that of 32_ranks_come_and_go. Each time the survivors have to end with the weights of one process, and
+The code of the ranks is that of 34_ranks_come_and_go. Each time the survivors have to end with the weights of one process, and
 at the end of it all no process and no file may be left but those that multiprocessing keeps for the next world.
 """
 
@@ -19,7 +19,7 @@ from helpers import World
 
 MOMENTS = 20
 STEPS = 300
-_NOTEBOOK = "32_ranks_come_and_go.ipynb"
+_NOTEBOOK = "34_ranks_come_and_go.ipynb"
 _MARK = "# every new rank runs this cell"
 _SECONDS = 2.5  # from the beginning of a training, within which the kill comes
 _SECONDS_TO_GO_ON = 90

@@ -8,7 +8,7 @@ from tqdm import tqdm
 from benchmarks import lesson, side_by_side
 from helpers import World
 
-NOTEBOOK = "21_cartpole_solved.ipynb"
+NOTEBOOK = "22_cartpole_solved.ipynb"
 TURNS = 5
 SEEDS = range(5)
 LEARNING = ["Policy", "discounted", "Agent", "learn", "Collecting", "answer_if_complete", "train", "mean_lengths"]

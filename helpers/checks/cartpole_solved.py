@@ -1,4 +1,4 @@
-"""Exercises of 21_cartpole_solved: how the agent answers, what observers play, and how training resumes."""
+"""Exercises of 22_cartpole_solved: how the agent answers, what observers play, and how training resumes."""
 
 import os
 from types import SimpleNamespace

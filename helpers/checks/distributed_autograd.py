@@ -1,4 +1,4 @@
-"""Exercises of 19_distributed_autograd: rank 0 trains a model that is on worker1, as a whole or in part."""
+"""Exercises of 20_distributed_autograd: rank 0 trains a model that is on worker1, as a whole or in part."""
 
 from functools import partial
 from typing import NamedTuple

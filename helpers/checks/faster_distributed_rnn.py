@@ -1,4 +1,4 @@
-"""Exercises of 23_faster_distributed_rnn, with a trainer on rank 0 and a server: results, and bytes sent."""
+"""Exercises of 25_faster_distributed_rnn, with a trainer on rank 0 and a server: results, and bytes sent."""
 
 import torch
 import torch.distributed.autograd as dist_autograd

@@ -1,4 +1,4 @@
-"""Exercises of 30_replicated_pipelines: how stale weights are, and how to split ranks into pipelines."""
+"""Exercises of 32_replicated_pipelines: how stale weights are, and how to split ranks into pipelines."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""Exercises of 37_ring_attention: online softmax, chunks with equal work, merged results, and a sliding window."""
+"""Exercises of 39_ring_attention: online softmax, chunks with equal work, merged results, and a sliding window."""
 
 import torch
 from torch.nn.functional import scaled_dot_product_attention

@@ -1,4 +1,4 @@
-"""Figures of 21_cartpole_solved: steps per second, the progress of a training, and how far the pole leans."""
+"""Figures of 22_cartpole_solved: steps per second, the progress of a training, and how far the pole leans."""
 
 import math
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Figures of 19_distributed_autograd: the graph of a backward pass over several ranks, and remote training."""
+"""Figures of 20_distributed_autograd: the graph of a backward pass over several ranks, and remote training."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence

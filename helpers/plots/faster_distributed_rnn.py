@@ -1,4 +1,4 @@
-"""Figures of 23_faster_distributed_rnn: when trainer and server compute during a step, and tokens per second."""
+"""Figures of 25_faster_distributed_rnn: when trainer and server compute during a step, and tokens per second."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Figures of 29_pipelines and 30_replicated_pipelines: the schedule of the stages, the bubble, and stale weights."""
+"""Figures of 31_pipelines and 32_replicated_pipelines: the schedule of the stages, the bubble, and stale weights."""
 
 from collections.abc import Mapping, Sequence
 

@@ -1,4 +1,4 @@
-"""Figures of 37_ring_attention: which rank computes each chunk of causal attention, and its work in each step."""
+"""Figures of 39_ring_attention: which rank computes each chunk of causal attention, and its work in each step."""
 
 from collections.abc import Mapping, Sequence
 

@@ -1,4 +1,4 @@
-"""Figure of 24_several_trainers: when each trainer was in a step, and which steps failed or were stale."""
+"""Figure of 26_several_trainers: when each trainer was in a step, and which steps failed or were stale."""
 
 from collections.abc import Mapping, Sequence
 

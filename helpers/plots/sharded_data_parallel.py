@@ -1,4 +1,4 @@
-"""Figures of 34_sharded_data_parallel: a flat vector and its shards, and the memory of a rank during a step."""
+"""Figures of 36_sharded_data_parallel: a flat vector and its shards, and the memory of a rank during a step."""
 
 from collections.abc import Mapping, Sequence
 

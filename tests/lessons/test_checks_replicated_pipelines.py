@@ -1,4 +1,4 @@
-"""30_replicated_pipelines' own judge of the step: it accepts what is right, and says what is wrong otherwise."""
+"""32_replicated_pipelines' own judge of the step: it accepts what is right, and says what is wrong otherwise."""
 
 import textwrap
 
@@ -6,7 +6,7 @@ import pytest
 from answer_files import setup_of
 from answers import cell
 
-NAME = "30_replicated_pipelines.ipynb"
+NAME = "32_replicated_pipelines.ipynb"
 SETUP = setup_of("replicated_pipelines")
 
 STEP = """
