@@ -1,7 +1,7 @@
 """A drill rather than a measurement: a rank of a training is killed at a random moment, and the others go on.
 
-The code of the ranks is that of 34_ranks_come_and_go. Each time the survivors have to end with the weights of one process, and
-at the end of it all no process and no file may be left but those that multiprocessing keeps for the next world.
+The code of the ranks is that of ranks_come_and_go. Each time the survivors have to end with the weights of one process,
+and at the end of it all no process and no file may be left but those that multiprocessing keeps for the next world.
 """
 
 import os

@@ -5,8 +5,8 @@ The functions here take lists, dicts and arrays, and ask no rank. `style` has th
 
 from helpers.plots.a_backend_of_your_own import behind_a_name
 from helpers.plots.a_ddp_of_your_own import step_of_ddp, two_trainings
-from helpers.plots.actors import ages_of_batches, object_and_actor
 from helpers.plots.a_language_model_on_a_mesh import curves_of_layouts, layouts_of_ranks
+from helpers.plots.actors import ages_of_batches, object_and_actor
 from helpers.plots.cartpole_solved import angles, paces, training_curve
 from helpers.plots.collectives import before_and_after, chunk_grid, stays
 from helpers.plots.controls import live
