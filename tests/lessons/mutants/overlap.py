@@ -39,7 +39,7 @@ MUTANTS = {
         "model",
     ),
     "the links are as they are when they should be paced": (
-        "links = network.limit(world, 1e9)",
+        "links = network.limit(world, 2e9)",
         "links = network.lift(world)",
     ),
     "the one bucket travels in the backward pass": (
