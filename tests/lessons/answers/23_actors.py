@@ -12,7 +12,7 @@ import torch.distributed.rpc as rpc
 # Solved. One thread handled one message at a time, and errors reached the caller; no server thread waited.
 
 # %% MyMailbox: skeleton
-# Not yet. 4 calls at once counted to 1, expected 4: 4 threads were in the object at the same time.
+# Not yet. Calls at once lost updates of a counter: 4 threads were in the object at the same time, expected 1.
 
 # %% MyMailbox: whose errors are values
 # Not yet. A method raised ValueError('the disk is full'), and the future of its `call` returned ValueError('the disk is
@@ -75,7 +75,7 @@ class Silent:
 # solution, with `queue.SimpleQueue()` as `queue.LifoQueue()`
 
 # %% MyMailbox: with two threads
-# Not yet. 4 calls at once counted to ..., expected 4: 2 threads were in the object at the same time.
+# Not yet. Calls at once lost updates of a counter: 2 threads were in the object at the same time, expected 1.
 # solution, with `threading.Thread(target=self.run, daemon=True).start()` as `self.start_twice()`
 def start_twice(self):
     for _ in range(2):
