@@ -6,6 +6,7 @@
 # cell `def train(` of solutions
 # cell `def shard(` of solutions
 # cell `def reduce_gradients(` of solutions
+SEED = 0
 
 # %% World(6): my_plan, my_step, validation_loss
 
@@ -69,7 +70,7 @@ def my_plan():
     {"norm": SequenceParallel()}
 
 # %% my_plan: a name that no module has
-# Not yet. ... Parallelize plan key 'blocks.*.attention.o' could not be resolved...
+# Not yet. ... Parallelize plan key 'o' could not be resolved...
 # solution, with `attention.out` as `attention.o`
 
 # %% my_step: skeleton
