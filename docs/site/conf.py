@@ -104,6 +104,8 @@ def prepare(app, docname: str, source: list[str]) -> None:
     """Add to a file, before it is read, what only the site needs."""
     if docname == root_doc:
         source[0] = with_contents(source[0], Path(app.srcdir) / "notebooks/course.toml")
+    elif docname.startswith("docs/"):
+        source[0] = with_slugs(source[0])
     elif docname.startswith("notebooks/"):
         notebook = json.loads(source[0])
         for cell in notebook["cells"]:
