@@ -22,6 +22,7 @@ _EXACT = {torch.float64: 1e-12, torch.float32: 1e-5}  # tolerances, relative to 
 _LAST_GRADIENT, _END_OF_BACKWARD = "last gradient", "end of backward"
 _SIZES = 8, 2, 6, 3, 1, 4, 4, 12, 2, 5  # of parameters, in elements
 _DTYPES = (torch.float64, torch.float32, torch.float32, torch.float64, torch.float32) * 2
+_HALVES = (torch.float16, torch.bfloat16) * 5  # of the same size, and not the same dtype
 
 
 class Case(NamedTuple):
@@ -29,7 +30,8 @@ class Case(NamedTuple):
 
     `steps` has the micro-batches of each step; a micro-batch says, by rank, in which order the model calls its
     branches. All micro-batches of a step except the last are under `no_sync`. `limit` is the limit of a bucket in
-    bytes. `find_unused` is None for a class that does not take it.
+    bytes. `find_unused` is None for a class that does not take it. With `keeps_gradients`, each step begins with the
+    gradients of the step before it, set to zero, rather than with None.
     """
 
     where: str
@@ -37,6 +39,7 @@ class Case(NamedTuple):
     limit: int
     steps: list[list[list[str]]]
     find_unused: bool | None = None
+    keeps_gradients: bool = False
 
     @property
     def arguments(self) -> list:
@@ -66,7 +69,7 @@ def MyStart(exam):
 @exercise
 def my_buckets(exam):
     """Check `my_buckets(parameters, limit)`: buckets of one dtype, from last to first, closed at the limit."""
-    for dtypes in ([torch.float64] * len(_SIZES), list(_DTYPES)):
+    for dtypes in ([torch.float64] * len(_SIZES), list(_DTYPES), list(_HALVES)):
         for limit in (48, 1, 10**6):
             # Each parameter holds its own number.
             parameters = [
@@ -112,7 +115,7 @@ def MyUnused(exam):
 def MyDDP(exam):
     """Check `MyDDP(module, bucket_cap_mb, find_unused)` by all of these, against one process and against DDP."""
     n, name = exam.n, "MyDDP"
-    first = [*_cases_of_hooks(n), _mixed_case(n), _quiet_case(n)]
+    first = [*_cases_of_hooks(n), _mixed_case(n), _quiet_case(n), _kept_case(n)]
     names = exam.on_rank(_names_of_arguments, name)
     exam.require(
         {"bucket_cap_mb", "find_unused"} <= set(names),
@@ -169,6 +172,11 @@ def _mixed_case(n):
 def _quiet_case(n):
     parts = [_everywhere("", n)]
     return Case("With two micro-batches under `no_sync` and one after it, ", "chain", _LAYER, [3 * parts, parts] * 2)
+
+
+def _kept_case(n):
+    where = "With `zero_grad(set_to_none=False)`, "
+    return Case(where, "chain", _LAYER, [[_everywhere("", n)]] * 3, keeps_gradients=True)
 
 
 def _cases_of_unused(n):
@@ -340,7 +348,7 @@ def _judge_ready(exam):
     exam.require(
         not fault,
         f"After `ready(parameter)` for a parameter without a gradient, which step 5 needs, on rank {exam.rank} "
-        f"{fault}.",
+        f"{fault}. One call of `ready` may make it the turn of several full buckets.",
     )
     return _all_well(exam)
 
@@ -381,7 +389,7 @@ def _judge_against_ddp(exam, name):
 
 
 def _judge_buffers(exam, name):
-    seen = exam.on_rank(_buffers_seen, name, exam.rank)
+    seen, total = exam.on_rank(_buffers_seen, name, exam.rank)
     expected = {"total": _differing_model(0).total, "count": _differing_model(0).count}
     for number, buffers in enumerate(seen, start=1):
         for key, right in expected.items():
@@ -390,7 +398,14 @@ def _judge_buffers(exam, name):
                 f"In forward pass {number}, the buffer `{key}` of rank {exam.rank} begins with "
                 f"{_first_of(buffers[key])}, expected {_first_of(right)}, as on rank 0.",
             )
-        expected = {"total": expected["total"] + _inputs(number, 0, 0).sum(0), "count": expected["count"] + 1}
+        inputs = _inputs(number, 0, 0)
+        expected = {"total": expected["total"] + inputs.sum(0), "count": expected["count"] + _positive(inputs)}
+    own = (seen[-1]["total"] + _inputs(len(seen), 0, exam.rank).sum(0)).flatten()
+    exam.require(
+        torch.equal(total, own),
+        f"After forward pass {len(seen)}, the buffer `total` of rank {exam.rank} begins with {_first_of(total)}, "
+        f"expected {_first_of(own)}, what this rank's pass made of it: buffers are replaced before a forward pass.",
+    )
     return _all_well(exam)
 
 
@@ -429,6 +444,8 @@ def _require_buckets(exam, limit, buckets, sizes, dtypes):
             before_last < limit,
             f"Bucket {number} of rank {rank} goes on after it has reached {before_last} bytes; the limit is {limit}.",
         )
+    full = [sum(sizes[place] for place in bucket) >= limit for bucket in buckets]
+    closed_at = [bucket[-1] for bucket, is_full in zip(buckets, full, strict=True) if is_full]
     for dtype in sorted(set(dtypes), key=str):
         of_dtype = [bucket for bucket in buckets if bucket and dtypes[bucket[0]] == dtype]
         order = sum(of_dtype, [])
@@ -442,6 +459,11 @@ def _require_buckets(exam, limit, buckets, sizes, dtypes):
                 size >= limit,
                 f"On rank {rank} a bucket of {dtype} ends with {size} bytes, before it reaches the limit of {limit}.",
             )
+    exam.require(
+        closed_at == sorted(closed_at, reverse=True) and full == sorted(full, reverse=True),
+        f"Rank {rank} returned the buckets {buckets}, by the numbers of their parameters, expected them in the order "
+        "in which they were closed, and in the end those that never reached the limit.",
+    )
 
 
 # Models and data.
@@ -517,7 +539,7 @@ class _WithBuffers(nn.Module):
         self.seen.append({"total": self.total.clone(), "count": self.count.clone()})
         with torch.no_grad():
             self.total += inputs.sum(0)
-            self.count += 1
+            self.count += _positive(inputs)
         return self.other(self.layer(inputs).tanh()) * scale
 
 
@@ -552,6 +574,11 @@ def _tensors_of(model):
     """Return copies of the parameters and buffers of a model, by name."""
     named = {**dict(model.named_parameters()), **dict(model.named_buffers())}
     return {key: tensor.detach().clone() for key, tensor in named.items()}
+
+
+def _positive(inputs):
+    """Return a count that differs by rank, because the inputs do."""
+    return (inputs > 0).sum()
 
 
 def _inputs(step, part, rank):
@@ -593,15 +620,21 @@ def _train(name, case, rank, n):
     first_used.register_post_accumulate_grad_hook(lambda _: log.append((_LAST_GRADIENT, 0)))
     wrapped = answer(name, [model, *case.arguments])
     return [
-        _step(wrapped, model, log, [(_inputs(number, part, rank), routes[rank]) for part, routes in enumerate(parts)])
+        _step(
+            wrapped,
+            model,
+            log,
+            [(_inputs(number, part, rank), routes[rank]) for part, routes in enumerate(parts)],
+            case.keeps_gradients,
+        )
         for number, parts in enumerate(case.steps, start=1)
     ]
 
 
-def _step(wrapped, model, log, parts):
+def _step(wrapped, model, log, parts, keeps_gradients=False):
     log.clear()
     with errors_of_answer(), _recorded(log):
-        wrapped.zero_grad()
+        wrapped.zero_grad(set_to_none=not keeps_gradients)
         with wrapped.no_sync() if len(parts) > 1 else nullcontext():
             for inputs, route in parts[:-1]:
                 _loss(wrapped, inputs, route).backward()
@@ -695,7 +728,7 @@ def _buckets_of_ddp(case: Case, rank: int) -> Sequence[int]:
 
 
 def _buffers_seen(name, rank):
-    """Return the buffers at the beginning of each of three forward passes."""
+    """Return the buffers at the beginning of each of three forward passes, and `total` after the last of them."""
     model = _differing_model(rank)
     wrapped = answer(name, [model])
     with errors_of_answer():
@@ -703,7 +736,7 @@ def _buffers_seen(name, rank):
             wrapped.zero_grad()
             _loss(wrapped, _inputs(step, 0, rank), 1.0).backward()
             wrapped.finish()
-    return model.seen
+    return model.seen, model.total
 
 
 def _no_fault_anywhere(well):

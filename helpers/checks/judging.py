@@ -132,7 +132,9 @@ def _require_idle(world, actors=False):
     """Require that every rank can take the function now. A rank with the threads of `actors` is never idle."""
     for state in world.where():
         if state.state not in (("idle", "serving") if actors else ("idle",)):
-            raise Wrong(f"Rank {state.rank} is {state.state}. {RESTART}")
+            aborted = (state.state, state.line) == ("dead", "SIGABRT")
+            why = " (SIGABRT). gloo aborts a process if the calls of the ranks do not match" if aborted else ""
+            raise Wrong(f"Rank {state.rank} is {state.state}{why}. {RESTART}")
 
 
 def _require_on_ranks(world, function):

@@ -332,6 +332,24 @@ class MyDDP(nn.Module):
 # Not yet. In forward pass 2, the buffer `total` of rank 1 begins with -1.59, expected -1.4, as on rank 0.
 # answer "flat buffers with views", with `dist.broadcast(buffer, src=0)` as `pass`
 
+# %% MyDDP: buffers of integers are left alone
+# Not yet. In forward pass 2, the buffer `count` of rank ... begins with ..., expected ..., as on rank 0.
+class MyDDP(Unused):
+    def forward(self, *inputs, **options):
+        for buffer in self.module.buffers():
+            if buffer.is_floating_point():
+                dist.broadcast(buffer, src=0)
+        return super().forward(*inputs, **options)
+
+# %% MyDDP: buffers after the forward pass
+# Not yet. After forward pass 3, the buffer `total` of rank 1 begins with ..., expected ..., what this rank's pass ...
+class MyDDP(Unused):
+    def forward(self, *inputs, **options):
+        outputs = super().forward(*inputs, **options)
+        for buffer in self.module.buffers():
+            dist.broadcast(buffer, src=0)
+        return outputs
+
 # %% MyDDP: dtypes mixed in a bucket
 # Not yet. With parameters in float32 and in float64, in step 1 rank 0 ...
 # answer "flat buffers with views", with `key = p.dtype` as `key = None`
@@ -399,7 +417,7 @@ class MyDDP(DDP):
         pass
 
 # %% MyDDP: the extra message before the missing buckets
-# Not yet. Rank ...
+# Not yet. Rank ... is dead (SIGABRT). gloo aborts a process if the calls of the ranks do not match. Call ...
 class MyDDP(DDPOfTheLesson):
     def finish(self):
         missing = [parameter for bucket in self.buckets for parameter in bucket.waiting]
@@ -491,6 +509,19 @@ def my_buckets(parameters, limit):
 # Not yet. On rank 0 parameter 0 is in 0 buckets, expected 1.
 # solution, with `closed + list(open_by_dtype.values())` as `closed`
 
+# %% my_buckets: sorted by dtype
+# Not yet. Rank 0 returned the buckets [[9, 7], ...], by the numbers of their parameters, expected them in the order in which they were closed, ...
+# solution, with `closed + list(open_by_dtype.values())`
+# as `sorted(closed + list(open_by_dtype.values()), key=lambda bucket: str(bucket[0].dtype))`
+
+# %% my_buckets: a bucket for each size of an element
+# Not yet. Bucket 0 of rank 0 mixes torch.bfloat16 and torch.float16, expected one dtype.
+# solution, with `parameter.dtype` as `parameter.element_size()`
+
+# %% my_buckets: open buckets in another order
+# Solved. ...
+# solution, with `list(open_by_dtype.values())` as `list(open_by_dtype.values())[::-1]`
+
 # %% my_buckets: numbers
 # Not yet. Rank 0 returned a list of 10, expected a list of lists of parameters.
 def my_buckets(parameters, limit):
@@ -510,7 +541,8 @@ def my_buckets(parameters, limit):
 
 # %% MyHooks: one launch at most for each gradient
 # Not yet. After `ready(parameter)` for a parameter without a gradient, which step 5 needs, on rank 0 the gradient of
-# `trunk.weight` differs from the gradient of one process.
+# `trunk.weight` differs from the gradient of one process. One call of `ready` may make it the turn of several full
+# buckets.
 # solution, with `self.launched += 1` as `self.launched += 1; break`
 
 # %% MyHooks: never ready for the second step

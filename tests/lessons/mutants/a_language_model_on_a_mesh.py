@@ -47,8 +47,8 @@ MUTANTS = {
     "nothing is computed again": ("    model.recompute = recompute\n", ""),
     "gradients are reduced in 16 bits": ("reduce_dtype=torch.float32)", "reduce_dtype=torch.bfloat16)"),
     "the optimizer starts again": (
-        '    model, optimizer, model_state_dict=state["model"], optim_state_dict=state["optimizer"]\n)',
-        '    model, [], model_state_dict=state["model"], optim_state_dict={}\n)',
+        "resumed_losses = train(model, [3, 4], own_sequences, optimizer)",
+        "resumed_losses = train(model, [3, 4], own_sequences, adam(model))",
     ),
     "the model on meta has memory": ('with torch.device("meta"):', 'with torch.device("cpu"):'),
 }

@@ -19,7 +19,10 @@ MUTANTS = {
         "self.mailbox.rpc_sync(timeout=self.timeout).cast(",
         "self.mailbox.rpc_async(timeout=self.timeout).cast(",
     ),
-    "RPC keeps the order": ("        time.sleep(0.3)\n", "        time.sleep(0.0)\n"),
+    "RPC keeps the order": (
+        'first = notes.mailbox.rpc_async().cast("take", 1, Parcel())\n',
+        'first = notes.mailbox.rpc_async().cast("take", 1, Parcel())\nfirst.wait()\n',
+    ),
     "a round ends by itself": (
         "        try:\n            self.learn({name: episode.wait() for name, episode in playing.items()})\n",
         "        try:\n            time.sleep(4)\n",
