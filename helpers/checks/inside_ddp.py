@@ -209,7 +209,7 @@ def _noted(entries, names):
     (entry,) = entries
     if not isinstance(entry, list | tuple):
         return "a single tensor" if isinstance(entry, torch.Tensor) else f"a {type(entry).__name__}"
-    return [names.get(id(part), f"a {type(part).__name__}") for part in entry]
+    return [names.get(id(part), type(part).__name__) for part in entry]
 
 
 def _accumulate(parts):

@@ -83,12 +83,12 @@ def my_hook(sent, bucket):
 # solution, with `append(bucket.parameters())` as `append(bucket.buffer())`
 
 # %% my_hook: that appends the gradients
-# Not yet. For a bucket with the parameters [...], rank 0 appended the list ['a Tensor', ...] to `sent`, expected one
+# Not yet. For a bucket with the parameters [...], rank 0 appended the list ['Tensor', ...] to `sent`, expected one
 # list of these parameters.
 # solution, with `append(bucket.parameters())` as `append(bucket.gradients())`
 
 # %% my_hook: that appends the sizes
-# Not yet. For a bucket with the parameters [...], rank 0 appended the list ['a int', ...] to `sent`, expected one list
+# Not yet. For a bucket with the parameters [...], rank 0 appended the list ['int', ...] to `sent`, expected one list
 # of these parameters.
 # solution, with `append(bucket.parameters())` as `append([p.nbytes for p in bucket.parameters()])`
 
