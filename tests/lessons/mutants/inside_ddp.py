@@ -2,8 +2,8 @@
 
 MUTANTS = {
     "DDP wraps a part of the model": (
-        "wrapped = DDP(Net(), bucket_cap_mb=0.25)\n",
-        "wrapped = DDP(Net(), bucket_cap_mb=0.25)\nwrapped.module.first.bias.requires_grad_(False)\n",
+        "wrapped = DDP(Net(), bucket_cap_mb=0.25)",
+        "wrapped = DDP(Net().second, bucket_cap_mb=0.25)",
     ),
     "DDP does not rebuild its buckets": (
         "wrapped, sent = watched(Net(), bucket_cap_mb=0.25)\nsteps = ",
@@ -59,17 +59,17 @@ MUTANTS = {
         "        return checkpoint(self.shared, hidden, **self.options)",
         "        return hidden",
     ),
-    "two micro-batches of four are sent": (
-        "with wrapped.no_sync() if number < 3",
-        "with wrapped.no_sync() if number < 2",
+    "the micro-batches are sent one by one": (
+        "with wrapped.no_sync():\n    for number in range(3):",
+        "with nullcontext():\n    for number in range(3):",
     ),
     "the hook adds up and does not divide": (
         "bucket.buffer().div_(n), async_op=True",
         "bucket.buffer(), async_op=True",
     ),
     "backward under no_sync sends nothing": (
-        "    with wrapped.no_sync() if quiet_backward else nullcontext():\n        loss.backward()",
-        "    with wrapped.no_sync() if quiet_backward else nullcontext():\n        sent.clear()",
+        "    with around_backward(wrapped):\n        loss.backward()",
+        "    with around_backward(wrapped):\n        sent.clear()",
     ),
     "plain DDP has as many buckets with every limit": ("plain = DDP(Net(), bucket_cap_mb=0.25)", "plain = DDP(Net())"),
     "DDP always rebuilds its buckets": (
