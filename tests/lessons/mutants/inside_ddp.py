@@ -32,8 +32,8 @@ MUTANTS = {
         "end = max(end, begin) + 2 * alpha + ",
     ),
     "all buckets are full at the end": (
-        "full = [backward * (number + 1) / count for number in range(count)]",
-        "full = [backward for number in range(count)]",
+        "full = [backward_seconds * (number + 1) / count for number in range(count)]",
+        "full = [backward_seconds for number in range(count)]",
     ),
     "the backward pass takes no time": ("        time.sleep(0.01)\n", ""),
     "the number of buckets makes no difference": ("bucket_cap_mb=2 / count", "bucket_cap_mb=2"),
