@@ -33,7 +33,7 @@ EQUIVALENT = {
     },
     "inside_ddp": {
         "768b6c7e4b": "the ranks only exchange their batches, and the order of events depends on no batch",
-        "7d9629241f": "only changes which of the measured times is drawn; a bound on paced links holds for each of them",
+        "7d9629241f": "only changes which of the measured times is drawn; the bounds hold for each of them",
         "7a882164ed": "the ranks only exchange their batches, and the error depends on no batch",
         "4463246e8d": "DDP raises the error in the first step, and the folded proof takes two steps of what trains",
     },
