@@ -22,6 +22,15 @@ MUTANTS = {
         'world.call("events", {"find_unused_parameters": True})',
         'world.call("events", {})',
     ),
+    "the hook notes the buckets from last to first": (
+        "sent.append(bucket.parameters())",
+        "sent.insert(0, bucket.parameters())",
+    ),
+    "all ranks have the same samples": (
+        "    backward(wrapped, batch(rank))\n    steps.append(named",
+        "    backward(wrapped, batch(0))\n    steps.append(named",
+    ),
+    "the cost model knows other links": ("WORLD_SIZE, alpha, 8 / 2.5e8", "WORLD_SIZE, alpha, 8 / 2.5e9"),
     "all buckets travel at once": ("end = max(end, begin) + ", "end = begin + "),
     "a bucket pays no latency": (
         "end = max(end, begin) + 2 * (n - 1) * alpha + ",
