@@ -6,12 +6,23 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel as DDP
 
+from helpers import tap
 from helpers.checks.exam import AnswerError, answer, called, errors_of_answer, exercise, near, plain, show
 from helpers.checks.small_model import compare_gradients, loss, new_data, new_model
 from helpers.measure.traffic import handed_over
 from helpers.torch_parts import Future
 
 _SAMPLES = 3
+# full, sizes, n, alpha, beta
+_ARRIVALS = {
+    "one bucket and no latency": ([3.0], [8.0], 4, 0.0, 0.5),
+    "one bucket and a latency": ([3.0], [8.0], 4, 0.25, 0.5),
+    "two ranks": ([3.0], [8.0], 2, 0.25, 0.5),
+    "a link that is idle between the buckets": ([1.0, 9.0], [2.0, 2.0], 2, 0.5, 1.0),
+    "a bucket that is full before its predecessor has arrived": ([1.0, 2.0], [8.0, 2.0], 2, 0.5, 1.0),
+    "a queue that ends before the last bucket": ([1.0, 2.0, 30.0], [4.0, 4.0, 2.0], 2, 0.5, 1.0),
+    "bucket 1 full before bucket 0": ([6.0, 1.0], [2.0, 8.0], 2, 0.5, 1.0),
+}
 
 
 class Accumulated(NamedTuple):
@@ -25,6 +36,15 @@ class Accumulated(NamedTuple):
     gradients: list[torch.Tensor | None]
 
 
+class Spied(NamedTuple):
+    """A bucket: its parameters by name, what the hook noted, whether it waited, and what it returned if no future."""
+
+    parameters: list[str]
+    noted: list[str] | None
+    waited: bool
+    instead: str | None
+
+
 class Hooked(NamedTuple):
     """The result of a hook: what it returned instead of a future (None for a future), and the model's gradients."""
 
@@ -33,23 +53,52 @@ class Hooked(NamedTuple):
 
 
 @exercise
-def my_average(exam):
-    """Check `my_average(tensor)`, which launches an all-reduce and returns the future of the mean over all ranks."""
+def my_hook(exam):
+    """Check `my_hook(sent, bucket)`: it notes the bucket's parameters, and launches the all-reduce of their mean.
+
+    Step 1 has one bucket, and step 2 has several.
+    """
     rank, n = exam.rank, exam.n
-    value = exam.on_rank(_value_of_the_future, torch.tensor([2.0 * rank, 4.0 - rank, 1.0]))
-    expected = [n - 1.0, 4.0 - (n - 1) / 2, 1.0]
-    if exam.require(
-        isinstance(value, torch.Tensor), f"Rank {rank} returned {value}, expected the future of a tensor."
-    ) and exam.require(
-        list(value.shape) == [len(expected)],
-        f"On rank {rank} the future holds {show(value)}, expected a tensor of {len(expected)}.",
-    ):
-        numbers = value.tolist()
+    data = [new_data(other, _SAMPLES) for other in range(n)]
+    whole = new_model()
+    loss(whole, data).backward()
+    before = len(exam.runs)
+    buckets, gradients = exam.on_rank(_spied_steps, data[rank])
+    for bucket in buckets:
+        exam.require(bucket.instead is None, f"Rank {rank} returned {bucket.instead}, expected a future.")
         exam.require(
-            all(map(near, numbers, expected)),
-            f"On rank {rank} the future holds {numbers}, expected the means {expected}.",
+            not bucket.waited,
+            f"Rank {rank} waited in the hook, expected a hook that returns at once: the backward pass stands still "
+            "until the hook returns.",
         )
-    return "The future holds the mean over all ranks, on every rank."
+        exam.require(
+            bucket.noted == bucket.parameters,
+            f"For a bucket with the parameters {bucket.parameters}, rank {rank} appended {_in_words(bucket.noted)} "
+            "to `sent`, expected one list of these parameters.",
+        )
+    difference = compare_gradients(_model_with(gradients), whole)
+    exam.require(not difference, f"On rank {rank} {difference} the mean over all ranks, expected equal gradients.")
+    for run in exam.runs[before:]:
+        exam.require(
+            run.collectives == {"all_reduce": 1},
+            f"Rank {rank} called {called(run.collectives)} for a bucket, expected 1 all_reduce.",
+        )
+    return "The hook noted the parameters of each bucket, and every rank has the mean gradients of all ranks."
+
+
+@exercise
+def my_last_arrival(exam):
+    """Check `my_last_arrival(full, sizes, n, alpha, beta)`: when the last of several buckets has arrived."""
+    for case, arguments in _ARRIVALS.items():
+        full, sizes, ranks, alpha, beta = arguments
+        result = exam.call(list(full), list(sizes), ranks, alpha, beta)
+        expected = _last_arrival(*arguments)
+        exam.require(
+            near(result, expected),
+            f"With {case}: full = {full}, sizes = {sizes}, n = {ranks}, alpha = {alpha}, beta = {beta}, rank "
+            f"{exam.rank} returned {show(result)}, expected {expected:g}.",
+        )
+    return f"The last bucket arrives at the right time in all {len(_ARRIVALS)} cases."
 
 
 @exercise
@@ -108,6 +157,17 @@ def weigh(exam):
     return "Every sample has the same weight, whichever rank has it, after one all-reduce for each bucket."
 
 
+def _last_arrival(full, sizes, n, alpha, beta):
+    end = 0.0
+    for begin, size in zip(full, sizes, strict=True):
+        end = max(end, begin) + 2 * (n - 1) * (alpha + beta * size / n)
+    return end
+
+
+def _in_words(noted):
+    return noted if isinstance(noted, str) else f"the list {noted}"
+
+
 def _model_with(gradients):
     model = new_model()
     for parameter, gradient in zip(model.parameters(), gradients, strict=True):
@@ -118,14 +178,38 @@ def _model_with(gradients):
 # The functions below run next to the learner's code.
 
 
-def _value_of_the_future(tensor):
-    """Return the tensor in the future that `my_average` returns, or a description of what else it returned."""
-    future = answer("my_average", [tensor])
-    if not isinstance(future, Future):
-        return show(plain(future))
-    with errors_of_answer():
-        value = future.wait()
-    return value if isinstance(value, torch.Tensor) else f"the future of a {type(value).__name__}"
+def _spied_steps(data):
+    """Compute gradients twice with the learner's hook; return a `Spied` for each bucket, and the gradients."""
+    model, sent, spied, errors = new_model(), [], [], []
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+
+    def hook(sent, bucket):
+        parameters, before, waits = [names[id(p)] for p in bucket.parameters()], len(sent), []
+        try:
+            with tap.subscribed(tap.Wait, begin=waits.append):
+                result = answer("my_hook", [sent, bucket])
+        except AnswerError as error:  # DDP would not pass it on
+            errors.append(error)
+            return _ready(bucket)
+        is_future = isinstance(result, Future)
+        instead = None if is_future else show(plain(result))
+        spied.append(Spied(parameters, _noted(sent[before:], names), bool(waits), instead))
+        return result if is_future else _ready(bucket)
+
+    wrapped = DDP(model, bucket_cap_mb=0.0001)
+    wrapped.register_comm_hook(sent, hook)
+    _backward_twice(wrapped, data, errors)
+    return spied, _gradients(model)
+
+
+def _noted(entries, names):
+    """Return the names of the parameters if the only entry is a collection of parameters; otherwise a description."""
+    if len(entries) != 1:
+        return f"{len(entries)} entries" if entries else "nothing"
+    (entry,) = entries
+    if not isinstance(entry, list | tuple):
+        return "a single tensor" if isinstance(entry, torch.Tensor) else f"a {type(entry).__name__}"
+    return [names.get(id(part), type(part).__name__) for part in entry]
 
 
 def _accumulate(parts):
@@ -169,19 +253,24 @@ def _train_with_hook(data, samples):
 
     model = DDP(new_model(), bucket_cap_mb=0.0001)
     model.register_comm_hook(samples, hook)
-    for _ in range(2):  # several buckets from the second step on
+    _backward_twice(model, data, errors)
+    return Hooked(instead, _gradients(model))
+
+
+def _backward_twice(model, data, errors):
+    """Compute gradients twice, with several buckets in the second step; raise the first of the hook's errors."""
+    for _ in range(2):
         model.zero_grad()
         try:
             with errors_of_answer():
                 loss(model, [data]).backward()
         except AnswerError as error:
             if "isPyObject" in str(error):
-                text = "TypeError: the future of your hook holds no tensor, as that of `average` does"
+                text = "TypeError: the future of your hook holds no tensor, expected a future of one tensor"
                 raise AnswerError(text) from error
             raise
         if errors:
             raise errors[0]
-    return Hooked(instead, _gradients(model))
 
 
 def _ready(bucket):

@@ -22,7 +22,7 @@ from helpers.plots.groups_and_order import mesh_of_ranks
 from helpers.plots.hybrid_costs import table_sizes
 from helpers.plots.hybrid_ddp_rpc import backward_pass, distances, roles, trainers_learn
 from helpers.plots.in_your_own_job import flight_records
-from helpers.plots.inside_ddp import buckets
+from helpers.plots.inside_ddp import bucket_costs, buckets, hook_of_ddp
 from helpers.plots.meet_the_ranks import lines_of_ranks, notebook_and_ranks
 from helpers.plots.overlap import exposed_steps, overlap_sketch, step_timeline
 from helpers.plots.pipelines import bubbles, kept_over_time, pipeline_steps, stale_losses
@@ -55,6 +55,7 @@ __all__ = [
     "before_and_after",
     "behind_a_name",
     "bubbles",
+    "bucket_costs",
     "buckets",
     "bus_bandwidths",
     "call_through_threads",
@@ -75,6 +76,7 @@ __all__ = [
     "flat_vector",
     "flight_records",
     "grids_of_ranks",
+    "hook_of_ddp",
     "kept_over_time",
     "layouts_of_ranks",
     "lines_of_ranks",

@@ -3,77 +3,69 @@
 import pytest
 from live_lessons import lesson
 
-AVERAGE = "def average_of_the_lesson(", "accepted("
-inside = lesson("10_inside_ddp.ipynb", "init_process_group(", "class Net", *AVERAGE, "def watched(")
+HOOK = "def hook_of_the_lesson(", "hook = accepted("
+inside = lesson("10_inside_ddp.ipynb", "init_process_group(", "class Net", *HOOK, "def watched(")
 COMPRESS = "def compress_of_the_lesson(", "compress = accepted("
 fewer = lesson("12_fewer_bytes.ipynb", "init_process_group(", "def new_model(", *COMPRESS)
 uneven = lesson("13_uneven_ranks.ipynb", "init_process_group(", "def steps(")
 
 # ---------------------------------------------------------------- 10_inside_ddp
 
-EACH = "assert_close(each, parameter.grad / n)"
-ONCE = "assert_close(once, parameter.grad / n)"
+AVERAGED = "assert_close(parameter.grad, expected.grad / n)"
+BYTES = "assert sent_bytes == sum(parameter.nbytes for parameter in alone.parameters())"
 
 
-def accumulated(inside, *, average=(), accumulate=()):
-    """Run the accumulation with an average or an accumulation that is broken, then whole again."""
-    inside.world.view.execute(inside.cell(AVERAGE[0], *average))
-    inside.run(AVERAGE[1])
-    inside.world.view.execute(inside.cell("def accumulate(", *accumulate))
-    inside.run("no_sync {quiet}")
-    lines = inside.failed(inside.cell("alone = Net()"))
-    inside.run(*AVERAGE, "def accumulate(")
+def accumulated(inside, *, hook=(), accumulation=()):
+    """Return the asserts that fail in the accumulation with a broken hook or a broken loop; then mend the hook."""
+    inside.world.view.execute(inside.cell(HOOK[0], *hook))
+    inside.run(HOOK[1])
+    lines = inside.failed(inside.cell("# Proof: four micro-batches", *accumulation))
+    inside.run(*HOOK)
     return lines
 
 
 def test_a_hook_that_does_not_average(inside):
-    assert accumulated(inside, average=("tensor.div_(n)", "tensor")) == {0: EACH, 1: EACH}
+    assert accumulated(inside, hook=(".div_(n)", "")) == {0: AVERAGED, 1: AVERAGED}
 
 
 def test_a_hook_that_does_not_add_up(inside):
-    change = "dist.all_reduce(tensor.div_(n), async_op=True)", "dist.broadcast(tensor, src=0, async_op=True)"
-    assert accumulated(inside, average=change) == {0: EACH, 1: EACH}
+    change = (
+        "dist.all_reduce(bucket.buffer().div_(n), async_op=True)",
+        "dist.broadcast(bucket.buffer(), 0, async_op=True)",
+    )
+    assert accumulated(inside, hook=change) == {0: AVERAGED, 1: AVERAGED}
 
 
 def test_accumulated_gradients_of_other_batches(inside):
-    lines = accumulated(inside, accumulate=("backward(wrapped, part)", "backward(wrapped, parts[0])"))
-    assert lines == {0: EACH, 1: EACH}
+    lines = accumulated(inside, accumulation=("batch(4 * rank + 3)", "batch(4 * rank)"))
+    assert lines == {0: AVERAGED, 1: AVERAGED}
 
 
-@pytest.mark.parametrize("broken", ["quiet and number < 2", "number < 3", "False"])
-def test_accumulation_that_sends_too_much_or_too_little(inside, broken):
-    inside.world.view.execute(inside.cell("def accumulate(", "quiet and number < 3", broken))
-    inside.run("no_sync {quiet}")
-    (line,) = set(inside.failed(inside.cell("assert totals == ")).values())
-    assert line == "assert totals == {False: 4 * payload, True: payload}"
-    inside.run("def accumulate(")
-
-
-def test_bytes_that_the_hook_has_not_counted(inside):
-    inside.run("def settled(")
-    source = inside.cell("own_connections()", "    dist.barrier()", "    dist.barrier(); sent.pop()")
-    inside.world.view.execute(source)
-    inside.run("predicted = ")
-    assert set(inside.failed(inside.cell("assert total(sent) == B")).values()) == {"assert total(sent) == B"}
-
-
-def test_bytes_that_do_not_travel(inside):
-    inside.run("def settled(")
-    source = inside.cell(
-        "traffic.own_connections()", "wrapped(rows).sum().backward()", "wrapped.module(rows).sum().backward()"
-    )
-    inside.world.view.execute(source)
-    inside.run("predicted = ")
-    (line,) = set(inside.failed(inside.cell("assert total(sent) == B")).values())
-    assert line == "assert not on_linux or abs(counted / predicted - 1) < 0.01"
+@pytest.mark.parametrize(
+    "change",
+    [
+        ("with wrapped.no_sync():", "with nullcontext():"),
+        (
+            "backward(wrapped, batch(4 * rank + 3))",
+            "with wrapped.no_sync():\n    backward(wrapped, batch(4 * rank + 3))",
+        ),
+    ],
+)
+def test_accumulation_that_sends_too_much_or_too_little(inside, change):
+    assert accumulated(inside, accumulation=change) == {0: BYTES, 1: BYTES}
 
 
 def test_gradients_that_are_no_views(inside):
-    inside.run("def settled(")
-    source = inside.cell("storages = {}", "gradient_as_bucket_view=view", "gradient_as_bucket_view=False")
-    inside.world.view.execute(source)
-    proof = "assert storages == {False: 4, True: len(sent)}"
-    assert set(inside.failed(inside.cell(proof)).values()) == {proof}
+    change = "gradient_as_bucket_view=as_views", "gradient_as_bucket_view=False"
+    proof = "assert of_buckets == of_gradients"
+    assert set(inside.failed(inside.cell("def storages(", *change)).values()) == {proof}
+
+
+def test_options_that_rebuild_or_do_not(inside):
+    inside.run("class Reversed", "class Skipping")
+    change = 'options_cost({"find_unused_parameters": True})', 'options_cost({"static_graph": True})'
+    (line,) = set(inside.failed(inside.cell("found_steps, found_calls", *change)).values())
+    assert line == "assert found_calls == len(found_steps[3]) + 1"
 
 
 # ---------------------------------------------------------------- 12_fewer_bytes

@@ -31,6 +31,16 @@ EQUIVALENT = {
         "f18af4ee33": "the text names no timeout of this group",
         "5044138398": "outside a context nothing fails, so any model without a gradient shows the same",
     },
+    "inside_ddp": {
+        "768b6c7e4b": "the ranks only exchange their batches, and the order of events depends on no batch",
+        "7d9629241f": "only changes which of the measured times is drawn; the bounds hold for each of them",
+        "7a882164ed": "the ranks only exchange their batches, and the error depends on no batch",
+        "b51bcbea69": "the sizes of the buckets depend on no gradient",
+        "580a289e02": "the time that a bucket travels depends on no gradient",
+        "73499670c3": "DDP launches nothing between the two gradients of `first`",
+        "716c269542": "the ranks only exchange their batches, and whether DDP sends depends on no batch",
+        "4463246e8d": "DDP raises the error in the first step, and the folded proof takes two steps of what trains",
+    },
     "point_to_point": {
         "d0a62edd5b": "the posted number is overwritten before it travels, whatever it is",
     },

@@ -1,55 +1,180 @@
 # %% World(4)
 # A shorter timeout than the learner's: a deadlock takes as long.
 # cell `init_process_group(`, with `seconds=10` as `seconds=4`
-# cell `def average_of_the_lesson(`
-average = average_of_the_lesson
+# cell `def hook_of_the_lesson(`
+hook = hook_of_the_lesson
 
-# %% my_average: solution
-# Solved. The future holds the mean over all ranks, on every rank.
+# %% my_hook: solution
+# Solved. The hook noted the parameters of each bucket, and every rank has the mean gradients of all ranks.
 
-# %% my_average: skeleton
-# Not yet. On rank 0 the future holds [0.0, 4.0, 1.0], expected the means [3.0, 2.5, 1.0].
+# %% my_hook: skeleton
+# Not yet. For a bucket with the parameters ['0.weight', '0.bias', '2.weight', '2.bias', '4.weight', '4.bias'],
+# rank 0 appended nothing to `sent`, expected one list of these parameters.
 
-# %% my_average
+# %% my_hook: that divides in place
 # Solved. ...
-# solution, with `tensor / dist.get_world_size()` as `tensor.div_(n)`
+# solution, with `bucket.buffer() / dist.get_world_size()` as `bucket.buffer().div_(n)`
 
-# %% my_average
+# %% my_hook: that divides afterwards
 # Solved. ...
-# solution, with `tensor / dist.get_world_size()` as `tensor` and `done.value()[0]` as `done.value()[0] / n`
+# solution, with `bucket.buffer() / dist.get_world_size()` as `bucket.buffer()` and `done.value()[0]` as `done.value()[0] / n`
 
-# %% my_average
+# %% my_hook: that appends afterwards, a tuple
 # Solved. ...
-def my_average(tensor):
-    dist.all_reduce(tensor)
-    ready = torch.futures.Future()
-    ready.set_result(tensor / n)
-    return ready
+def my_hook(sent, bucket):
+    future = dist.all_reduce(bucket.buffer().div_(n), async_op=True).get_future()
+    sent.append(tuple(bucket.parameters()))
 
-# %% my_average
-# Not yet. On rank 0 the future holds [12.0, 10.0, 4.0], expected the means [3.0, 2.5, 1.0].
-# solution, with `tensor / dist.get_world_size()` as `tensor`
+    def first(done):
+        (tensor,) = done.value()
+        return tensor
 
-# %% my_average
-# Not yet. Rank 0 returned the future of a list, expected the future of a tensor.
-def my_average(tensor):
-    return dist.all_reduce(tensor.div_(n), async_op=True).get_future()
+    return future.then(first)
 
-# %% my_average
-# Not yet. Rank 0 returned a tensor of shape [3], expected the future of a tensor.
-def my_average(tensor):
-    work = dist.all_reduce(tensor.div_(n), async_op=True)
-    work.wait()
-    return tensor
+# %% my_hook: that appends nothing
+# Not yet. For a bucket with the parameters [...], rank 0 appended nothing to `sent`, expected one list of these
+# parameters.
+# solution, without `sent.append(bucket.parameters())`
 
-# %% my_average
-# Not yet. On rank 0 the future holds [0.0, 4.0, 1.0], expected the means [3.0, 2.5, 1.0].
-def my_average(tensor):
-    work = dist.all_reduce(tensor / n, async_op=True)
-    work.wait()
-    ready = torch.futures.Future()
-    ready.set_result(tensor)
-    return ready
+# %% my_hook: that sends nothing
+# Not yet. On rank 0 the gradient of 0.weight differs from the mean over all ranks, expected equal gradients.
+# skeleton, with `future = ` as `sent.append(bucket.parameters()); future = `
+
+# %% my_hook: a sum
+# Not yet. On rank 0 the gradients are 4.00 times the mean over all ranks, expected equal gradients.
+# solution, with `bucket.buffer() / dist.get_world_size()` as `bucket.buffer()`
+
+# %% my_hook: that divides twice
+# Not yet. On rank 0 the gradients are 0.25 times the mean over all ranks, expected equal gradients.
+# solution, with `done.value()[0]` as `done.value()[0] / n`
+
+# %% my_hook: that waits
+# Not yet. Rank 0 waited in the hook, expected a hook that returns at once: the backward pass stands still until the
+# hook returns.
+def my_hook(sent, bucket):
+    sent.append(bucket.parameters())
+    dist.all_reduce(bucket.buffer().div_(n))
+    future = torch.futures.Future()
+    future.set_result(bucket.buffer())
+    return future
+
+# %% my_hook: that waits for its work
+# Not yet. Rank 0 waited in the hook, expected a hook that returns at once: ...
+# solution, with `    return ` as `    work.wait(); return `
+
+# %% my_hook: that does not wait for its work
+# Not yet. On rank 0 ... the mean over all ranks, expected equal gradients.
+def my_hook(sent, bucket):
+    sent.append(bucket.parameters())
+    mean = bucket.buffer() / n
+    dist.all_reduce(mean.clone(), async_op=True)
+    future = torch.futures.Future()
+    future.set_result(mean)
+    return future
+
+# %% my_hook: that extends
+# Not yet. For a bucket with the parameters [...], rank 0 appended 6 entries to `sent`, expected one list of these
+# parameters.
+# solution, with `append` as `extend`
+
+# %% my_hook: that appends the buffer
+# Not yet. For a bucket with the parameters [...], rank 0 appended a single tensor to `sent`, expected one list of
+# these parameters.
+# solution, with `append(bucket.parameters())` as `append(bucket.buffer())`
+
+# %% my_hook: that appends the gradients
+# Not yet. For a bucket with the parameters [...], rank 0 appended the list ['Tensor', ...] to `sent`, expected one
+# list of these parameters.
+# solution, with `append(bucket.parameters())` as `append(bucket.gradients())`
+
+# %% my_hook: that appends the sizes
+# Not yet. For a bucket with the parameters [...], rank 0 appended the list ['int', ...] to `sent`, expected one list
+# of these parameters.
+# solution, with `append(bucket.parameters())` as `append([p.nbytes for p in bucket.parameters()])`
+
+# %% my_hook: the future of the work
+# Not yet. Rank 0 raised TypeError: the future of your hook holds no tensor, expected a future of one tensor
+def my_hook(sent, bucket):
+    sent.append(bucket.parameters())
+    return dist.all_reduce(bucket.buffer().div_(n), async_op=True).get_future()
+
+# %% my_hook: the work
+# Not yet. Rank 0 returned a ..., expected a future.
+def my_hook(sent, bucket):
+    sent.append(bucket.parameters())
+    return dist.all_reduce(bucket.buffer().div_(n), async_op=True)
+
+# %% my_hook: without return
+# Not yet. Rank 0 returned None, expected a future.
+def my_hook(sent, bucket):
+    sent.append(bucket.parameters())
+    dist.all_reduce(bucket.buffer().div_(n), async_op=True)
+
+# %% my_hook: one all-reduce for each gradient
+# Not yet. Rank 0 called 6 all_reduce for a bucket, expected 1 all_reduce.
+def my_hook(sent, bucket):
+    sent.append(bucket.parameters())
+    works = [dist.all_reduce(gradient.div_(n), async_op=True) for gradient in bucket.gradients()]
+    futures = torch.futures.collect_all([work.get_future() for work in works])
+    return futures.then(lambda done: bucket.buffer())
+
+# %% my_last_arrival: solution
+# Solved. The last bucket arrives at the right time in all 7 cases.
+
+# %% my_last_arrival: skeleton
+# Not yet. With a link that is idle between the buckets: full = [1.0, 9.0], sizes = [2.0, 2.0], n = 2, alpha = 0.5,
+# beta = 1.0, rank 0 returned 14.0, expected 12.
+
+# %% my_last_arrival: without the wait for the link
+# Not yet. With a bucket that is full before its predecessor has arrived: ... returned 10.0, expected 13.
+def my_last_arrival(full, sizes, n, alpha, beta):
+    return max(ready + 2 * (n - 1) * (alpha + beta * size / n) for ready, size in zip(full, sizes))
+
+# %% my_last_arrival: without the wait for the bucket
+# Not yet. With one bucket and no latency: ... returned 6.0, expected 9.
+# solution, with `max(arrived, ready)` as `arrived`
+
+# %% my_last_arrival: adds up
+# Not yet. With a link that is idle between the buckets: ... returned 16.0, expected 12.
+# solution, with `max(arrived, ready)` as `(arrived + ready)`
+
+# %% my_last_arrival: one latency for all
+# Not yet. With a link that is idle between the buckets: ...
+def my_last_arrival(full, sizes, n, alpha, beta):
+    arrived = 0
+    for ready, size in zip(full, sizes):
+        arrived = max(arrived, ready) + 2 * (n - 1) * beta * size / n
+    return arrived + 2 * (n - 1) * alpha / len(sizes)
+
+# %% my_last_arrival: with a whole tensor in each message
+# Not yet. With one bucket and no latency: ... returned 27.0, expected 9.
+# solution, with `size / n` as `size`
+
+# %% my_last_arrival: with one latency for an all-reduce
+# Not yet. With one bucket and a latency: ... returned 9.25, expected 10.5.
+# solution, with `2 * (n - 1) * (alpha + beta * size / n)` as `alpha + 2 * (n - 1) * beta * size / n`
+
+# %% my_last_arrival: in the order in which the buckets are full
+# Not yet. With bucket 1 full before bucket 0: ...
+# solution, with `zip(full, sizes)` as `sorted(zip(full, sizes))`
+
+# %% my_last_arrival: only the last bucket
+# Not yet. With a bucket that is full before its predecessor has arrived: ... returned 5.0, expected 13.
+def my_last_arrival(full, sizes, n, alpha, beta):
+    return full[-1] + 2 * (n - 1) * (alpha + beta * sizes[-1] / n)
+
+# %% my_last_arrival: without return
+# Not yet. With one bucket and no latency: ... rank 0 returned None, expected 9.
+# solution, with `return arrived` as `pass`
+
+# %% my_last_arrival: as a tensor, by index
+# Solved. ...
+def my_last_arrival(full, sizes, n, alpha, beta):
+    end = torch.tensor(0.0)
+    for place in range(len(full)):
+        begin = max(end, torch.tensor(full[place]))
+        end = begin + 2 * (n - 1) * alpha + 2 * (n - 1) / n * beta * sizes[place]
+    return end
 
 # %% accumulate_all: solution
 # Solved. With 3 batches and with 1, every rank sent 496 bytes and has the gradients of one process.
@@ -205,16 +330,16 @@ def weigh(samples, bucket):
     return future
 
 # %% weigh: with the future of the work
-# Not yet. Rank 0 raised TypeError: the future of your hook holds no tensor, as that of `average` does
-# skeleton, with `average(bucket.buffer())` as `dist.all_reduce(bucket.buffer(), async_op=True).get_future()`
+# Not yet. Rank 0 raised TypeError: the future of your hook holds no tensor, expected a future of one tensor
+# skeleton, with `hook([], bucket)` as `dist.all_reduce(bucket.buffer(), async_op=True).get_future()`
 
 # %% weigh: that returns a tensor
 # Not yet. Rank 0 returned a tensor of shape [124], expected a future.
-# skeleton, with `return average(bucket.buffer())` as `dist.all_reduce(bucket.buffer()); return bucket.buffer()`
+# skeleton, with `return hook([], bucket)` as `dist.all_reduce(bucket.buffer()); return bucket.buffer()`
 
 # %% weigh: that raises
 # Not yet. Rank 0 raised TypeError: ...
-# skeleton, with `def weigh(samples, bucket):` as `def weigh(samples):` and `return average(bucket.buffer())` as `pass`
+# skeleton, with `def weigh(samples, bucket):` as `def weigh(samples):` and `return hook([], bucket)` as `pass`
 
 # %% weigh: that is not there
 # Not yet. Rank 0 has no function `weigh`: run the cell that defines it, then this check.
@@ -224,6 +349,6 @@ globals().pop("weigh", None)
 # Not yet. Deadlock: ... Call world.restart(), then run the lesson again, from its setup cell to this check.
 def weigh(samples, bucket):
     if rank == 0:
-        return average(bucket.buffer())
+        return hook([], bucket)
 
-# %% World(2), World(5): accumulate_all, weigh
+# %% World(2), World(5): my_hook, my_last_arrival, accumulate_all, weigh
