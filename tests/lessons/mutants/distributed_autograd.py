@@ -43,6 +43,15 @@ MUTANTS = {
         "losses = [float(step(net, optimizer, images[batch], labels[batch]))",
         "losses = [float(step(net, optimizer, images[batch] / 2, labels[batch]))",
     ),
+    "local training accumulates its gradients": ("    local_optimizer.zero_grad()\n", ""),
+    "the loss of the graph is no square": (
+        'loss = rpc.rpc_sync("worker1", scale, args=(w,)) ** 2\n    of_rank_0',
+        'loss = rpc.rpc_sync("worker1", scale, args=(w,)) * 2\n    of_rank_0',
+    ),
+    "the gradients of worker 0 are on every rank": (
+        'own_gradient = rpc.rpc_sync("worker0", gradient, args=(context_id,)).item()',
+        "own_gradient = gradient(context_id)",
+    ),
     "gradients of the images come back": (
         "scores = net.rpc_sync().forward(images[batch])",
         "scores = net.rpc_sync().forward(images[batch].requires_grad_())",
