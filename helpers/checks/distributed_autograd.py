@@ -127,7 +127,7 @@ def train_frozen(exam):
 class _Training(NamedTuple):
     """What `my_step` made of a model: the weights afterwards, and the results of the steps.
 
-    `gradients` are those of the last context of the first step, none without a context or a backward pass. `runs`
+    `gradients` are those of the first step's last context that held any, none without a context or a backward pass. `runs`
     counts the forward passes on worker1, and `payloads` has the bytes of tensors in the calls of each step.
     """
 
@@ -185,7 +185,7 @@ def _require_first_half(exam, trained, expected):
     )
     exam.refuse(
         "The first half is right: the gradients in the context equal one process. "
-        f"The weights on worker1 did not change, expected {_STEPS} steps of the optimizer."
+        f"The weights on worker1 did not change, expected {_STEPS} steps of the optimizer, each in the same context."
     )
 
 
@@ -287,7 +287,7 @@ def _train_on_worker1(batches) -> _Training:
         results.append(result.detach() if isinstance(result, torch.Tensor) else result)
         calls = [call for call in made if call.function != gradients_in_context.__name__]
         payloads.append(sum(call.sent + call.received for call in calls))
-        gradients.append(_Context.noted[-1] if _Context.noted else [])
+        gradients.append(next(filter(None, reversed(_Context.noted)), []))
     _Context.net = None
     weights, runs = rpc.rpc_sync("worker1", state_of_whole, args=(net,))
     return _Training(weights, results, gradients[0], runs, payloads)

@@ -251,7 +251,7 @@ def my_step(net, optimizer, images, labels):
 
 # %% my_step: without a step
 # Not yet. The first half is right: the gradients in the context equal one process. The weights on worker1 did not
-# change, expected 2 steps of the optimizer.
+# change, expected 2 steps of the optimizer, each in the same context.
 def my_step(net, optimizer, images, labels):
     with dist_autograd.context() as context_id:
         scores = net.rpc_sync().forward(images)
@@ -296,7 +296,8 @@ def my_step(net, optimizer, images, labels):
 # answer "without a step", with `cross_entropy(scores, labels)` as `cross_entropy(scores, labels) / 2`
 
 # %% my_step: forward outside of the context
-# Not yet. Rank 0 raised RuntimeError: ...
+# Not yet. No context held the gradients of the weights on worker1, expected a forward and a backward pass in a
+# context.
 def my_step(net, optimizer, images, labels):
     scores = net.rpc_sync().forward(images)
     loss = nn.functional.cross_entropy(scores, labels)
@@ -306,7 +307,8 @@ def my_step(net, optimizer, images, labels):
     return loss.item()
 
 # %% my_step: a context for each half
-# Not yet. Rank 0 raised RuntimeError: ...
+# Not yet. The first half is right: the gradients in the context equal one process. The weights on worker1 did not
+# change, expected 2 steps of the optimizer, each in the same context.
 def my_step(net, optimizer, images, labels):
     with dist_autograd.context() as context_id:
         scores = net.rpc_sync().forward(images)
