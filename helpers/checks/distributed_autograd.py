@@ -128,7 +128,7 @@ class _Training(NamedTuple):
     """What `my_step` made of a model: the weights afterwards, and the results of the steps.
 
     `gradients` are those of the last context of the first step that held any, none without a context or a backward
-    pass. `runs` counts the forward passes on worker1, and `payloads` has the bytes of tensors in the calls of each step.
+    pass. `runs` counts the forward passes on worker1, and `payloads` the bytes of tensors in the calls of each step.
     """
 
     weights: list[torch.Tensor]
