@@ -1,7 +1,8 @@
 """Exercises of 20_distributed_autograd: rank 0 trains a model that is on worker1, as a whole or in part."""
 
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 import torch.distributed.autograd as dist_autograd
@@ -9,6 +10,7 @@ import torch.distributed.rpc as rpc
 from torch.distributed.optim import DistributedOptimizer
 
 from helpers.checks.exam import AnswerError, exercise, near, show
+from helpers.checks.patching import replaced
 from helpers.checks.rpc_judging import answer_with_rpc, one_line_errors
 from helpers.checks.small_model import CLASSES, FEATURES, compare_gradients, loss, new_data, new_model
 
@@ -17,6 +19,28 @@ _PIECES = 3, 7, 5  # samples
 _RATE = 0.1
 _STEPS, _SAMPLES = 2, 12
 _IN_VAIN = "RPC ran for more than set timeout"
+_SHORT = {"AccumulateGrad": "w", "SendRpcBackward": "Send", "RecvRpcBackward": "Recv"}
+
+
+def whole_graph(parts: Sequence[tuple]) -> Mapping[str, set[str]]:
+    """Return for each function of a graph over several ranks the set of functions that it passes a gradient to.
+
+    `parts` has each rank's names, edges, and functions of sent and received messages. A name in the result is that of a
+    function, in short, and its rank, such as "Recv 0", so it must occur once on a rank. "w 0" is a weight's function,
+    which passes nothing on.
+    """
+    shown = [
+        [f"{_SHORT.get(name, name.removesuffix('Backward0'))} {rank}" for name in names]
+        for rank, (names, *_) in enumerate(parts)
+    ]
+    sent_at = {number: shown[rank][place] for rank, part in enumerate(parts) for number, place in part[2].items()}
+    followers = {}
+    for own, (_, edges, _, received) in zip(shown, parts, strict=True):
+        for begin, end in edges:
+            followers.setdefault(own[begin], set()).add(own[end])
+        for number, place in received.items():
+            followers.setdefault(own[place], set()).add(sent_at[number])
+    return followers
 
 
 @exercise
@@ -24,25 +48,24 @@ def my_step(exam):
     """Check `my_step(net, optimizer, inputs, labels)`: it trains a model on worker1 for a step and returns the loss."""
     if exam.rank == 0:
         batches = [new_data(step, _SAMPLES) for step in range(_STEPS)]
-        weights, losses, payloads = exam.on_rank(_train_on_worker1, batches)
-        expected_weights, expected_losses = _train_here(batches)
+        trained = exam.on_rank(_train_on_worker1, batches)
+        expected = _train_here(batches)
+        exam.require(trained.runs, "worker1 did not run `forward`, expected one call in each step.")
+        _require_first_half(exam, trained, expected)
         exam.require(
-            not _same(weights, _weights(new_model())), "The weights on worker1 did not change, expected two steps."
-        )
-        exam.require(
-            _same(weights, expected_weights),
+            _same(trained.weights, expected.weights),
             f"After {_STEPS} steps the weights on worker1 differ, expected the weights of one process.",
         )
-        for step, expected in enumerate(expected_losses):
+        for step, (result, loss_there) in enumerate(zip(trained.results, expected.results, strict=True)):
             exam.require(
-                near(losses[step], expected),
-                f"Step {step} returned {show(losses[step])}, expected the loss, {expected:.4f}.",
+                near(result, loss_there),
+                f"Step {step} returned {show(result)}, expected the loss, {loss_there:.4f}.",
             )
         most = 4 * _SAMPLES * (FEATURES + CLASSES)
         exam.require(
-            max(payloads) <= most,
-            f"A step moved {max(payloads)} bytes of tensors in calls, expected {most} at most: those of the inputs and "
-            "scores.",
+            max(trained.payloads) <= most,
+            f"A step moved {max(trained.payloads)} bytes of tensors in calls, expected {most} at most: the inputs and "
+            "the scores.",
         )
     return f"After {_STEPS} steps the weights on worker1 are those of one process."
 
@@ -101,6 +124,20 @@ def train_frozen(exam):
     return "`first` made its step, and worker1 computed no gradient for the weights of `second`."
 
 
+class _Training(NamedTuple):
+    """What `my_step` made of a model: the weights afterwards, and the results of the steps.
+
+    `gradients` are those of the last context of the first step that held any, none without a context or a backward
+    pass. `runs` counts the forward passes on worker1, and `payloads` the bytes of tensors in the calls of each step.
+    """
+
+    weights: list[torch.Tensor]
+    results: list
+    gradients: list[torch.Tensor]
+    runs: int = 0
+    payloads: Sequence[int] = ()
+
+
 class _Part(NamedTuple):
     """The weights and the gradients of one part of a model."""
 
@@ -134,18 +171,45 @@ def _require_gradients(exam, trained, batches):
         exam.require(not difference, f"On {worker} {difference} those of one process, expected equal gradients.")
 
 
-def _train_here(batches):
-    """Return the weights of the small model after a step with each batch, and the losses."""
+def _require_first_half(exam, trained, expected):
+    """Require gradients in a context, and then new weights, so that an answer without a step knows its first half."""
+    if not _same(trained.weights, _weights(new_model())):
+        return
+    exam.require(
+        trained.gradients,
+        "No context held the gradients of the weights on worker1, expected a forward and a backward pass in a context.",
+    )
+    exam.require(
+        _same(trained.gradients, expected.gradients),
+        "The gradients in the context differ, expected the gradients of one process.",
+    )
+    exam.refuse(
+        "The first half is right: the gradients in the context equal one process. "
+        f"The weights on worker1 did not change, expected {_STEPS} steps of the optimizer, each in the same context."
+    )
+
+
+def _train_here(batches) -> _Training:
+    """Train the small model in this process, with a step for each batch."""
     model = new_model()
     optimizer = torch.optim.SGD(model.parameters(), lr=_RATE)
-    losses = []
+    losses, gradients = [], []
     for batch in batches:
         optimizer.zero_grad()
         batch_loss = loss(model, [batch])
         batch_loss.backward()
+        gradients = gradients or [parameter.grad.clone() for parameter in model.parameters()]
         optimizer.step()
         losses.append(batch_loss.item())
-    return _weights(model), losses
+    return _Training(_weights(model), losses, gradients)
+
+
+def new_whole():
+    """Return the small model. At each call it notes whether its weights need gradients."""
+    module = new_model()
+    module.needed = []
+    module.forward = partial(_forward, module)
+    return module
 
 
 def new_second():
@@ -172,9 +236,16 @@ def parameter_rrefs(net):
     return [rpc.RRef(parameter) for parameter in net.local_value().parameters()]
 
 
-def weights_of(net):
-    """Return the weights of a module. Runs on its owner."""
-    return _weights(net.local_value())
+def state_of_whole(net):
+    """Return the weights of a module, and how often it ran. Runs on its owner."""
+    return _weights(net.local_value()), len(net.local_value().needed)
+
+
+def gradients_in_context(net, context_id):
+    """Return the gradients of a module's weights in a context, none if one is missing. Runs on its owner."""
+    gradients = dist_autograd.get_gradients(context_id)
+    parameters = list(net.local_value().parameters())
+    return [gradients[parameter] for parameter in parameters] if all(p in gradients for p in parameters) else []
 
 
 def state_of_second(second):
@@ -182,24 +253,44 @@ def state_of_second(second):
     return _part(second.local_value()), second.local_value().needed
 
 
-def _train_on_worker1(batches):
-    """Have `my_step` train a model on worker1.
+class _Context(dist_autograd.context):
+    """A context that notes at its end the gradients of the model on worker1."""
 
-    Return the weights, and for each step the result and the bytes of tensors in its calls.
-    """
+    net = None
+    noted: ClassVar[list] = []
+
+    def __enter__(self):
+        self.number = super().__enter__()
+        return self.number
+
+    def __exit__(self, kind, *error):
+        if kind is None:
+            _Context.noted.append(rpc.rpc_sync("worker1", gradients_in_context, args=(_Context.net, self.number)))
+        super().__exit__(kind, *error)
+
+
+def _train_on_worker1(batches) -> _Training:
+    """Have `my_step` train a model on worker1."""
     with one_line_errors():
-        net = rpc.remote("worker1", new_model)
+        net = rpc.remote("worker1", new_whole)
         # torch asks for the type of an object before its first call; with rpc_async, a thread that is in no context
         # then makes the call.
         net.rpc_sync().zero_grad()
         references = rpc.rpc_sync("worker1", parameter_rrefs, args=(net,))
         optimizer = DistributedOptimizer(torch.optim.SGD, references, lr=_RATE)
-    losses, payloads = [], []
+    _Context.net = net
+    results, payloads, gradients = [], [], []
     for batch in batches:
-        result, made = answer_with_rpc("my_step", [net, optimizer, *batch])
-        losses.append(result.detach() if isinstance(result, torch.Tensor) else result)
-        payloads.append(sum(call.sent + call.received for call in made))
-    return rpc.rpc_sync("worker1", weights_of, args=(net,)), losses, payloads
+        _Context.noted.clear()
+        with replaced([(dist_autograd, "context", _Context)]):
+            result, made = answer_with_rpc("my_step", [net, optimizer, *batch])
+        results.append(result.detach() if isinstance(result, torch.Tensor) else result)
+        calls = [call for call in made if call.function != gradients_in_context.__name__]
+        payloads.append(sum(call.sent + call.received for call in calls))
+        gradients.append(next(filter(None, reversed(_Context.noted)), []))
+    _Context.net = None
+    weights, runs = rpc.rpc_sync("worker1", state_of_whole, args=(net,))
+    return _Training(weights, results, gradients[0], runs, payloads)
 
 
 def _train_both_parts(function, arguments) -> _Trained:

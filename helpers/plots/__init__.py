@@ -11,7 +11,7 @@ from helpers.plots.cartpole_solved import angles, paces, training_curve
 from helpers.plots.collectives import before_and_after, chunk_grid, stays
 from helpers.plots.controls import live
 from helpers.plots.data_parallel import data_parallel_step, loss_curves
-from helpers.plots.distributed_autograd import autograd_graph, remote_training
+from helpers.plots.distributed_autograd import autograd_graph, remote_product
 from helpers.plots.distributed_rnn import cut_model, perplexity_curve
 from helpers.plots.experts import expert_loads, loads_over_training, tokens_to_experts
 from helpers.plots.faster_distributed_rnn import rpc_steps, shares_by_rank, step_times
@@ -98,7 +98,7 @@ __all__ = [
     "passed_by_rank",
     "perplexity_curve",
     "pipeline_steps",
-    "remote_training",
+    "remote_product",
     "ring_of_chunks",
     "ring_of_waits",
     "ring_step",

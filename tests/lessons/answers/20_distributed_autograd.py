@@ -221,7 +221,8 @@ def train_frozen(first, second, inputs, labels):
         optimizer.step(context_id)
 
 # %% my_step: skeleton
-# Not yet. The weights on worker1 did not change, expected two steps.
+# Not yet. No context held the gradients of the weights on worker1, expected a forward and a backward pass in a
+# context.
 
 # %% my_step: solution
 # Solved. After 2 steps the weights on worker1 are those of one process.
@@ -249,7 +250,8 @@ def my_step(net, optimizer, images, labels):
 # and `return loss` as `return loss.detach()`
 
 # %% my_step: without a step
-# Not yet. The weights on worker1 did not change, expected two steps.
+# Not yet. The first half is right: the gradients in the context equal one process. The weights on worker1 did not
+# change, expected 2 steps of the optimizer, each in the same context.
 def my_step(net, optimizer, images, labels):
     with dist_autograd.context() as context_id:
         scores = net.rpc_sync().forward(images)
@@ -272,7 +274,7 @@ def my_step(net, optimizer, images, labels):
 # answer "returns the tensor", without `return loss`
 
 # %% my_step
-# Not yet. A step moved 1152 bytes of tensors in calls, expected 576 at most: those of the inputs and scores.
+# Not yet. A step moved 1152 bytes of tensors in calls, expected 576 at most: the inputs and the scores.
 # answer "without a step",
 # with `scores = net.rpc_sync().forward(images)`
 # as `scores = net.rpc_sync().forward(images); spare = net.rpc_sync().forward(images)`
@@ -280,7 +282,7 @@ def my_step(net, optimizer, images, labels):
 # as `dist_autograd.backward(context_id, [loss + 0 * spare.sum()]); optimizer.step(context_id)`
 
 # %% my_step
-# Not yet. The weights on worker1 did not change, expected two steps.
+# Not yet. worker1 did not run `forward`, expected one call in each step.
 # answer "returns the tensor", with `scores = net.rpc_sync().forward(images)` as `scores = net.to_here()(images)`
 # and `return loss` as `return loss.item()`
 
@@ -288,6 +290,52 @@ def my_step(net, optimizer, images, labels):
 # Not yet. Rank 0 raised RuntimeError: ...
 # answer "without a step",
 # with `dist_autograd.backward(context_id, [loss])` as `loss.backward(); optimizer.step(context_id)`
+
+# %% my_step: half of the loss, without a step
+# Not yet. The gradients in the context differ, expected the gradients of one process.
+# answer "without a step", with `cross_entropy(scores, labels)` as `cross_entropy(scores, labels) / 2`
+
+# %% my_step: forward outside of the context
+# Not yet. No context held the gradients of the weights on worker1, expected a forward and a backward pass in a
+# context.
+def my_step(net, optimizer, images, labels):
+    scores = net.rpc_sync().forward(images)
+    loss = nn.functional.cross_entropy(scores, labels)
+    with dist_autograd.context() as context_id:
+        dist_autograd.backward(context_id, [loss])
+        optimizer.step(context_id)
+    return loss.item()
+
+# %% my_step: a context for each half
+# Not yet. The first half is right: the gradients in the context equal one process. The weights on worker1 did not
+# change, expected 2 steps of the optimizer, each in the same context.
+def my_step(net, optimizer, images, labels):
+    with dist_autograd.context() as context_id:
+        scores = net.rpc_sync().forward(images)
+        loss = nn.functional.cross_entropy(scores, labels)
+        dist_autograd.backward(context_id, [loss])
+    with dist_autograd.context() as context_id:
+        optimizer.step(context_id)
+    return loss.item()
+
+# %% my_step: a bare tensor
+# Not yet. Rank 0 raised TypeError: backward(): incompatible function arguments. ...
+# answer "without a step", with `[loss]` as `loss`
+
+# %% my_step: context by another name
+# Solved. ...
+from torch.distributed.autograd import backward, context
+
+def my_step(net, optimizer, images, labels):
+    with context() as number:
+        loss = nn.functional.cross_entropy(net.rpc_sync().forward(images), labels)
+        backward(number, [loss])
+        optimizer.step(number)
+    return float(loss)
+
+# %% my_step: two steps
+# Not yet. After 2 steps the weights on worker1 differ, expected the weights of one process.
+# answer "without a step", with `return loss.item()` as `optimizer.step(context_id); optimizer.step(context_id)`
 
 # %% my_step: after the context
 # Not yet. Rank 0 raised RuntimeError: ...

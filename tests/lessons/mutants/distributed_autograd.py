@@ -9,11 +9,19 @@ MUTANTS = {
         "dist_autograd.backward(context_id, [y**2])",
         "dist_autograd.backward(context_id, [y**2]); ((w * 2) ** 2).backward()",
     ),
-    "each rank has its own half of a number": (
-        "sent = {message: functions.index(function) for",
-        "sent = {message + rank: functions.index(function) for",
+    "a second backward pass starts from zero": (
+        "dist_autograd.backward(context_id, [loss], retain_graph=True)\n",
+        "pass\n",
     ),
-    "a server thread records nothing": ("through, args=(y,))", "through, args=(y.detach(),))"),
+    "each rank has its own half of a number": (
+        "{message: place(function) for message, function in sent.items()}",
+        "{message + rank: place(function) for message, function in sent.items()}",
+    ),
+    "the weight of rank 0 sends nothing": (
+        'loss = rpc.rpc_sync("worker1", scale, args=(w,)) ** 2\n    of_rank_0',
+        'loss = rpc.rpc_sync("worker1", scale, args=(w.detach(),)) ** 2\n    of_rank_0',
+    ),
+    "a thread of the pool records nothing": ("through, args=(y,))", "through, args=(y.detach(),))"),
     "a tensor that needs a gradient is like one that does not": ("call(torch.neg, w.detach())", "call(torch.neg, w)"),
     "another thread is in the context": ("other_thread.submit(call, scale, w).result()", "call(scale, w)"),
     "a parameter is fetched like a tensor": (
@@ -24,25 +32,29 @@ MUTANTS = {
         'rpc.rpc_sync("worker0", scale, args=(torch.tensor(rank + 1.0),))',
         'rpc.rpc_sync("worker0", scale, args=(torch.tensor(n * (n + 1) / 2),))',
     ),
-    "a second backward starts anew": ("for retain in (True, True, False):", "for retain in (True, False):"),
-    "the graph is always kept": ("retain_graph=retain)", "retain_graph=True)"),
     "backward does not wait for the log": ("for_the_log = theirs.to_here()", "for_the_log = torch.zeros(())"),
-    "the optimizer makes no step": (
-        "        optimizer.step(context_id)\n    local_optimizer.zero_grad()",
-        "    local_optimizer.zero_grad()",
-    ),
-    "old gradients do no harm": ("for uses_it in (True, False):", "for uses_it in (True,):"),
+    "old gradients do no harm": ("for head in (0, 1):", "for head in (0, 0):"),
+    "nothing clears old gradients": ("net.rpc_sync().zero_grad()  # on B", "pass"),
     "training leaves the model on B alone": (
         "        optimizer.step(context_id)\n    return loss.item()",
         "    return loss.item()",
     ),
-    "all images travel": (
-        "        scores = net.rpc_sync().forward(images)\n",
-        "        scores = net.rpc_sync().forward(images.repeat(10, 1))[: len(images)]\n",
+    "B trains on other images": (
+        "losses = [float(step(net, optimizer, images[batch], labels[batch]))",
+        "losses = [float(step(net, optimizer, images[batch] / 2, labels[batch]))",
+    ),
+    "local training accumulates its gradients": ("    local_optimizer.zero_grad()\n", ""),
+    "the loss of the graph is no square": (
+        'loss = rpc.rpc_sync("worker1", scale, args=(w,)) ** 2\n    of_rank_0',
+        'loss = rpc.rpc_sync("worker1", scale, args=(w,)) * 2\n    of_rank_0',
+    ),
+    "the gradients of worker 0 are on every rank": (
+        'own_gradient = rpc.rpc_sync("worker0", gradient, args=(context_id,)).item()',
+        "own_gradient = gradient(context_id)",
     ),
     "gradients of the images come back": (
-        "net.rpc_sync().forward(images[batches[0]])",
-        "net.rpc_sync().forward(images[batches[0]].requires_grad_())",
+        "scores = net.rpc_sync().forward(images[batch])",
+        "scores = net.rpc_sync().forward(images[batch].requires_grad_())",
     ),
-    "the weights that are pulled are new ones": ("pulled.load_state_dict(weights)", "pulled.state_dict()"),
+    "the weights that are fetched are new ones": ("trained.load_state_dict(weights)", "trained.state_dict()"),
 }
