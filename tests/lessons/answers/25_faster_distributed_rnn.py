@@ -23,10 +23,10 @@
 # with `cross_entropy(logits.flatten(0, 1), targets.flatten())`
 # as `-logits.log_softmax(dim=2).gather(2, targets[..., None]).mean()`
 
-# %% MyFewBytes: of the lesson
+# %% MyFewBytes: another name of the decoder
 # Solved. Losses and gradients are those of one process, and a forward pass moves only the bytes that it needs.
-# solution, with `class MyDecoder(nn.Linear):` as `class DecoderWithLoss(nn.Linear):`
-# and `decoder_class = MyDecoder` as `decoder_class = DecoderWithLoss`
+# solution, with `class MyDecoder(nn.Linear):` as `class LossDecoder(nn.Linear):`
+# and `decoder_class = MyDecoder` as `decoder_class = LossDecoder`
 
 # %% MyFewBytes: all in loss
 # Solved. Losses and gradients are those of one process, and a forward pass moves only the bytes that it needs.
@@ -153,8 +153,8 @@ class MyHalves(FewBytes):
         loss = torch.stack(torch.futures.wait_all([first, second])).mean()
         return loss, (torch.cat([left_h, right_h], dim=1), torch.cat([left_c, right_c], dim=1))
 
-# %% MyHalves: by rpc_async
-# Solved. The results are those of one process, and the decoder works on one half while the LSTM runs the other.
+# %% MyHalves: by rpc_async of an RRef, whose first call leaves the context
+# Not yet. The results are right, and a gradient of the table differs, expected that of one process.
 # solution, with `self.decoder.forward_async(output, halves(targets)[half])`
 # as `self.decoder.get_module_rref().rpc_async().forward(output, halves(targets)[half])`
 
@@ -167,7 +167,7 @@ class MyHalves(FewBytes):
 # solution, with `(first + second) / 2` as `first`
 
 # %% MyHalves: split by rows
-# Not yet. The hidden state after window 0 differs ...
+# Not yet. The loss of window 0 is ...
 # solution, with `tensor.chunk(2, dim=1)` as `tensor.chunk(2, dim=0)`
 # and `[None, None] if hidden is None else list(zip(*map(halves, hidden)))` as `[hidden, hidden]`
 

@@ -17,8 +17,8 @@ MUTANTS = {
         "return self.table.forward(words)",
     ),
     "the logits come back with few bytes": (
-        "return self.decoder.forward(output, targets), hidden\n",
-        "return cross_entropy(self.decoder.forward(output).flatten(0, 1), targets.flatten()), hidden\n",
+        "return self.decoder.forward(output, targets), hidden",
+        "return cross_entropy(self.decoder.forward(output).flatten(0, 1), targets.flatten()), hidden",
     ),
     "the model of few bytes is another one": (
         "return cross_entropy(logits.flatten(0, 1), targets.flatten())\n\nclass SendsLoss(",
