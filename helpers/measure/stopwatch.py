@@ -96,12 +96,8 @@ class Step(NamedTuple):
             for rank in ("trainer", "server")
         }
 
-    def both(self) -> float:
-        """Return the share of the step in which both ranks compute."""
-        return (self.busy("trainer") + self.busy("server") - self.busy("trainer", "server")) / self.seconds
 
-
-def fastest(other: str, step: Callable, model, optimizer, *arguments, times: int = 10) -> Step:
+def fastest(other: str, step: Callable, model, optimizer, *arguments, times: int = 30) -> Step:
     """Call `step(model, optimizer, *arguments)` `times` times, and return the fastest step, the least disturbed.
 
     `other` is the name of the worker that has the other parts.

@@ -16,7 +16,6 @@ def test_shares():
     server = [Entry("Linear forward", 2.5, 4.5), Entry("optimizer", 7.5, 9.0)]
     step = Step(0.0, 10.0, trainer, server)
     assert step.busy("trainer") == 3.5 and step.busy("server") == 3.5 and step.busy("trainer", "server") == 6.5
-    assert step.both() == pytest.approx(0.05)
     assert step.shares() == {
         rank: {
             "computes": pytest.approx(0.35),
