@@ -21,6 +21,7 @@ EQUIVALENT = {
         "2a844234ea": "the text does not say which words of it are printed",
     },
     "faster_distributed_rnn": {
+        "c2b13dd308": "of two ranks each has a name in the list, and with three ranks the list is too short",
         "012f7a859b": "the text names the width once, and every formula takes it as it is",
         "659977f4d9": "no later step goes on from this hidden state",
         "ddec5d1481": "words and targets have the same shape and type, so the same bytes travel",
