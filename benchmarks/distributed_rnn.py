@@ -14,29 +14,30 @@ from helpers.measure import network
 NOTEBOOK = "25_faster_distributed_rnn.ipynb"
 TURNS = 25
 TOKENS = 320
-DEFINITIONS = ["First", "windows", "new_optimizer", "step", "carried", "DecoderWithLoss", "Second"]
+DEFINITIONS = ["SendsLogits", "windows", "new_optimizer", "step", "bytes_per_step", "DecoderWithLoss", "SendsLoss"]
 TIMED = ["local_step", "duration"]
 
-# On the trainer: the versions, as the notebook makes them, and the bytes that each has to send.
-VERSIONS = """
+# On the trainer: the variants, as the notebook makes them, and the bytes that each has to send.
+VARIANTS = """
 words, targets = next(windows(text.training))
-alone = First(size, width, [Timed(nn.Embedding, size, width), Timed(nn.Linear, width, size)])
-adam = torch.optim.Adam(p for m in (alone.table, alone.lstm, alone.decoder) for p in m.parameters())
-first, second = First(size, width), Second(size, width)
-versions = {"one process": (local_step, alone, adam)}
-versions |= {"first": (step, first, new_optimizer(first)), "second": (step, second, new_optimizer(second))}
-tokens, sent = words.numel(), words.numel() + len(words.unique())
-payload = {"first": 8 * tokens + 8 * tokens * (2 * width + size), "second": 8 * sent + 8 * sent * width}
+parts = [Timed(nn.Embedding, vocabulary, width), Timed(nn.Linear, width, vocabulary)]
+alone = SendsLogits(vocabulary, width, parts)
+adam = torch.optim.Adam(p for m in (*parts, alone.lstm) for p in m.parameters())
+logits, few_bytes = SendsLogits(vocabulary, width), SendsLoss(vocabulary, width)
+variants = {"one process": (local_step, alone, adam)}
+variants |= {"logits": (step, logits, new_optimizer(logits)), "few bytes": (step, few_bytes, new_optimizer(few_bytes))}
+tokens, items = words.numel(), words.numel() + len(words.unique())
+payload = {"logits": 8 * tokens + 8 * tokens * (2 * width + vocabulary), "few bytes": 8 * items + 8 * items * width}
 
 def turns(repeats):
-    return [[duration(*version) for version in versions.values()] for _ in range(repeats)]
+    return [[duration(*variant) for variant in variants.values()] for _ in range(repeats)]
 
-def bytes_of(version):
+def bytes_of(variant):
     '''Return the bytes of a step, predicted and counted.'''
-    _, model, optimizer = versions[version]
-    small, one_word = type(model)(2, 1), torch.zeros(2, 1, 1, dtype=torch.int64)
-    beside = min(carried(small, new_optimizer(small), *one_word) for _ in range(3))
-    return payload[version] + beside, min(carried(model, optimizer, words, targets) for _ in range(5))
+    _, model, optimizer = variants[variant]
+    tiny, one_word = type(model)(2, 1), torch.zeros(2, 1, 1, dtype=torch.int64)
+    overhead = min(bytes_per_step(tiny, new_optimizer(tiny), *one_word) for _ in range(3))
+    return payload[variant] + overhead, min(bytes_per_step(model, optimizer, words, targets) for _ in range(5))
 """
 
 
@@ -45,9 +46,9 @@ def rows() -> list[list]:
     world = World(2)
     try:
         world.view.execute(lesson.setup(NOTEBOOK) + "\n" + lesson.definitions(NOTEBOOK, *DEFINITIONS, *TIMED))
-        world.view.client[0].execute(VERSIONS, block=True)
+        world.view.client[0].execute(VARIANTS, block=True)
         _turns(world, 3)
-        bytes_of = {version: _on_trainer(world, "bytes_of", version) for version in ("first", "second")}
+        bytes_of = {variant: _on_trainer(world, "bytes_of", variant) for variant in ("logits", "few bytes")}
         times = {"loopback": _turns(world, TURNS)}
         if network.limit(world, 1e9):
             times["1 Gbit/s"] = _turns(world, TURNS)
@@ -55,26 +56,26 @@ def rows() -> list[list]:
         world.stop()
     table = [
         [
-            f"bytes of a step, {version} version",
+            f"bytes of a step, {variant}",
             f"{counted:,.0f} counted",
             f"{predicted:,.0f} predicted",
             f"{counted / predicted:.3f}",
         ]
-        for version, (predicted, counted) in bytes_of.items()
+        for variant, (predicted, counted) in bytes_of.items()
     ]
     for link, seconds in times.items():
-        for version, other in (("second", "first"), ("first", "one process"), ("second", "one process")):
-            ratio = side_by_side.ratio(seconds[other], seconds[version])
+        for variant, other in (("few bytes", "logits"), ("logits", "one process"), ("few bytes", "one process")):
+            ratio = side_by_side.ratio(seconds[other], seconds[variant])
             compared = f"{_speed(seconds[other])}, {other}"
-            table.append([f"{version} version, {link}", _speed(seconds[version]), compared, f"{ratio:.2f}"])
+            table.append([f"{variant}, {link}", _speed(seconds[variant]), compared, f"{ratio:.2f}"])
     if len(times) == 1:
-        table.append(["both versions on a slow link", "this system cannot pace links", "", ""])
+        table.append(["both variants on a slow link", "this system cannot pace links", "", ""])
     return table
 
 
 def _turns(world, repeats):
-    versions = zip(*_on_trainer(world, "turns", repeats), strict=True)
-    return dict(zip(("one process", "first", "second"), versions, strict=True))
+    variants = zip(*_on_trainer(world, "turns", repeats), strict=True)
+    return dict(zip(("one process", "logits", "few bytes"), variants, strict=True))
 
 
 def _on_trainer(world, function, argument):

@@ -134,6 +134,11 @@ def make(name, arguments) -> list[tuple[str, list[int]] | str]:
         return listed
 
 
+def learners_model():
+    """Return the learner's model."""
+    return _model[0]
+
+
 def start_from(parameters):
     """Set the values of the parameters of the learner's model."""
     with one_line_errors():

@@ -1,5 +1,8 @@
 """Exercises of 25_faster_distributed_rnn, with a trainer on rank 0 and a server: results, and bytes sent."""
 
+import threading
+import time
+
 import torch
 import torch.distributed.autograd as dist_autograd
 import torch.distributed.rpc as rpc
@@ -16,27 +19,48 @@ _FEW_BYTES = 64
 
 
 @exercise
-def MyStep(exam):
-    """Check `MyStep`: losses and gradients of one process, and no more bytes in a forward pass than they need."""
-    exam.on_rank(require_rpc, "MyStep")
+def MyFewBytes(exam):
+    """Check `MyFewBytes`: losses and gradients of one process, and no more bytes in a forward pass than they need."""
+    exam.on_rank(require_rpc, "MyFewBytes")
     if exam.rank == 0:
-        exam.on_rank(cut_model.make, "MyStep", [_WORDS, _WIDTH])
-        one = cut_model.one_process(_WORDS, _WIDTH)
-        exam.on_rank(cut_model.start_from, [parameter.detach() for parameter in one.parameters()])
-        window = cut_model.compare_windows(exam, one, "loss", _require_loss)
-        needed = (8 + 4 * _WIDTH) * (DIFFERENT + ROWS * COLUMNS) + 4
-        moved = sum(call.sent + call.received for call in window.calls)
-        exam.require(
-            moved <= 1.01 * needed,
-            f"The model is the same, and its forward moves {moved / needed:.1f} times the bytes it needs.",
-        )
-    return "Losses and gradients are those of one process, and a forward moves only the bytes it needs."
+        window = _compare_with_one_process(exam, "MyFewBytes")
+        _require_few_bytes(exam, window)
+    return "Losses and gradients are those of one process, and a forward pass moves only the bytes that it needs."
 
 
 @exercise
-def loss_there(exam):
-    """Check `loss_there(decoder, output, targets)`: the server computes the loss, and no logits travel."""
-    exam.on_rank(require_rpc, "loss_there")
+def MyHalves(exam):
+    """Check `MyHalves`: results of one process, and the decoder works on a half while the trainer runs the other."""
+    exam.on_rank(require_rpc, "MyHalves")
+    if exam.rank == 0:
+        window = _compare_with_one_process(exam, "MyHalves", _watch)
+        met, lstm_runs = exam.on_rank(_watched)
+        decoder_calls = [call for call in window.calls if call.sent >= 4 * _WIDTH * ROWS]
+        for part, count in (("decoder", len(decoder_calls)), ("LSTM", len(lstm_runs))):
+            exam.require(
+                count == 2,
+                f"The results are right, and the {part} ran {count} time{'s' if count != 1 else ''} for a window, "
+                "expected 2 times: once for each half.",
+            )
+        exam.require(
+            met and all(met),
+            "The second call of the decoder began after the first loss had come back, expected both calls under way "
+            "at the same time: use `forward_async`, and wait after the second call.",
+        )
+        if not exam.fault:
+            exam.require(
+                decoder_calls[0].begin < lstm_runs[1],
+                "The LSTM ran both halves before the first call of the decoder, expected that call before the LSTM "
+                "runs the second half.",
+            )
+        _require_few_bytes(exam, window)
+    return "The results are those of one process, and the decoder works on one half while the LSTM runs the other."
+
+
+@exercise
+def loss_on_server(exam):
+    """Check `loss_on_server(decoder, output, targets)`: the server computes the loss, and no logits travel."""
+    exam.on_rank(require_rpc, "loss_on_server")
     logits = 4 * ROWS * COLUMNS * _WORDS
     received = 0
     if exam.rank == 0:
@@ -45,13 +69,13 @@ def loss_there(exam):
         output = torch.randn(ROWS, COLUMNS, _WIDTH)
         targets = torch.randint(_WORDS, (ROWS, COLUMNS))
         values = [parameter.detach() for parameter in decoder.parameters()]
-        loss, made, gradients = exam.on_rank(_loss_there, values, output, targets)
+        loss, made, gradients = exam.on_rank(_loss_on_server, values, output, targets)
         output.requires_grad_()
         expected = nn.functional.cross_entropy(decoder(output).flatten(0, 1), targets.flatten())
         expected.backward()
         if exam.require(
             isinstance(loss, torch.Tensor) and loss.numel() == 1,
-            f"`loss_there` returned {kind(loss)}, expected the loss, a tensor of one number.",
+            f"`loss_on_server` returned {kind(loss)}, expected the loss, a tensor of one number.",
         ):
             exam.require(near(loss, expected.item()), f"The loss is {loss.item():.4f}, expected {expected.item():.4f}.")
         received = sum(call.received for call in made)
@@ -108,6 +132,34 @@ def looked_up(exam):
     return f"The vectors and the gradient are right up to rounding, and the trainer received {received} bytes."
 
 
+def _compare_with_one_process(exam, name, prepare=None):
+    """Run windows through the learner's model `name` and through one process; return what came of the last window."""
+    exam.on_rank(cut_model.make, name, [_WORDS, _WIDTH])
+    one = cut_model.one_process(_WORDS, _WIDTH)
+    exam.on_rank(cut_model.start_from, [parameter.detach() for parameter in one.parameters()])
+    if prepare:
+        exam.on_rank(prepare)
+    return cut_model.compare_windows(exam, one, "loss", _require_loss)
+
+
+def _require_few_bytes(exam, window):
+    """Require that a forward pass moves no logits, and each different row once."""
+    logits = 4 * ROWS * COLUMNS * _WORDS
+    received = sum(call.received for call in window.calls)
+    exam.require(
+        received < logits,
+        f"The results are right, and the trainer received {received} bytes, of which the logits are {logits}, expected "
+        "no logits: let the decoder return the loss.",
+    )
+    needed = (8 + 4 * _WIDTH) * (DIFFERENT + ROWS * COLUMNS) + 4
+    moved = sum(call.sent + call.received for call in window.calls)
+    exam.require(
+        moved <= 1.01 * needed,
+        f"The loss comes from the server, and a forward pass moves {moved} bytes, expected {needed}: for "
+        f"{ROWS * COLUMNS} words, {DIFFERENT} of them different, the table has to send {DIFFERENT} rows.",
+    )
+
+
 def _require_loss(exam, window, number, expected):
     """Require the loss of a window, with a graph."""
     if not exam.require(
@@ -132,14 +184,33 @@ def _of_type(value):
 
 # These functions run in the process of the learner's code.
 
+_lstm_runs = []  # when the learner's LSTM began to run, by `time.monotonic`
+_SECONDS = 0.5  # that the decoder holds its first call, until a second one comes
 
-def _loss_there(parameters, output, targets):
-    """Return the result of `loss_there`, its RPCs, and the gradients of the output and of the decoder's parameters."""
+
+def _watch():
+    """Have the learner's decoder hold a call until there is another one, and note when the LSTM runs."""
+    _lstm_runs.clear()
+    model = cut_model.learners_model()
+    with one_line_errors():
+        reference = model.decoder.get_module_rref()
+        rpc.rpc_sync(reference.owner(), _hold_calls, (reference,))
+        model.lstm.register_forward_pre_hook(lambda module, inputs: _lstm_runs.append(time.monotonic()))
+
+
+def _watched():
+    """Return of each call of the decoder whether there was another one, and when the LSTM ran on the last window."""
+    runs, _lstm_runs[:] = list(_lstm_runs), []
+    return rpc.rpc_sync("server", _take_pairs), runs[len(runs) // 2 :]
+
+
+def _loss_on_server(parameters, output, targets):
+    """Return the result of `loss_on_server`, its RPCs, and the gradients of the output and of the parameters."""
     decoder = _remote(nn.Linear, (_WIDTH, _WORDS), parameters)
     output = output.clone().requires_grad_()
     gradients = [None] * 3
     with dist_autograd.context() as context:
-        loss, made = answer_with_rpc("loss_there", [decoder, output, targets])
+        loss, made = answer_with_rpc("loss_on_server", [decoder, output, targets])
         if isinstance(loss, torch.Tensor) and loss.numel() == 1 and loss.requires_grad:
             with one_line_errors():
                 dist_autograd.backward(context, [loss.sum()])
@@ -171,3 +242,32 @@ def _remote(module_class, arguments, parameters):
     for reference, values in zip(remote.remote_parameters(), parameters, strict=True):
         rpc.rpc_sync("server", cut_model.write, (reference, values))
     return remote
+
+
+# These functions run on the owner of the decoder.
+
+_pairs = []  # of each call of the decoder, whether there was another one at the same time
+
+
+def _hold_calls(reference):
+    """Have the module hold each call until there is another one, or half a second has passed."""
+    both = threading.Barrier(2)
+
+    module = reference.local_value()
+    forward = module.forward  # a RemoteModule calls this method, and no hooks of the module
+
+    def held(*inputs):
+        try:
+            both.wait(_SECONDS)
+            _pairs.append(True)
+        except threading.BrokenBarrierError:
+            _pairs.append(False)
+        return forward(*inputs)
+
+    module.forward = held
+
+
+def _take_pairs():
+    """Return of each call whether there was another one, and forget it."""
+    taken, _pairs[:] = list(_pairs), []
+    return taken

@@ -14,7 +14,7 @@ from helpers.plots.data_parallel import data_parallel_step, loss_curves
 from helpers.plots.distributed_autograd import autograd_graph, remote_product
 from helpers.plots.distributed_rnn import cut_model, perplexity_curve
 from helpers.plots.experts import expert_loads, loads_over_training, tokens_to_experts
-from helpers.plots.faster_distributed_rnn import rpc_steps, shares_by_rank, step_times
+from helpers.plots.faster_distributed_rnn import rpc_steps, step_chain, tokens_per_second
 from helpers.plots.fewer_bytes import compressed_gradients, compression
 from helpers.plots.fully_shard import elements_by_rank
 from helpers.plots.gradients_through_collectives import where_autograd_ends
@@ -107,16 +107,16 @@ __all__ = [
     "roles",
     "rpc_steps",
     "server_threads",
-    "shares_by_rank",
     "stacked_seconds",
     "stale_losses",
     "stays",
+    "step_chain",
     "step_ledgers",
     "step_of_ddp",
     "step_timeline",
-    "step_times",
     "table_sizes",
     "throughput",
+    "tokens_per_second",
     "tokens_to_experts",
     "trainer_steps",
     "trainers_learn",

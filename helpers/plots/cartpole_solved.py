@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 
-from helpers.plots.style import BLUE, LIMIT, MODEL, new_axes, note
+from helpers.plots.style import BLUE, LIMIT, MEASURED, MODEL, new_axes, note, subplots
 
 _LEAN = 12  # degrees, either side of upright, at which an episode ends
 
@@ -19,14 +19,16 @@ def paces(versions: Mapping[str, tuple[float, float]]) -> None:
     axes = new_axes("Fewer RPCs per step, more steps per second", height=1.1 + 0.5 * len(versions))
     first = next(iter(versions.values()))[0]
     for place, (steps, rpcs) in enumerate(versions.values()):
-        axes.barh(place, steps, color=BLUE, height=0.6)
+        axes.plot(steps, place, **MEASURED)
         calls = "1 RPC" if f"{rpcs:.2g}" == "1" else f"{rpcs:.2g} RPCs"
-        note(axes, f"{steps / first:.3g} × version 1, {calls} per step", (steps, place), shift=(6, -4))
+        note(axes, f"{steps / first:.3g} × version 1, {calls} per step", (steps, place), shift=(10, -4))
     axes.set_yticks(range(len(versions)), versions)
-    axes.invert_yaxis()
-    axes.set_xlim(0, 2 * max(steps for steps, _ in versions.values()))
-    axes.grid(False, axis="y")
-    axes.set_xlabel("environment steps per second")
+    axes.set_ylim(len(versions) - 0.5, -0.5)
+    axes.set_xscale("log")
+    axes.set_xlim(first / 2, 40 * max(steps for steps, _ in versions.values()))
+    axes.xaxis.set_major_formatter("{x:,.0f}")
+    axes.minorticks_off()
+    axes.set_xlabel("environment steps per second (logarithmic axis)")
 
 
 def training_curve(rewards: Sequence[float], running: Sequence[float], threshold: float) -> Figure:
@@ -50,19 +52,20 @@ def angles(episodes: Mapping[str, Sequence[Sequence[float]]]) -> None:
     An observation has the cart's position and velocity, and the pole's angle from upright, in radians, and its angular
     velocity.
     """
-    axes = new_axes("How far the pole leans", height=3.6)
+    figure, panels = subplots(1, len(episodes), figsize=(7.2, 3.2), sharey=True)
+    lengths = [f"{title} for {len(observations)} steps" for title, observations in episodes.items()]
+    figure.suptitle(f"The pole stays up: {', '.join(lengths)}", x=0.01, ha="left", fontsize="medium", fontweight="bold")
     looks = (MODEL, MODEL | {"color": BLUE, "linewidth": 1})
-    for look, (title, observations) in zip(looks, episodes.items(), strict=True):
+    for axes, look, (title, observations) in zip(panels, looks, episodes.items(), strict=True):
         degrees = [math.degrees(angle) for _, _, angle, _ in observations]
-        steps = range(1, len(degrees) + 1)
-        axes.plot(steps, degrees, **look)
-        note(axes, f"{title}, {len(degrees)} steps", (steps[-1], degrees[-1]), shift=(6, -12))
-    for limit in (-_LEAN, _LEAN):
-        axes.axhline(limit, **LIMIT | {"marker": ""})
-    note(axes, "here an episode ends", (1, _LEAN), shift=(0, 4))
-    axes.set_xscale("log")
-    axes.set_xlim(1, 4000)
-    axes.xaxis.set_major_formatter("{x:g}")
-    axes.set_ylim(-1.4 * _LEAN, 1.4 * _LEAN)
-    axes.set_xlabel("step of the episode")
-    axes.set_ylabel("angle from upright (degrees)")
+        axes.plot(range(1, len(degrees) + 1), degrees, **look)
+        axes.set_title(title, fontsize="small", loc="left")
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.grid(color="#E0E0E0")
+        for limit in (-_LEAN, _LEAN):
+            axes.axhline(limit, **LIMIT | {"marker": ""})
+        axes.set_xlim(left=0)
+        axes.set_xlabel("step of the episode")
+    note(panels[0], "above this line an episode ends", (0, _LEAN), shift=(4, 4))
+    panels[0].set_ylim(-1.4 * _LEAN, 1.4 * _LEAN)
+    panels[0].set_ylabel("angle from upright (degrees)")

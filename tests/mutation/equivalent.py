@@ -21,10 +21,14 @@ EQUIVALENT = {
         "2a844234ea": "the text does not say which words of it are printed",
     },
     "faster_distributed_rnn": {
-        "ba5f73f3b2": "the text names no width, and every formula takes it as it is",
-        "598960ccfd": "no later step goes on from this hidden state",
-        "a23a277d3e": "words and targets have the same shape and type, so the same bytes travel",
-        "c251e1afa9": "the values are only copied, and no context records the call",
+        "c2b13dd308": "of two ranks each has a name in the list, and with three ranks the list is too short",
+        "012f7a859b": "the text names the width once, and every formula takes it as it is",
+        "659977f4d9": "no later step goes on from this hidden state",
+        "ddec5d1481": "words and targets have the same shape and type, so the same bytes travel",
+        "90530573bf": "words and targets have the same shape and type, so the same bytes travel",
+        "7be1981009": "words and targets have the same shape and type, so the same bytes travel",
+        "7ece35b399": "words and targets have the same shape and type, so the same bytes travel",
+        "7d74ad2a3d": "the values are only copied, and no context records the call",
     },
     "hybrid_ddp_rpc": {
         "b2fb6a9852": "the lesson passes SEED, and the checks read the weights of the table that they get",

@@ -12,17 +12,22 @@ NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "25_faster_distributed_rnn.
 
 
 def test_shares():
-    here = [Entry("LSTM forward", 1.0, 2.0), Entry("LSTM backward", 5.0, 6.5), Entry("optimizer", 7.0, 9.0)]
-    step = Step(0.0, 10.0, here, [Entry("Linear forward", 2.5, 4.5)])
-    rest = {"optimizer step of both": 2.0, "RPC": 3.5}
+    trainer = [Entry("LSTM forward", 1.0, 2.0), Entry("LSTM backward", 5.0, 6.5), Entry("optimizer", 7.0, 8.0)]
+    server = [Entry("Linear forward", 2.5, 4.5), Entry("optimizer", 7.5, 9.0)]
+    step = Step(0.0, 10.0, trainer, server)
+    assert step.busy("trainer") == 3.5 and step.busy("server") == 3.5 and step.busy("trainer", "server") == 6.5
     assert step.shares() == {
-        "trainer": {"computes": 2.5, "waits for the other": 2.0, **rest},
-        "server": {"computes": 2.0, "waits for the other": 2.5, **rest},
+        rank: {
+            "computes": pytest.approx(0.35),
+            "waits while the other computes": pytest.approx(0.3),
+            "neither computes": pytest.approx(0.35),
+        }
+        for rank in ("trainer", "server")
     }
-    assert all(sum(shares.values()) == step.seconds for shares in step.shares().values())
-    plots.rpc_steps({"a step": step})
-    plots.shares_by_rank(step.shares())
-    plots.step_times({"loopback": {"one process": 1e-3, "first": 3e-3, "second": 2e-3}}, 320)
+    plots.rpc_steps("a step", {"a step": step})
+    plots.step_chain()
+    runs = {"one process": [1e-3, 2e-3], "logits": [3e-3], "few bytes": [2e-3], "in halves": [2e-3]}
+    plots.tokens_per_second("tokens", {"loopback": runs, "1 Gbit/s": runs}, 320)
 
 
 @pytest.fixture
@@ -34,19 +39,29 @@ def world():
 
 def test_entries_of_both_ranks(world):
     cells = [cell.source.partition("\n")[2] for cell in nbformat.read(NOTEBOOK, as_version=4).cells]
-    texts = ("import os, time", "init_rpc(", "class First:", "def new_optimizer(", "first_step = stopwatch.fastest(")
+    texts = (
+        "import os, time",
+        "init_rpc(",
+        "class SendsLogits:",
+        "def new_optimizer(",
+        "logits_step = stopwatch.fastest(",
+    )
     for text in texts:
         source = next(cell for cell in cells if text in cell)
         (world.view.client[0] if "fastest(" in text else world.view).execute(source, silent=True, block=True)
-    step = world.view.pull("first_step", targets=0)
-    assert [entry.what for entry in step.here] == [
+    step = world.view.pull("logits_step", targets=0)
+    assert [entry.what for entry in step.trainer] == [
         "LSTM forward",
         "CrossEntropyLoss forward",
         "CrossEntropyLoss backward",
         "LSTM backward",
         "optimizer",
     ]
-    assert [entry.what for entry in step.there] == ["Embedding forward", "Linear forward", "Linear backward"]
-    times = [time for entry in sorted([*step.here, *step.there], key=lambda e: e.begin) for time in entry[1:]]
+    on_server = ["Embedding forward", "Linear forward", "Linear backward", "optimizer"]
+    assert [entry.what for entry in step.server] == on_server
+    passes = [entry for entry in [*step.trainer, *step.server] if entry.what != "optimizer"]
+    times = [time for entry in sorted(passes, key=lambda entry: entry.begin) for time in entry[1:]]
     assert times == sorted(times)  # the two take turns
-    assert step.begin <= times[0] and times[-1] <= step.end
+    optimizers = [entry for entry in [*step.trainer, *step.server] if entry.what == "optimizer"]
+    assert all(times[-1] <= entry.begin < entry.end <= step.end for entry in optimizers)
+    assert step.begin <= times[0]

@@ -75,12 +75,12 @@ rpc.init_rpc(name, rank=rank, world_size=n, rpc_backend_options=options)
 
 # %% play: an episode cut short
 # Not yet. With episodes = 7 and k = 3, observer1 took 1 step in episode 0, which has 2.
-# solution, with `length += 1` as `length += 1; ends = [True]`
+# solution, with `length += 1` as `length += 1; over = True`
 
 # %% play: an error on an observer
 # Not yet. With episodes = 7 and k = 3, observer1 raised RuntimeError: the environment was asked for a step after its
 # episode had ended
-# solution, with `any(ends)` as `(ends and ends[0])`
+# solution, with `terminated or truncated` as `terminated`
 
 # %% play: that is not there on one observer
 # Not yet. With episodes = 7 and k = 3, observer3 has no function `play`: run its cell on all ranks.
