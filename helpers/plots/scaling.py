@@ -21,7 +21,7 @@ def fewer_and_longer_steps() -> None:
     panels[0].legend(loc="lower right", fontsize="small")
     panels[1].plot(ranks, steps, color=BLUE, marker="o", markersize=4)
     panels[1].plot(ranks, 1 / ranks, **GUIDE)
-    panels[1].annotate("steps = 1 / ranks", (16, 0.02), color="#404040", ha="right", fontsize="small")
+    panels[1].annotate("steps = 1 / ranks", (16, 0.45), color="#767676", ha="right", fontsize="small")
     panels[2].plot(ranks, step * steps, color=RED, marker="s", markersize=4)
     titles = "Steps become longer,", "but fewer are needed,", "so there is a best number."
     for axes, title, name in zip(panels, titles, ("step time", "steps", "training time"), strict=True):
@@ -75,9 +75,11 @@ def mfu_by_gpus(title: str, gpus: Sequence[int], bands: Mapping[str, tuple[Seque
         axes.fill_between(gpus, low, high, facecolor="white", edgecolor=colour, hatch=hatch, linewidth=0, alpha=0.5)
         for values in (low, high):
             axes.plot(gpus, values, color=colour, linestyle=line, marker=marker, markersize=4)
-        axes.annotate(
-            name, (gpus[len(gpus) // 2], low[len(gpus) // 2]), (-8, -16), textcoords="offset points", color=colour,
-            ha="right", fontsize="small",
+        place = len(gpus) // 2 if name == next(iter(bands)) else len(gpus) - 2
+        middle = (low[place] + high[place]) / 2
+        axes.text(
+            gpus[place], middle, name, color=colour, ha="center", va="center", fontsize="small",
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 2},
         )  # fmt: skip
         for values, words in _ends(low, high):
             axes.annotate(

@@ -10,8 +10,8 @@ MUTANTS = {
         "    communication = (n - 1) * (2 * alpha + beta * payload / n)\n",
     ),
     "overlap hides everything": (
-        "    return max(compute, communication) if overlap else compute + communication\n",
-        "    return compute if overlap else compute + communication\n",
+        "    return max(compute, communication) if overlap else compute + communication",
+        "    return compute if overlap else compute + communication",
     ),
     "the stopwatch takes the fastest rank": (
         "    dist.all_reduce(slowest, dist.ReduceOp.MAX, group=group)\n",
@@ -42,7 +42,7 @@ MUTANTS = {
         'training(batch, "one rate", epochs=200)',
     ),
     "the links cost nothing": (
-        "predict(k, compute_25, 3e-5, 8e-10, 4 * 4810)",
+        "predict(k, compute_25, 1e-5, 8e-11, 4 * 4810)",
         "predict(k, compute_25, 0, 0, 4 * 4810)",
     ),
     "the links are as they are when they should be paced": (
