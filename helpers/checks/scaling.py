@@ -10,7 +10,7 @@ from helpers.checks.exam import answer, called, exercise, number, show
 # alpha in seconds, beta in seconds per byte, payload in bytes
 _LINKS = [(3e-5, 8e-10, 4e6), (1e-3, 1.6e-8, 4e6), (1e-6, 1e-10, 1e8)]
 _MACHINES = range(1, 1025)
-_SHORT, _LONG, _VERY_LONG = 0.01, 0.05, 0.3  # seconds for which the steps of a check sleep
+_SHORT, _LONG, _VERY_LONG = 0.02, 0.05, 0.4  # seconds for which the steps of a check sleep
 
 
 @exercise

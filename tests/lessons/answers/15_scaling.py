@@ -10,7 +10,7 @@
 
 # %% my_step_seconds: the own time
 # Not yet. In a group of all ranks the slowest rank takes 0.05... s for a step, the first step is longer, and once a step
-# is disturbed. Rank 0 returned 0.01..., expected about 0.05... s.
+# is disturbed. Rank 0 returned 0.02..., expected about 0.05... s.
 # solution, without `dist.all_reduce(slowest, dist.ReduceOp.MAX, group=group)`
 
 # %% my_step_seconds: the mean of six
