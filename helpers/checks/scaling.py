@@ -1,25 +1,58 @@
 """Exercises of 15_scaling."""
 
-from helpers.checks.exam import exercise, number, show
+import time
+
+import torch
+import torch.distributed as dist
+
+from helpers.checks.exam import answer, called, exercise, number, show
 
 # alpha in seconds, beta in seconds per byte, payload in bytes
 _LINKS = [(3e-5, 8e-10, 4e6), (1e-3, 1.6e-8, 4e6), (1e-6, 1e-10, 1e8)]
 _MACHINES = range(1, 1025)
+_SHORT, _LONG, _VERY_LONG = 0.02, 0.05, 0.4  # seconds for which the steps of a check sleep
 
 
 @exercise
-def my_communicating(exam):
-    """Check `my_communicating(k, alpha, beta, payload)`, the time of a ring all-reduce of k ranks."""
+def my_step_seconds(exam):
+    """Check `my_step_seconds(step, group)`: the step time of the slowest rank, without the first two steps."""
+    rank, n = exam.rank, exam.n
+    for members, words in ((n, "all ranks"), (max(1, n - 1), f"ranks 0 to {n - 2}" if n > 2 else "rank 0")):
+        result, laps = exam.on_rank(_stopwatch, rank, members)
+        if rank >= members:
+            continue
+        if not exam.require(
+            len(laps) > 2,
+            f"Rank {rank} called `step` {len(laps)} times, expected 8: two without the clock, then six with it.",
+        ):
+            continue
+        expected = min(laps[2:])
+        seconds = number(result)
+        shown = show(result) if seconds is None else f"{seconds:.3f}"
+        exam.require(
+            seconds is not None and 0.8 * expected < seconds < 1.5 * expected + 0.02,
+            f"In a group of {words} the slowest rank takes {expected:.3f} s for a step, the first step is longer, and "
+            f"once a step is disturbed. Rank {rank} returned {shown}, expected about {expected:.3f} s.",
+        )
+    return "Every rank returned the step time of the slowest rank."
+
+
+@exercise
+def my_step_time(exam):
+    """Check `my_step_time(n, compute, alpha, beta, payload, overlap)`: computing, then the ring of n ranks."""
     cases = [
-        ("no latency, 4 ranks and 100 bytes at 1 s per byte", (4, 0.0, 1.0, 100)),
-        ("no time per byte, 4 ranks and a latency of 1 s", (4, 1.0, 0.0, 100)),
-        ("one rank", (1, 1.0, 1.0, 100)),
+        ("no latency, 4 ranks and 100 bytes at 1 s per byte", (4, 0.0, 0.0, 1.0, 100)),
+        ("no time per byte, 4 ranks and a latency of 1 s", (4, 0.0, 1.0, 0.0, 100)),
+        ("one rank that computes for 3 s", (1, 3.0, 1.0, 1.0, 100)),
+        ("4 ranks that compute for 3 s, and a latency of 1 s", (4, 3.0, 1.0, 0.0, 100)),
+        ("full overlap, computing for 3 s and communicating for 6 s", (4, 3.0, 1.0, 0.0, 100, True)),
+        ("full overlap, computing for 8 s and communicating for 6 s", (4, 8.0, 1.0, 0.0, 100, True)),
     ]
-    cases += [(f"{k} ranks, {_words(link)}", (k, *link)) for k in (2, 5) for link in _LINKS]
+    cases += [(f"{n} ranks, 0.02 s of computing, {_words(link)}", (n, 0.02, *link)) for n in (2, 5) for link in _LINKS]
     for case, arguments in cases:
         result = exam.call(*arguments)
-        _require_close(exam, f"With {case}, rank {exam.rank} returned", result, _ring(*arguments))
-    return "Latency and bandwidth are those of the ring: 2(k - 1) steps of B/k bytes."
+        _require_close(exam, f"With {case}, rank {exam.rank} returned", result, _step(*arguments))
+    return "A step computes, and then sends 2(n - 1) messages of B/n bytes; with full overlap the longer time counts."
 
 
 @exercise
@@ -53,31 +86,70 @@ def machines(exam):
 
 
 @exercise
-def fastest(exam):
-    """Check `fastest(compute, alpha, beta, payload)`: the number of machines, up to 1024, with the shortest step.
-
-    Strong scaling: the machines share one global batch, for which one machine would compute `compute` seconds.
-    """
-    for compute, link in [(compute, link) for compute in (0.02, 0.5, 5.0) for link in _LINKS]:
-        times = {k: compute / k + _ring(k, *link) for k in _MACHINES}
-        expected = min(times, key=times.get)
-        result = exam.call(compute, *link)
-        k = number(result)
-        if exam.require(
-            isinstance(k, int) and k in times,
-            f"Rank {exam.rank} returned {show(result)}, expected a number of machines, 1 to 1024.",
+def my_noise(exam):
+    """Check `my_noise(gradient, batch)`: the noise and the signal in the gradients of all ranks."""
+    rank, n = exam.rank, exam.n
+    for batch in (1, 25):
+        gradients = torch.randn(n, 6, generator=torch.Generator().manual_seed(batch)) + 1
+        small = gradients.square().sum(dim=1).mean().item()
+        large = gradients.mean(dim=0).square().sum().item()
+        noise = (small - large) / (1 / batch - 1 / (n * batch))
+        signal = (n * large - small) / (n - 1)
+        own = gradients[rank].clone()
+        result = exam.call(own, batch)
+        values = list(result) if isinstance(result, list | tuple) else []
+        if not exam.require(
+            len(values) == 2 and None not in map(number, values),
+            f"Rank {rank} returned {show(result)}, expected two numbers: the noise and the signal.",
         ):
+            continue
+        for name, value, expected in zip(("noise", "signal"), map(number, values), (noise, signal), strict=True):
             exam.require(
-                times[k] <= times[expected] * (1 + 1e-9),
-                f"With {compute:g} s of computing, {_words(link)}, rank {exam.rank} returned {k}, whose step takes "
-                f"{times[k]:.6g} s, expected {expected}, whose step takes {times[expected]:.6g} s.",
+                abs(value - expected) <= 1e-3 * abs(expected) + 1e-4,
+                f"With batches of {batch}, rank {rank} returned a {name} of {value:.4g}, expected {expected:.4g}.",
             )
-    return "The shortest step is found on each link."
+        count = sum(exam.collectives.values())
+        exam.require(
+            count <= 2,
+            f"The values are right. Rank {rank} called {called(exam.collectives)}, expected at most 2 collectives.",
+        )
+        exam.require(
+            torch.equal(own, gradients[rank]),
+            f"The values are right, but rank {rank} changed `gradient`, expected that it stays as it is.",
+        )
+    return "Every rank returned the noise and the signal in the gradients of all ranks."
+
+
+def _stopwatch(rank, members):
+    """Have the first ranks time a step; return the answer's result, and for each step the time of the slowest rank."""
+    group = dist.new_group(range(members))
+    laps = []
+
+    def step():
+        nap = _LONG if rank == members - 1 else _SHORT
+        if not laps or (len(laps) == 4 and rank == 0):
+            nap = _VERY_LONG
+        start = time.perf_counter()
+        time.sleep(nap)
+        laps.append(time.perf_counter() - start)
+
+    if rank >= members:
+        return None, []
+    result = answer("my_step_seconds", (step, group))
+    laps_of_ranks = [None] * members
+    dist.all_gather_object(laps_of_ranks, laps, group=group)
+    return result, [max(lap) for lap in zip(*laps_of_ranks, strict=False)]
 
 
 def _ring(k, alpha, beta, payload):
     """Return the time of a ring all-reduce of k ranks, in seconds."""
     return 2 * (k - 1) * (alpha + beta * payload / k)
+
+
+def _step(n, compute, alpha, beta, payload, overlap=False):
+    """Return the time of a step of n ranks, in seconds."""
+    communication = _ring(n, alpha, beta, payload)
+    return max(compute, communication) if overlap else compute + communication
 
 
 def _words(link):

@@ -33,7 +33,7 @@ from helpers.plots.ring_all_reduce import ring_of_chunks, ring_step, ring_storyb
 from helpers.plots.ring_attention import causal_chunks, ring_work
 from helpers.plots.rpc_and_rref import call_through_threads, object_and_users
 from helpers.plots.rpc_threads_and_failures import server_threads
-from helpers.plots.scaling import batch_sizes, extrapolation, throughput
+from helpers.plots.scaling import batch_sizes, fewer_and_longer_steps, mfu_by_gpus, throughput, time_to_loss
 from helpers.plots.seldom import loss_by_cost, loss_by_learning_rate, often_and_seldom
 from helpers.plots.several_trainers import trainer_steps
 from helpers.plots.sharded_data_parallel import flat_vector, step_ledgers
@@ -72,7 +72,7 @@ __all__ = [
     "episode_rewards",
     "exposed_steps",
     "expert_loads",
-    "extrapolation",
+    "fewer_and_longer_steps",
     "flat_vector",
     "flight_records",
     "grids_of_ranks",
@@ -88,6 +88,7 @@ __all__ = [
     "mesh_of_ranks",
     "message_cost",
     "message_diagram",
+    "mfu_by_gpus",
     "modelled_times",
     "notebook_and_ranks",
     "object_and_actor",
@@ -116,6 +117,7 @@ __all__ = [
     "step_timeline",
     "table_sizes",
     "throughput",
+    "time_to_loss",
     "tokens_per_second",
     "tokens_to_experts",
     "trainer_steps",

@@ -1,52 +1,120 @@
 # %% World(4)
 
-# %% my_communicating: skeleton
-# Not yet. With no latency, 4 ranks and 100 bytes at 1 s per byte, rank 0 returned None, expected 150.
+# %% World(2), World(3): my_step_seconds, my_noise
 
-# %% my_communicating
+# %% my_step_seconds: solution
+# Solved. Every rank returned the step time of the slowest rank.
+
+# %% my_step_seconds: skeleton
+# Not yet. Rank 0 called `step` 1 times, expected 8: two without the clock, then six with it.
+
+# %% my_step_seconds: the own time
+# Not yet. In a group of all ranks the slowest rank takes 0.05... s for a step, the first step is longer, and once a step
+# is disturbed. Rank 0 returned 0.02..., expected about 0.05... s.
+# solution, without `dist.all_reduce(slowest, dist.ReduceOp.MAX, group=group)`
+
+# %% my_step_seconds: the mean of six
+# Not yet. In a group of all ranks the slowest rank takes 0.05... s for a step, ..., expected about 0.05... s.
+# solution, with `slowest.min()` as `slowest.mean()`
+
+# %% my_step_seconds: the sum over the ranks
+# Not yet. In a group of all ranks the slowest rank takes 0.05... s for a step, ..., expected about 0.05... s.
+# solution, with `dist.ReduceOp.MAX, group=group` as `group=group`
+
+# %% my_step_seconds: the fastest rank
+# Not yet. In a group of all ranks the slowest rank takes 0.05... s for a step, ..., expected about 0.05... s.
+# solution, with `dist.ReduceOp.MAX` as `dist.ReduceOp.MIN`
+
+# %% my_step_seconds: milliseconds
+# Not yet. In a group of all ranks the slowest rank takes 0.05... s for a step, ..., expected about 0.05... s.
+# solution, with `slowest.min().item()` as `1000 * slowest.min().item()`
+
+# %% my_step_seconds: without return
+# Not yet. In a group of all ranks ... Rank 0 returned None, expected about 0.05... s.
+# solution, with `return slowest.min().item()` as `slowest.min().item()`
+
+# %% my_step_seconds: first the shortest, then the slowest rank
 # Solved. ...
-# skeleton, with `return None  # your line` as `return 2 * (k - 1) * alpha + 2 * (k - 1) / k * beta * payload`
+# solution, with `torch.tensor(times)` as `torch.tensor(min(times))`
 
-# %% my_communicating: solution
-# Solved. Latency and bandwidth are those of the ring: 2(k - 1) steps of B/k bytes.
-
-# %% my_communicating
+# %% my_step_seconds: the barrier inside the clock, the median, a tensor
 # Solved. ...
-# skeleton, with `return None  # your line` as `return sum(alpha + payload / k * beta for step in range(2 * (k - 1)))`
+def my_step_seconds(step, group):
+    times = []
+    for _ in range(8):
+        start = time.perf_counter()
+        dist.barrier(group)
+        step()
+        times.append(time.perf_counter() - start)
+    median = torch.tensor(times[2:]).median()
+    dist.all_reduce(median, dist.ReduceOp.MAX, group=group)
+    return median
 
-# %% my_communicating
+# %% my_step_time: solution
+# Solved. A step computes, and then sends 2(n - 1) messages of B/n bytes; with full overlap the longer time counts.
+
+# %% my_step_time: skeleton
+# Not yet. With no latency, 4 ranks and 100 bytes at 1 s per byte, rank 0 returned 0, expected 150.
+
+# %% my_step_time: in one line
+# Solved. ...
+# skeleton, with `return compute` as `return (max if overlap else lambda *both: sum(both))(compute, 2 * (n - 1) * (alpha + payload / n * beta))`
+
+# %% my_step_time: message by message
+# Solved. ...
+def my_step_time(n, compute, alpha, beta, payload, overlap=False):
+    ring = sum(alpha + beta * payload / n for message in range(2 * (n - 1)))
+    return max(compute, ring) if overlap else compute + ring
+
+# %% my_step_time: half of the ring
 # Not yet. With no latency, 4 ranks and 100 bytes at 1 s per byte, rank 0 returned 75, expected 150.
-# solution, with `return 2 * (k - 1) * (alpha + beta * payload / k)` as `return (k - 1) * (alpha + beta * payload / k)`
+# solution, with `2 * (n - 1)` as `(n - 1)`
 
-# %% my_communicating
+# %% my_step_time: all bytes in each message
 # Not yet. With no latency, 4 ranks and 100 bytes at 1 s per byte, rank 0 returned 600, expected 150.
-# solution, with `return 2 * (k - 1) * (alpha + beta * payload / k)` as `return 2 * (k - 1) * (alpha + beta * payload)`
+# solution, with `payload / n` as `payload`
 
-# %% my_communicating
-# Not yet. With no time per byte, 4 ranks and a latency of 1 s, rank 0 returned 2, expected 6.
-# solution, with `2 * (k - 1) * (alpha + beta * payload / k)` as `2 * alpha + 2 * (k - 1) / k * beta * payload`
-
-# %% my_communicating
+# %% my_step_time: n messages
 # Not yet. With no latency, 4 ranks and 100 bytes at 1 s per byte, rank 0 returned 200, expected 150.
-# solution, with `return 2 * (k - 1) * (alpha + beta * payload / k)` as `return 2 * k * (alpha + beta * payload / k)`
+# solution, with `(n - 1)` as `n`
+
+# %% my_step_time: one latency
+# Not yet. With no time per byte, 4 ranks and a latency of 1 s, rank 0 returned 1, expected 6.
+# solution, with `2 * (n - 1) * (alpha + beta * payload / n)` as `alpha + 2 * (n - 1) * beta * payload / n`
+
+# %% my_step_time: computing is shared
+# Not yet. With 4 ranks that compute for 3 s, and a latency of 1 s, rank 0 returned 6.75, expected 9.
+# solution, with `return compute + communication` as `return compute / n + communication`
+
+# %% my_step_time: no overlap
+# Not yet. With full overlap, computing for 3 s and communicating for 6 s, rank 0 returned 9, expected 6.
+# solution, with `max(compute, communication)` as `compute + communication`
+
+# %% my_step_time: overlap hides everything
+# Not yet. With full overlap, computing for 3 s and communicating for 6 s, rank 0 returned 3, expected 6.
+# solution, with `max(compute, communication)` as `compute`
+
+# %% my_step_time: only communication
+# Not yet. With one rank that computes for 3 s, rank 0 returned 0, expected 3.
+# solution, with `return compute + communication` as `return communication`
 
 # %% my_rate: solution
 # Solved. The rate rises from the base to k times that, and stays there.
 
 # %% my_rate: skeleton
-# Not yet. In step 0 of a warm-up of 10, from 0.1 to 8 times it, rank 0 returned None, expected 0.1.
+# Not yet. In step 1 of a warm-up of 10, from 0.1 to 8 times it, rank 0 returned 0.1, expected 0.17.
 
 # %% my_rate
 # Solved. ...
-# skeleton, with `return None  # your line` as `return base + (k * base - base) * min(1, number / warm_up)`
+# skeleton, with `return base` as `return base + (k * base - base) * min(1, number / warm_up)`
 
 # %% my_rate
 # Solved. ...
-# skeleton, with `None  # your line` as `base * (1 + (k - 1) * number / warm_up) if number < warm_up else k * base`
+# skeleton, with `return base` as `return base * (1 + (k - 1) * number / warm_up) if number < warm_up else k * base`
 
 # %% my_rate
 # Solved. ...
-# skeleton, with `return None  # your line` as `return min(k * base, base + number * (k - 1) * base / warm_up)`
+# skeleton, with `return base` as `return min(k * base, base + number * (k - 1) * base / warm_up)`
 
 # %% my_rate
 # Not yet. In step 0 of a warm-up of 10, from 0.1 to 8 times it, rank 0 returned 0.8, expected 0.1.
@@ -64,8 +132,62 @@
 # Not yet. In step 1 of a warm-up of 10, from 0.1 to 8 times it, rank 0 returned 0.1, expected 0.17.
 # solution, with `base * (1 + (k - 1) * min(1, number / warm_up))` as `base if number < warm_up else k * base`
 
+# %% my_rate
+# Not yet. In step 0 of a warm-up of 10, from 0.1 to 8 times it, rank 0 returned 0.17, expected 0.1.
+# solution, with `number / warm_up` as `(number + 1) / warm_up`
+
+# %% my_noise: solution
+# Solved. Every rank returned the noise and the signal in the gradients of all ranks.
+
+# %% my_noise: skeleton
+# Not yet. With batches of 1, rank 0 returned a noise of 0, expected ...
+
+# %% my_noise: all gradients on every rank
+# Solved. ...
+def my_noise(gradient, batch):
+    n = dist.get_world_size()
+    gradients = [torch.empty_like(gradient) for _ in range(n)]
+    dist.all_gather(gradients, gradient)
+    gradients = torch.stack(gradients)
+    s = gradients.square().sum(1).mean()
+    big = gradients.mean(0).square().sum()
+    return [(s - big) / (1 / batch - 1 / (n * batch)), (n * big - s) / (n - 1)]
+
+# %% my_noise: the sum instead of the mean
+# Not yet. With batches of 1, rank 0 returned a noise of ..., expected ...
+# solution, without `mean /= n`
+
+# %% my_noise: the own norm
+# Not yet. With batches of 1, rank 0 returned a noise of ..., expected ...
+# solution, with `gradient.square().sum() / n` as `gradient.square().sum()`, without `dist.all_reduce(small)`
+
+# %% my_noise: norms that are not squared
+# Not yet. With batches of 1, rank 0 returned a noise of ..., expected ...
+# solution, with `gradient.square().sum() / n` as `gradient.norm() / n` and `mean.square().sum()` as `mean.norm()`
+
+# %% my_noise: without the batch
+# Not yet. With batches of 25, rank 0 returned a noise of ..., expected ...
+# solution, with `(1 / batch - 1 / (n * batch))` as `(1 - 1 / n)`
+
+# %% my_noise: signal and noise
+# Not yet. With batches of 1, rank 0 returned a noise of ..., expected ...
+# solution, with `return noise.item(), signal.item()` as `return signal.item(), noise.item()`
+
+# %% my_noise: the biased signal
+# Not yet. With batches of 1, rank 0 returned a signal of ..., expected ...
+# solution, with `(n * large - small) / (n - 1)` as `large`
+
+# %% my_noise: only the scale
+# Not yet. Rank 0 returned ..., expected two numbers: the noise and the signal.
+# solution, with `return noise.item(), signal.item()` as `return noise / signal`
+
+# %% my_noise: in place
+# Not yet. The values are right, but rank 0 changed `gradient`, expected that it stays as it is.
+# solution, with `gradient.clone(), gradient.square().sum() / n` as `gradient, gradient.square().sum() / n`
+
 # %% machines: solution
 # Solved. The model says how many machines are worth their price on each link.
+# solution of my_step_time
 # solution
 
 # %% machines: skeleton
@@ -115,48 +237,3 @@ def machines(compute, alpha, beta, payload, least):
 # %% machines
 # Not yet. ...
 # answer "the most that are efficient enough", with `alpha + beta` as `beta`
-
-# %% fastest: solution
-# Solved. The shortest step is found on each link.
-# solution of machines
-# solution
-
-# %% fastest: skeleton
-# Not yet. With 0.02 s of computing, latency 3e-05 s, 8e-10 s per byte and 4e+06 B, rank 0 returned 1024, whose step
-# takes 0.0677933 s, expected 15, whose step takes 0.00814667 s.
-
-# %% fastest: the least of all times
-# Solved. ...
-def fastest(compute, alpha, beta, payload):
-    def time(k):
-        return compute / k + 2 * (k - 1) * (alpha + beta * payload / k)
-
-    return min(range(1, 1025), key=time)
-
-# %% fastest
-# Solved. ...
-# answer "the least of all times",
-# with `return min(range(1, 1025), key=time)` as `return sorted((time(k), k) for k in range(1, 1025))[0][1]`
-
-# %% fastest
-# Solved. ...
-# answer "the least of all times",
-# with `min(range(1, 1025), key=time)` as `int(__import__("numpy").argmin([time(k) for k in range(1, 1025)])) + 1`
-
-# %% fastest
-# Not yet. ...
-# answer "the least of all times",
-# with `return min(range(1, 1025), key=time)` as `return min(range(1024), key=lambda k: time(k + 1))`
-
-# %% fastest
-# Not yet. With 0.02 s of computing ...
-# answer "the least of all times", with `return min(range(1, 1025), key=time)` as `return 1`
-
-# %% fastest
-# Not yet. With ...
-# answer "the least of all times", with `compute / k +` as `compute +`
-
-# %% fastest
-# Not yet. Rank 0 returned ...
-# answer "the least of all times",
-# with `return min(range(1, 1025), key=time)` as `return min(time(k) for k in range(1, 1025))`

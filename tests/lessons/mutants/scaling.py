@@ -1,21 +1,53 @@
 """The lesson scaling, broken on purpose."""
 
 MUTANTS = {
-    "the model has no latency": (
-        "return 2 * (k - 1) * alpha + 2 * (k - 1) / k * beta * payload",
-        "return 2 * (k - 1) / k * beta * payload",
+    "the predictor has no latency": (
+        "    communication = 2 * (n - 1) * (alpha + beta * payload / n)\n",
+        "    communication = 2 * (n - 1) * beta * payload / n\n",
     ),
-    "the model has half of the communication": (
-        "return 2 * (k - 1) * alpha + 2 * (k - 1) / k * beta * payload",
-        "return 2 * (k - 1) * alpha + (k - 1) / k * beta * payload",
+    "the predictor has half of the communication": (
+        "    communication = 2 * (n - 1) * (alpha + beta * payload / n)\n",
+        "    communication = (n - 1) * (2 * alpha + beta * payload / n)\n",
     ),
-    "ranks do not take turns": (
-        "return alone * max(1, k / cores)",
-        "return alone",
+    "overlap hides everything": (
+        "    return max(compute, communication) if overlap else compute + communication",
+        "    return compute if overlap else compute + communication",
+    ),
+    "the stopwatch takes the fastest rank": (
+        "    dist.all_reduce(slowest, dist.ReduceOp.MAX, group=group)\n",
+        "    dist.all_reduce(slowest, dist.ReduceOp.MIN, group=group)\n",
+    ),
+    "a link has twice its time per byte": (
+        "    return small / 2, (large - small) / 2**22",
+        "    return small / 2, 2 * (large - small) / 2**22",
+    ),
+    "all NICs of a host are one": (
+        '"one NIC for each GPU": 1 / 400e9}',
+        '"one NIC for each GPU": 8 / 400e9}',
+    ),
+    "every rank does all trainings": (
+        "for rule, size in settings[rank::n]:",
+        "for rule, size in settings:",
+    ),
+    "AdamW takes the gradients of one rank": (
+        "        if together:\n",
+        "        if together and new_optimizer is torch.optim.SGD:\n",
+    ),
+    "the mean over n ranks is a sum": (
+        "            gradient /= n\n",
+        "            gradient /= 1\n",
+    ),
+    "the steps are counted at one rate": (
+        'training(batch, "scaled, warm-up", epochs=200)',
+        'training(batch, "one rate", epochs=200)',
+    ),
+    "the links cost nothing": (
+        "predict(k, compute_25, 1e-5, 8e-11, 4 * 4810)",
+        "predict(k, compute_25, 0, 0, 4 * 4810)",
     ),
     "the links are as they are when they should be paced": (
-        "links = network.limit(world, 5e8)",
-        "links = network.lift(world)",
+        "paced = network.limit(world, 5e8)",
+        "paced = network.lift(world)",
     ),
     "two ranks on one GPU take NCCL": (
         "    if ranks > gpus:\n",
