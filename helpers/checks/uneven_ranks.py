@@ -74,6 +74,35 @@ def averages(exam):
     return f"Every rank returned the means of all steps, {_means(gradients)} with {name}."
 
 
+@exercise
+def token_weights(exam):
+    """Check `token_weights(masks)`: DDP's mean of the weighted sums is the mean over all tokens of all ranks.
+
+    Rank r has micro-batches of 1 and r + 1 tokens; then all ranks have tokens except rank 0.
+    """
+    rank, n = exam.rank, exam.n
+    for case, lengths in (
+        ("1 and r + 1 tokens on rank r", [[1, r + 1] for r in range(n)]),
+        ("no tokens on rank 0, and 3 and 0 on each other rank", [[0, 0]] + [[3, 0]] * (n - 1)),
+    ):
+        total = sum(map(sum, lengths))
+        result = exam.call([torch.arange(n + 3) < length for length in lengths[rank]])
+        if not exam.require(
+            isinstance(result, list) and len(result) == 2,
+            f"With {case}, rank {rank} returned {show(result)}, expected a list of 2.",
+        ):
+            continue
+        for place, weight in enumerate(result):
+            too_small = near(weight, 1 / total) and n > 1
+            advice = " DDP divides by the number of ranks as well." if too_small else ""
+            exam.require(
+                near(weight, n / total),
+                f"With {case}, rank {rank} returned {show(weight)} for micro-batch {place}, "
+                f"expected {n / total:.4f}.{advice}",
+            )
+    return "The weighted sums give the mean over all tokens of all ranks."
+
+
 def _require_means(exam, case, result, expected):
     for step, (mean, right) in enumerate(zip(result, expected, strict=True)):
         exam.require(
