@@ -4,7 +4,7 @@ from itertools import zip_longest
 
 import torch
 
-from helpers.checks.exam import exercise, near, show
+from helpers.checks.exam import exercise, near, number, show
 
 
 @exercise
@@ -93,12 +93,13 @@ def token_weights(exam):
         ):
             continue
         for place, weight in enumerate(result):
-            too_small = near(weight, 1 / total) and n > 1
-            advice = " DDP divides by the number of ranks as well." if too_small else ""
+            number_of = number(weight)
+            times = show(weight) if number_of is None else f"{number_of * total / n:.2f}"
+            advice = " DDP divides by the number of ranks as well." if near(weight, 1 / total) and n > 1 else ""
             exam.require(
                 near(weight, n / total),
-                f"With {case}, rank {rank} returned {show(weight)} for micro-batch {place}, "
-                f"expected {n / total:.4f}.{advice}",
+                f"With {case}, rank {rank} gives tokens of micro-batch {place} {times} times their weight in the mean "
+                f"over all tokens, expected 1.{advice}",
             )
     return "The weighted sums give the mean over all tokens of all ranks."
 
