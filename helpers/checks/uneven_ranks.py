@@ -4,7 +4,7 @@ from itertools import zip_longest
 
 import torch
 
-from helpers.checks.exam import exercise, near, show
+from helpers.checks.exam import exercise, near, number, show
 
 
 @exercise
@@ -72,6 +72,36 @@ def averages(exam):
             _require_means(exam, case, result, expected)
     name, gradients = cases[0]
     return f"Every rank returned the means of all steps, {_means(gradients)} with {name}."
+
+
+@exercise
+def token_weights(exam):
+    """Check `token_weights(masks)`: DDP's mean of the weighted sums is the mean over all tokens of all ranks.
+
+    Rank r has micro-batches of 1 and r + 1 tokens; then all ranks have tokens except rank 0.
+    """
+    rank, n = exam.rank, exam.n
+    for case, lengths in (
+        ("1 and r + 1 tokens on rank r", [[1, r + 1] for r in range(n)]),
+        ("no tokens on rank 0, and 3 and 0 on each other rank", [[0, 0]] + [[3, 0]] * (n - 1)),
+    ):
+        total = sum(map(sum, lengths))
+        result = exam.call([torch.arange(n + 3) < length for length in lengths[rank]])
+        if not exam.require(
+            isinstance(result, list) and len(result) == 2,
+            f"With {case}, rank {rank} returned {show(result)}, expected a list of 2.",
+        ):
+            continue
+        for place, weight in enumerate(result):
+            number_of = number(weight)
+            times = show(weight) if number_of is None else f"{number_of * total / n:.2f}"
+            advice = " DDP divides by the number of ranks as well." if near(weight, 1 / total) and n > 1 else ""
+            exam.require(
+                near(weight, n / total),
+                f"With {case}, rank {rank} gives tokens of micro-batch {place} {times} times their weight in the mean "
+                f"over all tokens, expected 1.{advice}",
+            )
+    return "The weighted sums give the mean over all tokens of all ranks."
 
 
 def _require_means(exam, case, result, expected):

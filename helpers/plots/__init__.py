@@ -40,6 +40,7 @@ from helpers.plots.sharded_data_parallel import flat_vector, step_ledgers
 from helpers.plots.tensor_parallel import two_cut_layers
 from helpers.plots.three_dimensions import grids_of_ranks, stacked_seconds
 from helpers.plots.two_hosts import routes_over_cables, training_and_cable
+from helpers.plots.uneven_ranks import two_kinds_of_uneven, waiting_and_transfer
 from helpers.plots.what_all_reduce_costs import all_reduce_times, bus_bandwidths, modelled_times, tree_and_ring
 from helpers.plots.when_ranks_disagree import passed_by_rank
 from helpers.plots.when_ranks_fail import who_waits
@@ -70,7 +71,6 @@ __all__ = [
     "distances",
     "elements_by_rank",
     "episode_rewards",
-    "exposed_steps",
     "expert_loads",
     "fewer_and_longer_steps",
     "flat_vector",
@@ -93,8 +93,8 @@ __all__ = [
     "notebook_and_ranks",
     "object_and_actor",
     "object_and_users",
-    "overlap_sketch",
     "often_and_seldom",
+    "overlap_sketch",
     "paces",
     "passed_by_rank",
     "perplexity_curve",
@@ -106,6 +106,7 @@ __all__ = [
     "ring_storyboard",
     "ring_work",
     "roles",
+    "routes_over_cables",
     "rpc_steps",
     "server_threads",
     "stacked_seconds",
@@ -126,9 +127,10 @@ __all__ = [
     "training_curve",
     "tree_and_ring",
     "two_cut_layers",
+    "two_kinds_of_uneven",
     "two_messages",
     "two_trainings",
-    "routes_over_cables",
+    "waiting_and_transfer",
     "where_autograd_ends",
     "who_waits",
 ]

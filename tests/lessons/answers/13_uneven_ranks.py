@@ -201,4 +201,31 @@ def averages(gradients):
         dist.all_reduce(gradient)
     return [gradient.item() / n for gradient in gradients]
 
-# %% World(2), World(5): straggler, averages
+# %% token_weights: solution
+# Solved. The weighted sums give the mean over all tokens of all ranks.
+
+# %% token_weights: skeleton
+# Not yet. With 1 and r + 1 tokens on rank r, rank 0 gives tokens of micro-batch 0 3.50 times their weight ...
+
+# %% token_weights: mean of means
+# Not yet. With 1 and r + 1 tokens on rank r, rank 0 gives tokens of micro-batch 0 1.75 times their weight ...
+def token_weights(masks):
+    return [1 / (len(masks) * max(1, mask.sum().item())) for mask in masks]
+
+# %% token_weights: n times too small
+# Not yet. With 1 and r + 1 tokens on rank r, rank 0 gives tokens of micro-batch 0 0.25 times their weight ... DDP divides ...
+# solution, with `n / total.item()` as `1 / total.item()`
+
+# %% token_weights: tokens of this rank
+# Not yet. With 1 and r + 1 tokens on rank r, rank 0 gives tokens of micro-batch 0 1.75 times their weight ...
+def token_weights(masks):
+    return [1 / max(1, sum(mask.sum().item() for mask in masks)) for mask in masks]
+
+# %% token_weights: as a tensor each
+# Solved. ...
+def token_weights(masks):
+    counts = [None] * n
+    dist.all_gather_object(counts, sum(mask.sum().item() for mask in masks))
+    return [torch.tensor(1 / (sum(counts) / n))] * len(masks)
+
+# %% World(2), World(5): straggler, averages, token_weights

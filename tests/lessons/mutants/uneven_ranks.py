@@ -41,4 +41,8 @@ MUTANTS = {
         "    with model.join(throw_on_early_termination=True):",
         "    with model.join(throw_on_early_termination=False):",
     ),
+    "no rank waits for the last call": (
+        "middle = min(call.end, last_call)",
+        "middle = call.begin",
+    ),
 }
