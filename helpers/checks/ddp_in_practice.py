@@ -450,7 +450,10 @@ def _mixed_steps(rank, n, dtype, scale, overflows):
     load_dynamo()
     dist.barrier()
     enabled = dtype is torch.float16
-    model, reference = DDP(new_model()), new_model()
+    modules = new_model(), new_model()
+    for module in modules:
+        module[-1].weight.data *= 8  # so that the norm of the gradients is well above 1
+    model, reference = DDP(modules[0]), modules[1]
     optimizer, alone = (torch.optim.SGD(m.parameters(), lr=_RATE) for m in (model, reference))
     scaler = torch.amp.GradScaler("cpu", init_scale=scale, enabled=enabled)
     outputs, local, under_autocast = [], [], []

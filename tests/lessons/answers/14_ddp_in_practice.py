@@ -119,17 +119,17 @@ def my_step(model, optimizer, scaler, images, labels, dtype=torch.bfloat16):
 # solution, with `    scaler.scale(loss).backward()` as `        scaler.scale(loss).backward()`
 
 # %% my_step: clips before it unscales
-# Not yet. With fp16 and a scale of 1024, on rank 0 step 0 moved the weights by ..., expected 0.1, with the gradients of
+# Not yet. With fp16 and a scale of 1024, on rank 0 step 0 moved the weights by ..., expected ..., with the gradients of
 # this step only, unscaled and then clipped to a norm of 1.
 # solution, without `    scaler.unscale_(optimizer)`
 
 # %% my_step: does not clip
-# Not yet. With bf16, on rank 0 step 0 moved the weights by ..., expected 0.1, with the gradients of this step only,
+# Not yet. With bf16, on rank 0 step 0 moved the weights by ..., expected ..., with the gradients of this step only,
 # unscaled and then clipped to a norm of 1.
 # solution, without `    clip_grad_norm_(model.parameters(), 1.0)`
 
 # %% my_step: adds the gradients up
-# Not yet. With bf16, on rank 0 step 1 moved the weights by ..., expected 0.1, with the gradients of this step only,
+# Not yet. With bf16, on rank 0 step 1 moved the weights by ..., expected ..., with the gradients of this step only,
 # unscaled and then clipped to a norm of 1.
 # solution, without `    optimizer.zero_grad()`
 

@@ -18,20 +18,20 @@ MUTANTS = {
         "model, scaler = nn.Sequential(nn.Linear(64, 10)), GradScaler",
     ),
     "the momentum of the optimizer is not loaded": (
-        "    run.optimizer.load_state_dict(state[\"optimizer\"])\n",
+        '    run.optimizer.load_state_dict(state["optimizer"])\n',
         "",
     ),
     "the weights are not loaded": (
-        "    run.model.module.load_state_dict(state[\"model\"])\n\n",
-        "",
+        '    run.model.module.load_state_dict(state["model"])\n    run.optimizer',
+        "    run.optimizer",
     ),
     "the position is not kept": (
-        "    run.epoch, run.batch = state[\"epoch\"], state[\"batch\"]\n",
+        '    run.epoch, run.batch = state["epoch"], state["batch"]\n',
         "",
     ),
     "the generator of rank 0 serves all ranks": (
-        "state[\"generators\"][rank]",
-        "state[\"generators\"][0]",
+        'state["generators"][rank]',
+        'state["generators"][0]',
     ),
     "the loader may draw from the global generator": (
         "sampler=remaining(run), generator=torch.Generator()",
@@ -54,16 +54,16 @@ MUTANTS = {
         "        self[0].requires_grad_(True)  #",
     ),
     "a reentrant checkpoint is harmless": (
-        "\"reentrant\": two_steps(Twice(use_reentrant=True)),",
-        "\"reentrant\": two_steps(Twice(use_reentrant=False)),",
+        '"reentrant": two_steps(Twice(use_reentrant=True)),',
+        '"reentrant": two_steps(Twice(use_reentrant=False)),',
     ),
     "samplers with other seeds miss nothing": (
         "enumerate([SEED, SEED + rank])",
         "enumerate([SEED, SEED])",
     ),
     "the layers have one order on all ranks": (
-        "if rank == 1 else [\"first\", \"second\"]",
-        "if rank == -1 else [\"first\", \"second\"]",
+        'if rank == 1 else ["first", "second"]',
+        'if rank == -1 else ["first", "second"]',
     ),
     "a drift heals": (
         "difference, weights_agreed = drift(weight_decay=0)",
