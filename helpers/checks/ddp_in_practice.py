@@ -2,19 +2,25 @@
 
 import builtins
 import os
+import shutil
+import tempfile
+import time
 from contextlib import contextmanager
 from datetime import timedelta
+from pathlib import Path
 
 import numpy as np
 import torch
 import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel as DDP
-from torch.utils.data import TensorDataset
+from torch.nn.utils import clip_grad_norm_, parameters_to_vector
+from torch.utils.data import DistributedSampler, TensorDataset
 
-from helpers.checks.exam import Wrong, answer, exercise, number, show
+from helpers.checks.exam import AnswerError, Wrong, answer, exercise, number, show
 from helpers.checks.judging import CUT_OFF
 from helpers.checks.learner import learners_module
+from helpers.checks.small_model import new_data, new_model
 from helpers.measure.traffic import handed_over
 from helpers.torch_parts import load_dynamo
 
@@ -31,8 +37,8 @@ _BATCHES = {
 def my_same(exam):
     """Check `my_same(tensor)`: every rank says whether the tensor is the same on all ranks, sending a few numbers.
 
-    It is called with equal tensors, with one bit changed or two elements swapped on one rank, and with another tensor
-    on each rank.
+    It is called with equal tensors, with one bit changed or two elements swapped on one rank, with another tensor on
+    each rank, and with a bf16 tensor and a transposed one.
     """
     rank, n = exam.rank, exam.n
     for case, changed, how in (
@@ -41,18 +47,125 @@ def my_same(exam):
         ("two numbers have swapped places on rank 1", 1, "swap"),
         ("one bit has changed on rank 0", 0, "bit"),
         ("each rank holds another tensor", rank, "own"),
+        ("all ranks hold the same bf16 tensor", None, "bf16"),
+        ("all ranks hold the same transposed tensor", None, "transposed"),
     ):
         tensor = torch.arange(1.0, 257.0)
-        size = tensor.nbytes
-        if rank == changed:
+        if how == "bf16":
+            tensor = tensor.bfloat16()
+        elif how == "transposed":
+            tensor = tensor.view(8, 32).T
+        elif rank == changed:
             _change(tensor, how, rank)
         result, sent, _ = exam.on_rank(_call_and_count, "my_same", tensor)
         exam.require(
-            sent < size / 2, f"Rank {rank} sent {sent} bytes, expected fewer than {size // 2}, half of the tensor."
+            sent < 512,
+            f"Rank {rank} sent {sent} bytes, expected fewer than 512, half of a tensor of 256 float32 values.",
         )
-        verdict, expected = _as_bool(result), not how
+        verdict, expected = _as_bool(result), changed is None
         exam.require(verdict is expected, f"When {case}, rank {rank} returned {show(verdict)}, expected {expected}.")
     return "Every rank knows whether all hold the same, and only a few numbers were sent."
+
+
+_EPOCH, _SIZE, _LEFT = 2, 3, 8  # of the saved run: its epoch, its batches, and the images of a rank in an epoch
+
+
+@exercise(also=["my_remaining", "my_save"])
+def my_resume(exam):
+    """Check `my_remaining(run)`, `my_save(path, run)` and `my_resume(path, run)`, in this order."""
+    rank = exam.rank
+    for batch in (0, 1, 2):
+        result, order, order_of_epoch_0 = exam.on_rank(_remaining, batch)
+        expected = order[batch * _SIZE :]
+        hint = ""
+        if batch and result == order:
+            hint = " (These are all images of the epoch.)"
+        elif result == order_of_epoch_0[batch * _SIZE :]:
+            hint = " (This is the order of epoch 0.)"
+        exam.require(
+            result == expected,
+            f"After {batch} batches of {_SIZE} images in epoch {_EPOCH}, `my_remaining` on rank {rank} returned "
+            f"{result}, expected {expected}.{hint}",
+        )
+    saved = exam.on_rank(_save_and_resume)
+    exam.require(
+        saved["exists"], f"When `my_save` returned on rank {rank}, the file did not exist yet. Which call waits for it?"
+    )
+    exam.require(saved["unchanged"], f"On rank {rank} `my_save` changed the run, expected that it only reads it.")
+    files, expected = saved["files"], ["checkpoint.pt"] if rank == 0 else []
+    wanted = "only checkpoint.pt" if rank == 0 else "that only rank 0 writes"
+    exam.require(files == expected, f"Rank {rank} left the files {', '.join(files) or 'none'}, expected {wanted}.")
+    for name, (resumed, right) in saved["numbers"].items():
+        exam.require(resumed == right, f"After `my_resume`, on rank {rank} {name} is {resumed}, expected {right}.")
+    for name, is_equal in saved["equal"].items():
+        exam.require(is_equal, f"After `my_resume`, on rank {rank} the {name} differ from those of the saved run.")
+    own, of_rank_0 = saved["generator"]
+    exam.require(
+        own or not of_rank_0,
+        f"After `my_resume`, the generator of rank {rank} is in the state of rank 0's generator, expected its own.",
+    )
+    exam.require(
+        own, f"After `my_resume`, the generator of rank {rank} is in another state than when the run was saved."
+    )
+    return "Every rank resumes with weights, momentum and position, its own generator, and the images that are left."
+
+
+_MIXED = {  # the dtype, the scale of the loss, and the ranks with an infinite loss
+    "bf16": (torch.bfloat16, 1.0, False),
+    "fp16 and a scale of 1024": (torch.float16, 1024.0, False),
+    "fp16 and an image on rank 1 that overflows": (torch.float16, 1024.0, True),
+}
+_RATE = 0.1  # the learning rate: a step whose gradients were clipped moves the weights by this
+
+
+@exercise
+def my_step(exam):
+    """Check `my_step(model, optimizer, scaler, images, labels, dtype)`: autocast, loss scaling and clipping."""
+    rank, n = exam.rank, exam.n
+    for case, (dtype, scale, overflows) in _MIXED.items():
+        where = f"With {case}, on rank {rank}"
+        result = exam.on_rank(_mixed_steps, rank, n, dtype, scale, overflows)
+        exam.require(
+            result["outputs"] == str(dtype),
+            f"{where} the model's outputs are in {result['outputs']}, expected {dtype}: the forward pass runs under "
+            "autocast.",
+        )
+        exam.require(
+            not result["backward under autocast"],
+            f"{where} the backward pass ran under autocast, expected that only the forward pass and the loss do.",
+        )
+        exam.require(
+            abs(result["scaled"] / scale - 1) < 0.05,
+            f"{where} the local gradient is {result['scaled']:.4g} times the gradient of the loss, expected "
+            f"{scale:g}: `scaler` multiplies the loss.",
+        )
+        if overflows:
+            exam.require(
+                result["moved"][0] == 0,
+                f"{where} the step moved the weights by {result['moved'][0]:.3g}, expected that it is skipped.",
+            )
+            exam.require(
+                result["scale"] == scale / 2,
+                f"{where} the scale is {result['scale']:g} after the step, expected {scale / 2:g}: "
+                "the scaler is updated in every step.",
+            )
+            continue
+        for place, (moved, off) in enumerate(zip(result["moved"], result["off"], strict=True)):
+            exam.require(
+                off < 1e-5,
+                f"{where} step {place} moved the weights by {moved:.3g}, expected {result['expected'][place]:.3g}, "
+                "with the gradients of this step only, unscaled and then clipped to a norm of 1.",
+            )
+        loss = number(result["loss"])
+        exam.require(
+            loss is not None and abs(loss - result["expected loss"]) < 0.01,
+            f"{where} `my_step` returned {show(result['loss'])}, expected the loss of this rank, "
+            f"{result['expected loss']:.4f}.",
+        )
+        exam.require(
+            result["weights"] == "torch.float32", f"{where} the weights are in {result['weights']}, expected float32."
+        )
+    return "The forward pass ran in 16 bits, the clipped gradients are those of the loss, and an overflow was skipped."
 
 
 @exercise(own_group=True)
@@ -218,6 +331,189 @@ def _forward(self, x):
 
 
 # The functions below run next to the learner's code.
+
+
+class _Run:
+    """A small run with what the learner's functions use of the lesson's `Run`."""
+
+    def __init__(self, seed):
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            self.model = DDP(nn.Sequential(nn.Linear(_FEATURES, 3), nn.BatchNorm1d(3), nn.Linear(3, _CLASSES)))
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1, momentum=0.9)
+        images = TensorDataset(torch.zeros(_LEFT * dist.get_world_size(), _FEATURES))
+        self.sampler = DistributedSampler(images, seed=5)
+        self.size, self.epoch, self.batch = _SIZE, 0, 0
+
+    def train(self, steps):
+        """Take so many steps on random images."""
+        for _ in range(steps):
+            self.optimizer.zero_grad()
+            self.model(torch.randn(_SIZE, _FEATURES)).square().sum().backward()
+            self.optimizer.step()
+            self.batch += 1
+
+    def state(self):
+        """Return copies of all tensors that the next step depends on."""
+        momentum = [self.optimizer.state[p].get("momentum_buffer") for p in self.model.parameters()]
+        buffers = list(self.model.buffers())
+        return {
+            "weights": [p.detach().clone() for p in self.model.parameters()],
+            "buffers of BatchNorm": [buffer.clone() for buffer in buffers],
+            "momentum values": [torch.zeros(()) if value is None else value.clone() for value in momentum],
+        }
+
+
+def _orders(sampler):
+    """Return the images of this rank in the saved epoch and in epoch 0."""
+    orders = []
+    for epoch in (_EPOCH, 0):
+        sampler.set_epoch(epoch)
+        orders.append(list(sampler))
+    return orders
+
+
+def _remaining(batch):
+    load_dynamo()
+    dist.barrier()
+    run = _Run(1)
+    orders = _orders(run.sampler)
+    run.epoch, run.batch = _EPOCH, batch
+    result = answer("my_remaining", [run])
+    try:
+        result = [int(index) for index in result]
+    except TypeError:
+        result = show(result)
+    return result, *orders
+
+
+def _save_and_resume():
+    load_dynamo()
+    rank, generator = dist.get_rank(), torch.get_rng_state()
+    folders = [None] * dist.get_world_size()
+    dist.all_gather_object(folders, tempfile.mkdtemp(prefix="checkpoint-"))
+    folder = Path(folders[rank])
+    path, path_of_rank_0 = folder / "checkpoint.pt", Path(folders[0]) / "checkpoint.pt"
+    try:
+        torch.manual_seed(10 + rank)
+        run = _Run(1)
+        run.epoch = _EPOCH
+        run.optimizer.param_groups[0]["lr"] = 0.05
+        run.train(2)
+        right, right_generator = run.state(), torch.get_rng_state()
+        if rank == 0:  # other ranks that do not wait for the file do not find it
+            run.optimizer.register_state_dict_pre_hook(lambda optimizer: time.sleep(0.3))
+        dist.barrier()
+        answer("my_save", [str(path), run])
+        exists = path_of_rank_0.exists()
+        unchanged = _equal(run.state(), right) and torch.equal(torch.get_rng_state(), right_generator)
+        dist.barrier()
+        files = sorted(file.name for file in folder.iterdir())
+        if rank and path_of_rank_0.exists():
+            shutil.copy(path_of_rank_0, path)
+        new = _Run(2)
+        torch.manual_seed(90 + rank)
+        answer("my_resume", [str(path), new])
+        resumed, resumed_generator = new.state(), torch.get_rng_state()
+        generators = [torch.empty_like(right_generator) for _ in folders]
+        dist.all_gather(generators, right_generator)
+        buffers = [buffer.clone() for buffer in right["buffers of BatchNorm"]]
+        for buffer in buffers:
+            dist.broadcast(buffer, src=0)
+        if _equal({"": resumed["buffers of BatchNorm"]}, {"": buffers}):
+            right["buffers of BatchNorm"] = buffers  # DDP sends those of rank 0 in the next step
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        torch.set_rng_state(generator)
+    groups = new.optimizer.param_groups[0], run.optimizer.param_groups[0]
+    return {
+        "exists": exists,
+        "unchanged": unchanged,
+        "files": files,
+        "numbers": {
+            "`run.epoch`": (new.epoch, run.epoch),
+            "`run.batch`": (new.batch, run.batch),
+            "the learning rate": tuple(group["lr"] for group in groups),
+        },
+        "equal": {name: _equal({"": resumed[name]}, {"": right[name]}) for name in right},
+        "generator": [torch.equal(resumed_generator, generators[other]) for other in (rank, 0)],
+    }
+
+
+def _equal(state, other):
+    """Return whether two states hold the same tensors under each name."""
+    return all(torch.equal(a, b) for name in state for a, b in zip(state[name], other[name], strict=True))
+
+
+def _mixed_steps(rank, n, dtype, scale, overflows):
+    """Return what two steps of the learner's `my_step` did, or one step if an image overflows on rank 1."""
+    load_dynamo()
+    dist.barrier()
+    enabled = dtype is torch.float16
+    modules = new_model(), new_model()
+    for module in modules:
+        module[-1].weight.data *= 8  # so that the norm of the gradients is well above 1
+    model, reference = DDP(modules[0]), modules[1]
+    optimizer, alone = (torch.optim.SGD(m.parameters(), lr=_RATE) for m in (model, reference))
+    scaler = torch.amp.GradScaler("cpu", init_scale=scale, enabled=enabled)
+    outputs, local, under_autocast = [], [], []
+
+    def note_gradient(gradient):
+        local.append(gradient.detach().clone())
+        under_autocast.append(torch.is_autocast_enabled("cpu"))
+
+    model.module[-1].register_forward_hook(lambda module, inputs, output: outputs.append(output))
+    model.module[-1].bias.register_hook(note_gradient)
+    moved, expected, off = [], [], []
+    for number_of_step in range(1 if overflows else 2):
+        data = [new_data(10 * number_of_step + other, 6) for other in range(n)]
+        data = [(4 * images, labels) for images, labels in data]  # so that clipping matters
+        images, labels = data[rank]
+        if overflows and rank == 1:
+            images = images * 1e6  # more than fp16 can hold
+        before, start = _weights(model.module), _weights(reference)
+        losses = _reference_step(reference, alone, data, dtype)
+        loss = answer("my_step", [model, optimizer, scaler, images, labels, dtype])
+        after, end = _weights(model.module), _weights(reference)
+        moved.append((after - before).norm().item())
+        expected.append((end - start).norm().item())
+        off.append((after - end).abs().max().item())
+    if not outputs or not local:
+        raise AnswerError("`my_step` did not call the model and its backward pass.")
+    (own,) = torch.autograd.grad(
+        nn.functional.cross_entropy(bias := outputs[-1].detach().float().requires_grad_(), labels), bias
+    )
+    ratio = 1.0 * scale if overflows else (local[-1].norm() / own.sum(dim=0).norm()).item()
+    return {
+        "outputs": str(outputs[-1].dtype),
+        "backward under autocast": any(under_autocast),
+        "scaled": ratio,
+        "moved": moved,
+        "expected": expected,
+        "off": off,
+        "loss": loss,
+        "expected loss": losses[rank],
+        "scale": scaler.get_scale(),
+        "weights": str(next(model.parameters()).dtype),
+    }
+
+
+def _reference_step(model, optimizer, data, dtype):
+    """Take the step of all ranks in this process, and return the losses of the ranks."""
+    optimizer.zero_grad()
+    losses = []
+    for images, labels in data:
+        with torch.autocast("cpu", dtype):
+            loss = nn.functional.cross_entropy(model(images), labels)
+        (loss / len(data)).backward()
+        losses.append(loss.item())
+    clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+    return losses
+
+
+def _weights(model):
+    return parameters_to_vector(model.parameters()).detach().clone()
 
 
 def _call_and_count(name, argument):

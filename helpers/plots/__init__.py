@@ -11,6 +11,7 @@ from helpers.plots.cartpole_solved import angles, paces, training_curve
 from helpers.plots.collectives import before_and_after, chunk_grid, stays
 from helpers.plots.controls import live
 from helpers.plots.data_parallel import data_parallel_step, loss_curves
+from helpers.plots.ddp_in_practice import backward_and_buckets, state_of_ranks
 from helpers.plots.distributed_autograd import autograd_graph, remote_product
 from helpers.plots.distributed_rnn import cut_model, perplexity_curve
 from helpers.plots.experts import expert_loads, loads_over_training, tokens_to_experts
@@ -51,6 +52,7 @@ __all__ = [
     "all_reduce_times",
     "angles",
     "autograd_graph",
+    "backward_and_buckets",
     "backward_pass",
     "batch_sizes",
     "before_and_after",
@@ -72,6 +74,7 @@ __all__ = [
     "elements_by_rank",
     "episode_rewards",
     "expert_loads",
+    "exposed_steps",
     "fewer_and_longer_steps",
     "flat_vector",
     "flight_records",
@@ -111,6 +114,7 @@ __all__ = [
     "server_threads",
     "stacked_seconds",
     "stale_losses",
+    "state_of_ranks",
     "stays",
     "step_chain",
     "step_ledgers",
