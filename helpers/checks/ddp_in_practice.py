@@ -115,6 +115,8 @@ _MIXED = {  # the dtype, the scale of the loss, and the ranks with an infinite l
     "fp16 and a scale of 1024": (torch.float16, 1024.0, False),
     "fp16 and an image on rank 1 that overflows": (torch.float16, 1024.0, True),
 }
+# Of a result that was rounded a few times to the 8 bits of bf16, as in a loss outside of autocast; relative.
+_ROUNDING = 0.05
 _RATE = 0.1  # the learning rate: a step whose gradients were clipped moves the weights by this
 
 
@@ -151,14 +153,16 @@ def my_step(exam):
             )
             continue
         for place, (moved, off) in enumerate(zip(result["moved"], result["off"], strict=True)):
+            expected = result["expected"][place]
             exam.require(
-                off < 1e-5,
-                f"{where} step {place} moved the weights by {moved:.3g}, expected {result['expected'][place]:.3g}, "
-                "with the gradients of this step only, unscaled and then clipped to a norm of 1.",
+                off < _ROUNDING * expected,
+                f"{where} step {place} moved the weights by {moved:.3g}, {off:.2g} away from where one process ends, "
+                f"expected {expected:.3g}, with the gradients of this step only, unscaled and then clipped to a norm "
+                "of 1.",
             )
         loss = number(result["loss"])
         exam.require(
-            loss is not None and abs(loss - result["expected loss"]) < 0.01,
+            loss is not None and abs(loss / result["expected loss"] - 1) < _ROUNDING,
             f"{where} `my_step` returned {show(result['loss'])}, expected the loss of this rank, "
             f"{result['expected loss']:.4f}.",
         )
@@ -477,7 +481,7 @@ def _mixed_steps(rank, n, dtype, scale, overflows):
         after, end = _weights(model.module), _weights(reference)
         moved.append((after - before).norm().item())
         expected.append((end - start).norm().item())
-        off.append((after - end).abs().max().item())
+        off.append((after - end).norm().item())
     if not outputs or not local:
         raise AnswerError("`my_step` did not call the model and its backward pass.")
     (own,) = torch.autograd.grad(

@@ -64,7 +64,7 @@ def my_same(tensor):
     return (total / n == tensor.sum()).item()
 
 # %% my_same
-# Not yet. Rank 0 sent 1024 bytes, expected fewer than 512, half of 256 float32 values.
+# Not yet. Rank 0 sent 1024 bytes, expected fewer than 512, half of a tensor of 256 float32 values.
 def my_same(tensor):
     checksum = zlib.crc32(as_bytes(tensor))
     whole = tensor.clone()
@@ -139,8 +139,7 @@ def my_step(model, optimizer, scaler, images, labels, dtype=torch.bfloat16):
 # solution, with `scaler.scale(loss).backward()` as `scaler.scale(loss); loss.backward()`
 
 # %% my_step: does not update the scale
-# Not yet. With fp16 and an image on rank 1 that overflows, on rank 0 the scale is 1024 after the step, expected 512: the
-# scaler is updated in every step.
+# Not yet. Rank 0 raised RuntimeError: unscale_() is being called after step().
 # solution, without `    scaler.update()`
 
 # %% my_step: steps without the scaler
@@ -184,7 +183,7 @@ def my_step(model, optimizer, scaler, images, labels, dtype=torch.bfloat16):
 # solution, with `if rank == 0:` as `if True:`
 
 # %% my_resume: without renaming
-# Not yet. Rank 0 left the files checkpoint.pt.part, ...
+# Not yet. Rank 0 raised FileNotFoundError: ...
 # solution, with `os.replace(f"{path}.part", path)` as `os.path.exists(path)`
 
 # %% my_resume: without the momentum
