@@ -320,7 +320,8 @@ def test_tokens_averaged_on_rank_0_only(broken_world):
     # The others count the tokens of their next micro-batches while rank 0 sends gradients. Rank 3 then gets more bytes
     # from rank 0 than it expects, and gloo aborts it.
     said = says(checks.data_parallel.mean_over_tokens, broken_world, answer)
-    assert said == f"Not yet. Rank 3 is dead. {RESTART}"
+    why = "gloo aborts a process if the calls of the ranks do not match."
+    assert said == f"Not yet. Rank 3 is dead (SIGABRT). {why} {RESTART}"
 
 
 # ---------------------------------------------------------------- average_what_is_there
