@@ -1,10 +1,8 @@
 """Exercises of the lesson actors: a mailbox on worker1, messages in order, and a ring of actors that never waits."""
 
-import os
 import queue
 import threading
 import time
-import warnings
 from typing import NamedTuple
 
 import torch
@@ -12,7 +10,7 @@ import torch.distributed.rpc as rpc
 
 from helpers.checks.exam import AnswerError, answer, errors_of_answer, exercise, missing, plain, show
 from helpers.checks.learner import learners_module
-from helpers.checks.rpc_judging import in_one_line, one_line_errors, rpc_runs
+from helpers.checks.rpc_judging import in_one_line, one_line_errors, start_rpc
 
 _CALLERS = 4
 _NOTES = 5
@@ -42,7 +40,7 @@ _ARRIVALS = (
 @exercise(actors=True)
 def MyMailbox(exam):
     """Check `MyMailbox(cls, *arguments)`: on worker1, `call` and `cast` have one thread run one method at a time."""
-    exam.on_rank(_start_rpc)
+    exam.on_rank(start_rpc, f"worker{exam.rank}")
     if exam.rank == 0:
         for part in (_require_one_at_a_time, _require_casts, _require_errors, _require_free_threads):
             if exam.fault is None:
@@ -68,7 +66,7 @@ def InOrder(exam):
 @exercise(actors=True)
 def Member(exam):
     """Check `Member`: all members of a ring of actors can be asked at the same time for the sum of the ring."""
-    exam.on_rank(_start_rpc)
+    exam.on_rank(start_rpc, f"worker{exam.rank}")
     if exam.rank == 0:
         for asked in (1, exam.n):
             totals = exam.on_rank(_totals, exam.n, asked)
@@ -395,14 +393,3 @@ def _raise_unless_late(question):
     except RuntimeError as error:
         if "timeout" not in str(error):
             raise
-
-
-def _start_rpc():
-    """Start RPC with the names of the notebook, over TCP, unless it is running."""
-    if rpc_runs():
-        return
-    rank = int(os.environ["RANK"])
-    options = rpc.TensorPipeRpcBackendOptions(rpc_timeout=10, _transports=["uv"], _channels=["basic"])
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch's warnings about itself
-        rpc.init_rpc(f"worker{rank}", rank=rank, world_size=int(os.environ["WORLD_SIZE"]), rpc_backend_options=options)

@@ -3,7 +3,6 @@
 import os
 import threading
 import time
-import warnings
 from typing import NamedTuple
 
 import numpy as np
@@ -12,7 +11,7 @@ import torch.distributed.rpc as rpc
 
 from helpers.checks.exam import AnswerError, Foreign, answer, errors_of_answer, exercise, missing, number, plain, show
 from helpers.checks.learner import learners_module
-from helpers.checks.rpc_judging import answer_with_rpc, one_line_errors, rpc_runs
+from helpers.checks.rpc_judging import answer_with_rpc, one_line_errors, start_rpc
 from helpers.torch_parts import RRef
 
 _DISCOUNT = 0.99
@@ -35,7 +34,7 @@ _stage = []  # on the agent: the object that keeps the rewards, or that watches 
 @exercise
 def my_round(exam):
     """Check `my_round(agent)`: all observers play at once; the results of those that do not raise."""
-    exam.on_rank(_start_rpc)
+    exam.on_rank(start_rpc, f"observer{exam.rank}" if exam.rank else "agent")
     observers = [f"observer{rank}" for rank in range(1, exam.n)]
     others = observers[1:]
     if exam.rank == 0:
@@ -132,7 +131,7 @@ def returns_of(exam):
 @exercise
 def run_episode(exam):
     """Check `Scores` and `run_episode(agent, environment, name)`: each reward is on the agent before the next step."""
-    exam.on_rank(_start_rpc)
+    exam.on_rank(start_rpc, f"observer{exam.rank}" if exam.rank else "agent")
     observers = [f"observer{rank}" for rank in range(1, exam.n)]
     if exam.rank == 0 and exam.require(
         exam.on_rank(_has_scores), "Rank 0 has no class `Scores`: run the cell that defines it, then this check."
@@ -386,18 +385,6 @@ def _gradients(episodes):
         loss.sum().backward()
     flat = [leaf.grad for of_episode in log_probs for leaf in of_episode]
     return _kind_of_loss(loss), [None if gradient is None else gradient.item() for gradient in flat]
-
-
-def _start_rpc():
-    """Start RPC with the names of the notebook, over TCP, unless it is running."""
-    if rpc_runs():
-        return
-    rank = int(os.environ["RANK"])
-    options = rpc.TensorPipeRpcBackendOptions(rpc_timeout=10, _transports=["uv"], _channels=["basic"])
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch's warnings about itself
-        name = f"observer{rank}" if rank else "agent"
-        rpc.init_rpc(name, rank=rank, world_size=int(os.environ["WORLD_SIZE"]), rpc_backend_options=options)
 
 
 def _has_scores():

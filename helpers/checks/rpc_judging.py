@@ -1,9 +1,11 @@
 """What an answer does with RPC: its calls, and the values that it fetches by `to_here`, no calls for torch."""
 
+import os
 import re
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -62,6 +64,17 @@ def rpc_runs() -> bool:
     except RuntimeError:
         return False
     return True
+
+
+def start_rpc(name: str) -> None:
+    """Start RPC on this rank under a name of the notebook, over TCP, unless it is running."""
+    if rpc_runs():
+        return
+    options = rpc.TensorPipeRpcBackendOptions(rpc_timeout=10, _transports=["uv"], _channels=["basic"])
+    rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch's warnings about itself
+        rpc.init_rpc(name, rank=rank, world_size=size, rpc_backend_options=options)
 
 
 def require_rpc(name: str) -> None:
