@@ -73,7 +73,8 @@ globals().pop("ring_shift", None)
 # skeleton, with `return tensor` as `return dist.group.WORLD`
 
 # %% ring_shift: that ends the process
-# Not yet. Rank 1 is dead. Call world.restart(), then run the lesson again, from its setup cell to this check.
+# Not yet. Rank 1 is dead (SIGABRT). gloo aborts a process if the calls of the ranks do not match. Call
+# world.restart(), then run the lesson again, from its setup cell to this check.
 def ring_shift(tensor):
     work = dist.isend(tensor, dst=right)
     dist.recv(torch.empty(1) if rank == 1 else tensor, src=left)
