@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from matplotlib.patches import Patch
 
-from helpers.plots.style import BLUE, GREEN, RED, TINTS, new_axes
+from helpers.plots.style import BLUE, GREEN, RED, TINTS, label_rows, new_axes
 
 if TYPE_CHECKING:
     from helpers.measure.stopwatch import Entry, Step
@@ -111,10 +111,7 @@ def rpc_steps(title: str, steps: Mapping[str, Step]) -> None:
         places += [top + place for place in (1, 2, 3)]
         names += ["trainer", "between", "server"]
     axes.set_ylim(4.5 * len(steps) - 0.5, -0.5)
-    axes.set_xlim(left=0)
-    axes.set_yticks(places, names, fontsize="small")
-    axes.tick_params(axis="y", length=0)
-    axes.spines["left"].set_visible(False)
+    label_rows(axes, places, names)
     axes.set_xlabel("time since the step began (ms)")
     handles = [Patch(label=name, **look) for name, look in _LOOKS.items()]
     axes.figure.legend(handles=handles, loc="outside lower center", ncols=3, frameon=False, fontsize="small")

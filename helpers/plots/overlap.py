@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
 
-from helpers.plots.style import BLUE, GREEN, GUIDE, RED, TINTS, new_axes
+from helpers.plots.style import BLUE, GREEN, GUIDE, RED, TINTS, label_rows, new_axes
 
 if TYPE_CHECKING:  # this imports torch, which the other figures do not need
     from helpers.measure.timeline import Interval
@@ -163,10 +163,7 @@ def step_timeline(title: str, steps: Mapping[str, Sequence[Sequence[Interval]]])
         if heading != list(steps)[-1]:
             axes.axhline(top, color=GUIDE["color"], linewidth=0.8)
     axes.set_ylim(top, 0)
-    axes.set_xlim(left=0)
-    axes.set_yticks(places, names, fontsize="small")
-    axes.tick_params(axis="y", length=0)
-    axes.spines["left"].set_visible(False)
+    label_rows(axes, places, names)
     axes.set_xlabel("time since the step began (ms)")
     handles = [Patch(label=kind, **_look(kind)) for kind in _LOOKS if kind in kinds]
     axes.figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), frameon=False)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from helpers.plots.style import BLUE, GUIDE, MEASURED, MODEL, RED, new_axes
+from helpers.plots.style import BLUE, GUIDE, MEASURED, MODEL, RED, label_rows, new_axes
 
 # A forward is light with a dark number, a backward is dark with a light number.
 _LOOKS = {"F": ("#B5D6EC", "black"), "B": (BLUE, "white")}
@@ -34,10 +34,7 @@ def pipeline_steps(title: str, steps: Mapping[str, Sequence[Sequence[Event]]]) -
             names.append(f"stage {stage}")
             top += 1
     axes.set_ylim(top, 0)
-    axes.set_xlim(left=0)
-    axes.set_yticks(places, names, fontsize="small")
-    axes.tick_params(axis="y", length=0)
-    axes.spines["left"].set_visible(False)
+    label_rows(axes, places, names)
     axes.set_xlabel("time since the step began (ms): light = forward, dark = backward, grey = bubble")
 
 

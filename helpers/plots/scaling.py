@@ -106,6 +106,17 @@ def _ends(low, high):
     return [(high, "full overlap"), (low, "no overlap")]
 
 
+def _label_logarithmic(axes, numbers, room):
+    """Label these numbers on the horizontal axis, with room for names at their right, and 1, 2, 5 on the vertical."""
+    axes.set_xticks(numbers)
+    axes.set_xlim(numbers[0] / 1.2, numbers[-1] * room)
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda number, _: f"{number:.0f}"))
+    axes.yaxis.set_major_locator(LogLocator(subs=[1, 2, 5]))
+    axes.yaxis.set_minor_locator(NullLocator())
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda number, _: f"{number:g}"))
+
+
 def time_to_loss(title: str, curves: Mapping[str, Mapping[int, float]]) -> None:
     """Draw the seconds until a training reaches a loss against the number of ranks, a line for each model."""
     axes = new_axes(title, width=8.2, height=3.8)
@@ -119,13 +130,7 @@ def time_to_loss(title: str, curves: Mapping[str, Mapping[int, float]]) -> None:
             name, (last, times[last]), (10, 0), textcoords="offset points", color=look["color"], va="center",
         )  # fmt: skip
     ranks = list(next(iter(curves.values())))
-    axes.set_xticks(ranks)
-    axes.set_xlim(ranks[0] / 1.2, ranks[-1] * 5)
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda number, _: f"{number:.0f}"))
-    axes.yaxis.set_major_locator(LogLocator(subs=[1, 2, 5]))
-    axes.yaxis.set_minor_locator(NullLocator())
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda number, _: f"{number:g}"))
+    _label_logarithmic(axes, ranks, 5)
     axes.set_xlabel("ranks, one on each machine, with 25 images each")
     axes.set_ylabel("seconds to the loss")
 
@@ -149,13 +154,7 @@ def batch_sizes(title: str, losses: Mapping[str, Mapping[int, float]]) -> None:
         shift = 5 if below else -5
         axes.annotate(rule, (size, loss), (10, shift), textcoords="offset points", color=colour, va="center")
     sizes = list(next(iter(losses.values())))
-    axes.set_xticks(sizes)
-    axes.set_xlim(sizes[0] / 1.2, sizes[-1] * 2.6)
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda number, _: f"{number:.0f}"))
-    axes.yaxis.set_major_locator(LogLocator(subs=[1, 2, 5]))
-    axes.yaxis.set_minor_locator(NullLocator())
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda number, _: f"{number:g}"))
+    _label_logarithmic(axes, sizes, 2.6)
     axes.set_xlabel("global batch (images in a step)")
     axes.set_ylabel("loss (cross-entropy)")
     above = axes.secondary_xaxis("top", functions=(lambda size: size / 25, lambda ranks: ranks * 25))

@@ -1,6 +1,7 @@
 """The common style of the figures: colours and looks, axes, and the format of sizes and durations."""
 
 import io
+from collections.abc import Sequence
 
 import PIL.Image
 from IPython import get_ipython
@@ -70,6 +71,14 @@ def new_axes(title: str, width: float = 7.2, height: float = 4.4) -> Axes:
 def note(axes: Axes, text: str, place: tuple[float, float], shift: tuple[float, float]) -> None:
     """Write a text near a point of the data, shifted to the right and up by `shift`, in typographic points."""
     axes.annotate(text, place, shift, textcoords="offset points", color="#404040")
+
+
+def label_rows(axes: Axes, places: Sequence[float], names: Sequence[str]) -> None:
+    """Name the rows of a timeline, whose times begin at 0, by small labels without ticks."""
+    axes.set_xlim(left=0)
+    axes.set_yticks(places, names, fontsize="small")
+    axes.tick_params(axis="y", length=0)
+    axes.spines["left"].set_visible(False)
 
 
 def label_sizes(axis: Axis) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from matplotlib.axes import Axes
 from matplotlib.patches import Patch
 
-from helpers.plots.style import BLUE, RED, TINTS, new_axes
+from helpers.plots.style import BLUE, RED, TINTS, label_rows, new_axes
 
 if TYPE_CHECKING:  # this imports torch, which the other figures do not need
     from helpers.measure.timeline import Interval
@@ -61,10 +61,7 @@ def waiting_and_transfer(title: str, steps: Mapping[str, Sequence[Sequence[Inter
             names.append(f"rank {rank}")
             top += 2 + _GAP
     axes.set_ylim(top, 0)
-    axes.set_xlim(left=0)
-    axes.set_yticks(places, names, fontsize="small")
-    axes.tick_params(axis="y", length=0)
-    axes.spines["left"].set_visible(False)
+    label_rows(axes, places, names)
     axes.set_xlabel("time since the step began (ms)")
     handles = [Patch(label=name, **look) for name, look in _LOOKS.items()]
     axes.figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), frameon=False)
