@@ -66,7 +66,7 @@ def compare_windows(exam, one, method, require_result) -> Window:
         hidden = window.result[1] if is_pair(window.result) else None
         exam.require(
             is_pair(hidden) and all(close(*pair, 1e-5) for pair in zip(hidden, expected_hidden, strict=True)),
-            f"The hidden state after window {number} differs, expected that of one process.",
+            f"The hidden state after window {number} differs, expected the hidden state of one process.",
         )
         require_backward(exam, window)
         names = ["the table", *4 * ["the LSTM"], *2 * ["the decoder"]]
@@ -74,7 +74,7 @@ def compare_windows(exam, one, method, require_result) -> Window:
         for name, *pair in zip(names, window.gradients, expected, strict=False):
             exam.require(
                 close(*pair, 1e-5),
-                f"The results are right, and a gradient of {name} differs, expected that of one process.",
+                f"The results are right, and a gradient of {name} differs, expected the gradient of one process.",
             )
         if exam.fault:
             break

@@ -120,7 +120,7 @@ def looked_up(exam):
             far = (vectors - expected).abs().max().item()
             exam.require(
                 far <= 0.02,
-                f"The vectors are up to {far:.2f} away from those of the table, expected at most 0.02, which rounding "
+                f"The vectors are up to {far:.2f} away from the table's, expected at most 0.02, which rounding "
                 "explains.",
             )
         exam.require(

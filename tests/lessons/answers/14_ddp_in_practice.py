@@ -89,7 +89,7 @@ def my_same(tensor):
     return (ends[0] == -ends[1]).item()
 
 # %% my_step: solution
-# Solved. The forward pass ran in 16 bits, the clipped gradients are those of the loss, and an overflow was skipped.
+# Solved. The forward pass ran in 16 bits, and each step followed the loss's clipped gradients, whatever its scale.
 
 # %% my_step: skeleton
 # Not yet. With bf16, on rank 0 the model's outputs are in torch.float32, expected torch.bfloat16: the forward pass runs
@@ -187,7 +187,7 @@ def my_step(model, optimizer, scaler, images, labels, dtype=torch.bfloat16):
 # solution, with `os.replace(f"{path}.part", path)` as `os.path.exists(path)`
 
 # %% my_resume: without the momentum
-# Not yet. After `my_resume`, on rank 0 the momentum values differ from those of the saved run.
+# Not yet. After `my_resume`, on rank 0 the momentum values differ from the saved run's.
 # solution, with `run.optimizer.load_state_dict(state["optimizer"])` as `run.optimizer.param_groups[0]["lr"] = 0.05`
 
 # %% my_resume: without the optimizer
@@ -215,7 +215,7 @@ def my_step(model, optimizer, scaler, images, labels, dtype=torch.bfloat16):
 # solution, with `torch.set_rng_state(state["generators"][rank])` as `torch.manual_seed(rank)`
 
 # %% my_resume: without the weights
-# Not yet. After `my_resume`, on rank 0 the weights differ from those of the saved run.
+# Not yet. After `my_resume`, on rank 0 the weights differ from the saved run's.
 # solution, without `    run.model.module.load_state_dict(state["model"])`
 
 # %% my_resume: the state dict of DDP on both sides

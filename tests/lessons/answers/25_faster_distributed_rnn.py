@@ -154,7 +154,7 @@ class MyHalves(FewBytes):
         return loss, (torch.cat([left_h, right_h], dim=1), torch.cat([left_c, right_c], dim=1))
 
 # %% MyHalves: by rpc_async of an RRef, whose first call leaves the context
-# Not yet. The results are right, and a gradient of the table differs, expected that of one process.
+# Not yet. The results are right, and a gradient of the table differs, expected the gradient of one process.
 # solution, with `self.decoder.forward_async(output, halves(targets)[half])`
 # as `self.decoder.get_module_rref().rpc_async().forward(output, halves(targets)[half])`
 
