@@ -185,7 +185,7 @@ def _of_type(value):
 # These functions run in the process of the learner's code.
 
 _lstm_runs = []  # when the learner's LSTM began to run, by `time.monotonic`
-_SECONDS = 0.5  # that the decoder holds its first call, until a second one comes
+_SECONDS = 3  # at most, that the decoder holds a call until another one comes: a busy machine may be slow
 
 
 def _watch():
@@ -250,7 +250,7 @@ _pairs = []  # of each call of the decoder, whether there was another one at the
 
 
 def _hold_calls(reference):
-    """Have the module hold each call until there is another one, or half a second has passed."""
+    """Have the module hold each call until there is another one, at most for `_SECONDS`."""
     both = threading.Barrier(2)
 
     module = reference.local_value()
