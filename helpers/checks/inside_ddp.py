@@ -73,8 +73,8 @@ def my_hook(exam):
         )
         exam.require(
             bucket.noted == bucket.parameters,
-            f"For a bucket with the parameters {bucket.parameters}, rank {rank} appended {_in_words(bucket.noted)} "
-            "to `sent`, expected one list of these parameters.",
+            f"For a bucket that holds `{bucket.parameters[0]}`, rank {rank} appended {_in_words(bucket.noted)} to "
+            "`sent`, expected one list of the bucket's parameters.",
         )
     difference = compare_gradients(_model_with(gradients), whole)
     exam.require(not difference, f"On rank {rank} {difference} the mean over all ranks, expected equal gradients.")

@@ -8,8 +8,8 @@ hook = hook_of_the_lesson
 # Solved. The hook noted the parameters of each bucket, and every rank has the mean gradients of all ranks.
 
 # %% my_hook: skeleton
-# Not yet. For a bucket with the parameters ['0.weight', '0.bias', '2.weight', '2.bias', '4.weight', '4.bias'],
-# rank 0 appended nothing to `sent`, expected one list of these parameters.
+# Not yet. For a bucket that holds `0.weight`, rank 0 appended nothing to `sent`, expected one list of the bucket's
+# parameters.
 
 # %% my_hook: that divides in place
 # Solved. ...
@@ -32,8 +32,8 @@ def my_hook(sent, bucket):
     return future.then(first)
 
 # %% my_hook: that appends nothing
-# Not yet. For a bucket with the parameters [...], rank 0 appended nothing to `sent`, expected one list of these
-# parameters.
+# Not yet. For a bucket that holds `0.weight`, rank 0 appended nothing to `sent`, expected one list of the
+# bucket's parameters.
 # solution, without `sent.append(bucket.parameters())`
 
 # %% my_hook: that sends nothing
@@ -73,23 +73,23 @@ def my_hook(sent, bucket):
     return future
 
 # %% my_hook: that extends
-# Not yet. For a bucket with the parameters [...], rank 0 appended 6 entries to `sent`, expected one list of these
-# parameters.
+# Not yet. For a bucket that holds `0.weight`, rank 0 appended 6 entries to `sent`, expected one list of the
+# bucket's parameters.
 # solution, with `append` as `extend`
 
 # %% my_hook: that appends the buffer
-# Not yet. For a bucket with the parameters [...], rank 0 appended a single tensor to `sent`, expected one list of
-# these parameters.
+# Not yet. For a bucket that holds `0.weight`, rank 0 appended a single tensor to `sent`, expected one list of
+# the bucket's parameters.
 # solution, with `append(bucket.parameters())` as `append(bucket.buffer())`
 
 # %% my_hook: that appends the gradients
-# Not yet. For a bucket with the parameters [...], rank 0 appended the list ['Tensor', ...] to `sent`, expected one
-# list of these parameters.
+# Not yet. For a bucket that holds `0.weight`, rank 0 appended the list ['Tensor', ...] to `sent`, expected one
+# list of the bucket's parameters.
 # solution, with `append(bucket.parameters())` as `append(bucket.gradients())`
 
 # %% my_hook: that appends the sizes
-# Not yet. For a bucket with the parameters [...], rank 0 appended the list ['int', ...] to `sent`, expected one list
-# of these parameters.
+# Not yet. For a bucket that holds `0.weight`, rank 0 appended the list ['int', ...] to `sent`, expected one list
+# of the bucket's parameters.
 # solution, with `append(bucket.parameters())` as `append([p.nbytes for p in bucket.parameters()])`
 
 # %% my_hook: the future of the work
