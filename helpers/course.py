@@ -43,11 +43,15 @@ class Lesson:
         return f"{self.name[:2]} {self.title}"
 
 
+def read_toml(path: Path) -> dict:
+    """Return what a TOML file holds; Python 3.10 has no parser of its own."""
+    return tomllib.loads(path.read_text("utf-8"))
+
+
 @cache
 def lessons(table: Path = TABLE) -> dict[str, Lesson]:
     """Return the lessons by name, in teaching order."""
-    rows = tomllib.loads(table.read_text("utf-8"))["lesson"]
-    return {row["name"]: Lesson(**row) for row in rows}
+    return {row["name"]: Lesson(**row) for row in read_toml(table)["lesson"]}
 
 
 def parts(table: Path = TABLE) -> dict[str, list[Lesson]]:

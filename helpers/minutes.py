@@ -2,8 +2,8 @@
 
 `python -m helpers.minutes` prints a table, `python -m helpers.minutes 05` the minutes of each section of one notebook.
 `python -m helpers.minutes --write` writes the figures wherever the course states them: in `README.md`, in the opening
-of each notebook, and in `docs/teaching.md`, where it also adds up the plans. This module does not measure the machine's
-seconds: `--machine FILE` reads them from the output of `python -m benchmarks notebooks`.
+of each notebook, and in `docs/teaching.md`, where it also writes the tables of `docs/plans.toml`. This module does not
+measure the machine's seconds: `--machine FILE` reads them from the output of `python -m benchmarks notebooks`.
 """
 
 import argparse
@@ -19,6 +19,7 @@ from helpers.table import table
 ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOKS = course.NOTEBOOKS
 TEACHING = ROOT / "docs/teaching.md"
+PLANS = ROOT / "docs/plans.toml"
 
 # The rule. Readers read prose about code slowly, and look at the outputs.
 WORDS_PER_MINUTE = 100
@@ -30,7 +31,6 @@ ROUNDED_TO = 5
 
 _PREDICTION = re.compile(r"^my_\w+ = .*(?:\.\.\.|None)|^def my_\w+\(.*\n    return \.\.\.", re.M)
 _LINK = r"\[[^\]]+\]\(\.\./notebooks/(\w+)\.ipynb\)"
-_WITHOUT = r"(?: without (\*[^*|]+\*(?:(?:, | and )\*[^*|]+\*)*))?"
 
 
 @dataclass
@@ -48,6 +48,23 @@ class Section:
         """The minutes by the rule, not rounded."""
         reading = self.words / WORDS_PER_MINUTE + self.lines / LINES_PER_MINUTE
         return reading + self.predictions * MINUTES_PER_PREDICTION + self.answers * MINUTES_PER_ANSWER
+
+
+@dataclass(frozen=True)
+class Plan:
+    """An entry of `docs/plans.toml`, which explains the fields."""
+
+    name: str
+    column: str
+    rows: list[dict]
+    begin: str = ""
+    after: str = ""
+    told: tuple[str, ...] = ()
+
+    @property
+    def lessons(self) -> dict[str, list[str]]:
+        """The lessons in their order, each with the sections that the plan leaves out."""
+        return {name: without for row in self.rows for name, without in row.get("lessons", {}).items()}
 
 
 def sections(path: Path) -> list[Section]:
@@ -146,7 +163,9 @@ def in_teaching(text: str, seconds: dict[str, str]) -> str:
     opening, *rest = re.split(rf"(^#+ {_LINK}$)", text, flags=re.M)
     for heading, notebook, below in zip(rest[::3], rest[1::3], rest[2::3], strict=True):
         opening += heading + _skipped(below, notebook)
-    return _plans(opening)
+    for plan in plans():
+        opening = _between(opening, f"plan: {plan.name}", _table_of(plan))
+    return opening
 
 
 def seconds_in(text: str) -> dict[str, str]:
@@ -183,28 +202,46 @@ def _skipped(text, notebook):
     return re.sub(r"\*([^*]+)\*\s\(\d+ min\)", updated, text)
 
 
-def _plans(text):
-    """Add up each table that has a column of minutes, a column of activities, and a last line "in all"."""
-    lines, clock, total = [], None, 0
-    for line in text.splitlines(keepends=True):
-        row = re.fullmatch(r"\| ([^|]*?) \| (\d+) \| (.+) \|\n", line)
-        if not row:
-            clock, total = None, 0
-            lines.append(line)
-            continue
-        start, spent, what = row[1], int(row[2]), row[3]
-        if clock is None and re.fullmatch(r"\d+:\d\d", start):
-            clock = datetime.datetime.strptime(start, "%H:%M")
-        if clock is not None:
-            at = clock + datetime.timedelta(minutes=total)
-            start = f"{at.hour}:{at.minute:02d}"
-        if what.startswith("in all"):
-            spent = total
-        elif lessons := re.findall(_LINK + _WITHOUT, what):
-            spent = sum(minutes(name, tuple(re.findall(r"\*([^*]+)\*", without))) for name, without in lessons)
-        total += 0 if what.startswith("in all") else spent
-        lines.append(f"| {start} | {spent} | {what} |\n")
-    return "".join(lines)
+def plans() -> list[Plan]:
+    """Return the plans of docs/plans.toml. A plan without rows gives each lesson of the short course a row."""
+    short_course = [{"lessons": {row.name: []}} for row in course.lessons().values() if row.in_short_course]
+    return [Plan(**{"rows": short_course, **entry}) for entry in course.read_toml(PLANS)["plan"]]
+
+
+def schedule(plan: Plan) -> list[tuple[str, int, str]]:
+    """Return the rows of a plan: the time or the number, the minutes, and what is done; the last row adds them up."""
+    rows = []
+    for number, row in enumerate(plan.rows, start=1):
+        if "lessons" in row:
+            spent = sum(minutes(name, tuple(without)) for name, without in row["lessons"].items())
+            what = ", ".join(_in_plan(name, without) for name, without in row["lessons"].items())
+        else:
+            spent, what = row["minutes"], row["what"]
+        rows.append((_clock(plan, sum(before for _, before, _ in rows)) or str(number), spent, what))
+    total = sum(spent for _, spent, _ in rows)
+    return [*rows, (_clock(plan, total) or str(len(rows)), total, "in all")]
+
+
+def _clock(plan, later):
+    """Return the time of the day so many minutes after a plan begins, and "" for a plan without a beginning."""
+    if not plan.begin:
+        return ""
+    at = datetime.datetime.strptime(plan.begin, "%H:%M") + datetime.timedelta(minutes=later)
+    return f"{at.hour}:{at.minute:02d}"
+
+
+def _in_plan(name, without):
+    """Return a lesson as a plan names it: a link, and the sections to leave out."""
+    link = f"[{course.lessons()[name].numbered_title}](../notebooks/{name}.ipynb)"
+    titles = [f"*{title}*" for title in without]
+    if len(titles) > 1:
+        titles = [f"{', '.join(titles[:-1])} and {titles[-1]}"]
+    return " without ".join([link, *titles])
+
+
+def _table_of(plan):
+    rows = [[plan.column, "minutes", "what"], ["---"] * 3, *schedule(plan)]
+    return "".join(f"{_row_of(row)}\n" for row in rows)
 
 
 def write(seconds: dict[str, str]) -> list[Path]:

@@ -7,7 +7,7 @@ from itertools import groupby
 import pytest
 from lesson_files import NOTEBOOKS, ROOT
 
-from helpers import course
+from helpers import course, minutes
 
 LESSONS = course.lessons()
 EACH = pytest.mark.parametrize("lesson", LESSONS.values(), ids=LESSONS)
@@ -57,23 +57,17 @@ def test_the_lessons_of_a_part_stand_together():
     assert [part for part, _ in groupby(lesson.part for lesson in LESSONS.values())] == list(course.parts())
 
 
-def plans():
-    """Return the lessons of each plan of docs/teaching.md, by the plan's heading."""
-    text = (ROOT / "docs/teaching.md").read_text("utf-8").partition("\n## Plans\n")[2].partition("\n## ")[0]
-    found = {}
-    for part in text.split("\n### ")[1:]:
-        rows = [line for line in part.splitlines() if line.startswith("|")]
-        found[part.partition("\n")[0]] = re.findall(r"notebooks/(\w+)\.ipynb", "\n".join(rows))
-    return found
+PLANS = {plan.name: plan for plan in minutes.plans()}
 
 
-@pytest.mark.parametrize("plan", plans())
+@pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
 def test_a_plan_has_what_its_lessons_need_or_says_what_it_leaves_out(plan):
+    held, missing = list(PLANS[plan.after].lessons) if plan.after else [], set()
+    for name in plan.lessons:
+        missing |= set(LESSONS[name].needs) - set(held)
+        held.append(name)
+    assert missing == set(plan.told)
     text = (ROOT / "docs/teaching.md").read_text("utf-8")
-    below = text.partition(f"\n### {plan}\n")[2].partition("\n### ")[0]
-    prose = "\n".join(line for line in below.splitlines() if not line.startswith("|"))
-    held = plans()["A day: why it is fast or slow"] if plan == "Two days" else []
-    for name in plans()[plan]:
-        missing = [need for need in LESSONS[name].needs if need not in held and need not in prose]
-        assert not missing, f"{name} needs {missing}, which the plan neither has before nor names"
-        held = [*held, name]
+    (around,) = [part for part in text.split("\n### ") if f"<!-- plan: {plan.name} -->" in part]
+    prose = "\n".join(line for line in around.splitlines() if not line.startswith("|"))
+    assert [name for name in plan.told if f"notebooks/{name}.ipynb" not in prose] == []

@@ -13,7 +13,7 @@ from helpers import minutes
 
 TEACHING = minutes.TEACHING.read_text()
 EVERY = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-PLANS = re.findall(r"\| (?:time|week) \| minutes \| what \|\n\|---\|---\|---\|\n((?:\|.*\|\n)+)", TEACHING)
+PLANS = {plan.name: plan for plan in minutes.plans()}
 
 
 def about(name):
@@ -27,9 +27,7 @@ def skipped(name):
     text = " ".join(about(name).split())
     for first, second in re.findall(r"\*([^*]+)\* \(\d+ min\)(?: together with \*([^*]+)\* \()?", text):
         notes.add(frozenset({first, second} - {""}))
-    for own, without in re.findall(minutes._LINK + minutes._WITHOUT, "".join(PLANS)):
-        if own == name and without:
-            notes.add(frozenset(re.findall(r"\*([^*]+)\*", without)))
+    notes |= {frozenset(plan.lessons[name]) for plan in PLANS.values() if plan.lessons.get(name)}
     return notes
 
 
@@ -89,7 +87,8 @@ def test_a_stale_figure_is_written_anew():
 
 def test_a_section_that_can_be_skipped():
     def text(title, number):
-        markers = "<!-- minutes -->\n<!-- end of minutes -->\n"
+        tables = ["minutes", *(f"plan: {name}" for name in PLANS)]
+        markers = "".join(f"<!-- {table} -->\n<!-- end of {table} -->\n" for table in tables)
         return f"{markers}### [06](../notebooks/06_ring_all_reduce.ipynb)\n\nSkip: *{title}*\n({number} min)."
 
     written = minutes.in_teaching(text("Where it\ncame from", 99), {})
@@ -119,24 +118,19 @@ def test_the_seconds_of_the_machine_come_from_the_benchmark():
 # ---------------------------------------------------------------- the plans
 
 
-def test_there_are_plans():
-    assert len(PLANS) == 5  # half a day, a day, two second days, a term
-
-
-@pytest.mark.parametrize("plan", PLANS, ids=lambda plan: plan.count("\n"))
+@pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
 def test_a_plan_adds_up(plan):
-    rows = [re.fullmatch(r"\| (\S+) \| (\d+) \| (.+) \|", row).groups() for row in plan.splitlines()]
-    *rows, (end, total, last) = rows
-    assert last == "in all"
-    assert sum(int(spent) for _, spent, _ in rows) == int(total)
-    if ":" not in end:
-        assert all(int(spent) <= 90 for _, spent, _ in rows)  # a session of the term
+    *rows, (end, total, last) = minutes.schedule(plan)
+    assert last == "in all" and total == sum(spent for _, spent, _ in rows)
+    if plan.column != "time":
+        assert [row[0] for row in rows] == [str(number) for number in range(1, len(rows) + 1)] and end == rows[-1][0]
+        assert all(spent <= 90 for _, spent, _ in rows)  # a session
         return
     clock = [60 * int(start.split(":")[0]) + int(start.split(":")[1]) for start in [row[0] for row in rows] + [end]]
-    assert [after - before for before, after in zip(clock, clock[1:], strict=False)] == [int(row[1]) for row in rows]
+    assert [after - before for before, after in zip(clock, clock[1:], strict=False)] == [row[1] for row in rows]
     since = 0  # the last break
     for _, spent, what in rows:
-        since = 0 if what in ("break", "lunch") else since + int(spent)
+        since = 0 if what in ("break", "lunch") else since + spent
         assert since <= 120, what
 
 
