@@ -3,6 +3,7 @@
 The order of the lessons is that of notebooks/course.toml, and no page fetches anything from another host.
 """
 
+import html
 import json
 import re
 import shutil
@@ -37,8 +38,10 @@ FOLDED = {"solution", "proof"}
 
 html_theme = "furo"
 html_title = project
-html_static_path = ["site.css"]
+html_static_path = ["site.css", "figures.js"]
 html_css_files = ["site.css"]
+html_js_files = ["figures.js"]
+html_search_scorer = str(ROOT / "docs/site/search.js")
 html_favicon = "icon.svg"  # four ranks in a ring
 html_math_renderer = "mathml"
 html_copy_source = False
@@ -53,6 +56,16 @@ html_use_index = False
 def contents(entries: list[str], options: str = "") -> str:
     """Return a table of contents, which only the bar at the side shows."""
     return "\n".join(["\n\n```{toctree}", ":hidden:", options, "", *entries, "```\n"])
+
+
+def with_start(readme: str, first: course.Lesson) -> str:
+    """Add below the front page's first paragraph how to begin; CITATION.cff has the address of the repository."""
+    address = re.search(r'repository-code: "(.+)"', (ROOT / "CITATION.cff").read_text())[1]
+    link = f"[Start with {first.numbered_title}](notebooks/{first.name}.ipynb)"
+    commands = f"```\ngit clone {address}\ncd {Path(address).stem}\nmake lab\n```"
+    paragraphs = readme.split("\n\n")
+    paragraphs[2:2] = [f"**{link}**, or run the course on your machine:", commands]
+    return "\n\n".join(paragraphs)
 
 
 def with_contents(readme: str, table: Path) -> str:
@@ -100,10 +113,22 @@ def with_slugs(source: str) -> str:
     return re.sub(r"(?<=\.ipynb#)[^)\s]+", lambda anchor: re.sub(r"[^\w-]", "", anchor[0].lower()), source)
 
 
+def lesson_of(app, docname: str) -> course.Lesson | None:
+    """Return the lesson that a page shows, and None for all other pages, solutions among them."""
+    folder, _, name = docname.rpartition("/")
+    return lessons(app).get(name) if folder == "notebooks" else None
+
+
+def lessons(app) -> dict[str, course.Lesson]:
+    """Return the lessons of the tree that is built."""
+    return course.lessons(Path(app.srcdir) / "notebooks/course.toml")
+
+
 def prepare(app, docname: str, source: list[str]) -> None:
     """Add to a file, before it is read, what only the site needs."""
     if docname == root_doc:
-        source[0] = with_contents(source[0], Path(app.srcdir) / "notebooks/course.toml")
+        first, *_ = lessons(app).values()
+        source[0] = with_contents(with_start(source[0], first), Path(app.srcdir) / "notebooks/course.toml")
     elif docname.startswith("docs/"):
         source[0] = with_slugs(source[0])
     elif docname.startswith("notebooks/"):
@@ -111,9 +136,11 @@ def prepare(app, docname: str, source: list[str]) -> None:
         for cell in notebook["cells"]:
             if cell["cell_type"] == "markdown":
                 cell["source"] = with_slugs("".join(cell["source"]))
-        if not docname.startswith("notebooks/solutions/"):
+        if lesson := lesson_of(app, docname):
+            opening = notebook["cells"][0]
+            opening["source"] = re.sub(r"\A# .*", f"# {lesson.numbered_title}", opening["source"])
             with_folds(notebook)
-            with_solutions(notebook, Path(docname).name)
+            with_solutions(notebook, lesson.name)
         source[0] = json.dumps(notebook)
 
 
@@ -125,6 +152,30 @@ def fold(app, page: nodes.document) -> None:
         if isinstance(section.parent, nodes.section):
             section.insert(1, nodes.raw("", "<details><summary>Show the solution</summary>", format="html"))
             section.append(nodes.raw("", "</details>", format="html"))
+
+
+# ---------------------------------------------------------------- what leads to a page
+
+
+def lead(app, docname: str, template: str, context: dict, page) -> None:
+    """Have a lesson lead to the lessons before and after it, and each page tell search engines what it is about."""
+    about = "A course on torch.distributed in Jupyter notebooks, with ranks that you start, watch, break and repair."
+    if lesson := lesson_of(app, docname):
+        about = f"A lesson in a Jupyter notebook, with live ranks. Afterwards you can {lesson.promise}."
+        names = list(lessons(app))
+        place = names.index(lesson.name)
+        context["prev"] = neighbour(app, docname, names[place - 1 : place])
+        context["next"] = neighbour(app, docname, names[place + 1 : place + 2])
+    description = f'<meta name="description" content="{html.escape(about)}" />'
+    context["metatags"] = context.get("metatags", "") + description  # the search page has no tags yet
+
+
+def neighbour(app, docname: str, names: list[str]) -> dict | None:
+    """Return the link to the lesson with the only name of a list, and None if there is no name."""
+    if not names:
+        return None
+    link = app.builder.get_relative_uri(docname, f"notebooks/{names[0]}")
+    return {"link": link, "title": lessons(app)[names[0]].numbered_title}
 
 
 # ---------------------------------------------------------------- code, formulas, and the first page
@@ -155,6 +206,7 @@ def setup(app) -> None:
     """Connect all of this to the events of the build."""
     app.connect("source-read", prepare)
     app.connect("doctree-read", fold)
+    app.connect("html-page-context", lead)
     app.connect("build-finished", front_page)
     app.add_lexer("ipython3", CellLexer)
     app.add_html_math_renderer("mathml", inline_renderers=(formula, None), block_renderers=(formula, None))

@@ -83,6 +83,23 @@ def test_the_bar_at_the_side_lists_the_parts_of_the_course(pages):
     assert {"docs/install.html", "docs/teaching.html", "docs/classroom.html", "docs/clusters.html"} < set(documents)
 
 
+@pytest.mark.parametrize("lesson", course.lessons().values(), ids=course.lessons())
+def test_a_lesson_leads_to_the_next_lesson(pages, lesson):
+    page = pages[f"notebooks/{lesson.name}.html"]
+    names = list(course.lessons())
+    place = names.index(lesson.name)
+    for link, neighbour in [("prev-page", names[place - 1 : place]), ("next-page", names[place + 1 : place + 2])]:
+        assert [found["href"] for found in page.select(f"a.{link}")] == [f"{name}.html" for name in neighbour]
+    assert page.h1.find(string=True) == lesson.numbered_title
+    assert lesson.promise in page.find("meta", attrs={"name": "description"})["content"]
+
+
+def test_the_first_page_says_how_to_begin(pages):
+    page = pages["index.html"].select_one("article")
+    assert page.find("a", string="Start with 00 Meet the ranks")["href"] == "notebooks/00_meet_the_ranks.html"
+    assert "git clone https://" in page.find("pre").text and "make lab" in page.find("pre").text
+
+
 @pytest.mark.parametrize("path", NOTEBOOKS + SOLUTIONS, ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_a_page_shows_what_is_stored(pages, site, path):
     page = pages[page_of(path)].select_one("article")
@@ -259,6 +276,22 @@ def test_search_finds_a_word(reader):
     result.click()
     page.wait_for_url("**/notebooks/*", wait_until="domcontentloaded")
     assert "storyboard" in page.locator("article").inner_text()
+
+
+def test_search_has_titles_first_and_solutions_last(reader):
+    page = reader("search.html?q=uneven")
+    page.get_by_role("link", name="Solutions: uneven ranks").wait_for(timeout=20_000)
+    pages = page.locator("#search-results li > a").all_inner_texts()
+    assert pages[0] == "13 Uneven ranks" and pages[-1].startswith("Solutions")
+
+
+def test_a_figure_opens_in_its_own_size(reader):
+    page = reader("notebooks/06_ring_all_reduce.html")
+    figure = page.locator(".cell_output a img").first
+    width = figure.evaluate("image => image.naturalWidth")
+    figure.click()
+    page.wait_for_url("**/_images/*.png")
+    assert page.locator("img").evaluate("image => image.naturalWidth") == width
 
 
 def test_a_solution_unfolds(reader):
