@@ -1,6 +1,7 @@
 """Exercises of 39_ring_attention: online softmax, two ring loops, causal pieces, chunks with equal work, and more."""
 
 import gc
+import time
 from typing import NamedTuple
 
 import torch
@@ -14,6 +15,7 @@ _HEADS, _POSITIONS, _HEAD_WIDTH = 2, 6, 4  # _POSITIONS of each rank
 _MOST_RANKS = 8  # for which chunks are asked
 _BLOCK = 2, 1, 5, 7  # the shape of a block of the ring
 _BLOCK_BYTES = 8 * 2 * 5 * 7
+_DELAY = 0.03  # seconds
 
 
 @exercise
@@ -144,6 +146,8 @@ def _go_round(name, rank):
             content = block.clone() if isinstance(block, torch.Tensor) else block
             copies = [content, *(visit.block for visit in visits)]
             visits.append(Visit(owner, content, incoming, _blocks_in_memory(copies)))
+            if rank % 2 == 0:
+                time.sleep(_DELAY)  # so that its neighbours see whether they have waited for its messages
             return content * 10.0**rank
 
         return visits, answer(name, (own, compute))

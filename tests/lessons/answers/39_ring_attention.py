@@ -137,7 +137,7 @@ def my_ring(block, compute):
         block = next_block
 
 # %% my_ring: does not wait for the send
-# Not yet. Rank 0 did not wait for each of its messages, expected a wait for every `isend` and `irecv`.
+# Not yet. Rank ... never waited for its send to rank ...
 # solution, with `finish(works)` as `works[0].wait()`
 
 # %% my_ring: the wrong owner
@@ -282,7 +282,7 @@ def my_ring_back(block, compute):
 # solution, without `contribution += gradient  # of this block, from the ranks before this rank`
 
 # %% my_ring_back: adds before the gradient has arrived
-# Not yet. Rank 0 returned ...
+# Not yet. Rank ... returned a ...
 # solution, with `contribution = compute(block, (rank - step) % n)`
 # as `contribution = gradient + compute(block, (rank - step) % n)` and `contribution += gradient` as `pass`
 
@@ -343,7 +343,7 @@ def my_pieces(query_chunks, key_chunks):
 # solution, with `key_chunk <= query_chunk` as `key_chunk < query_chunk`
 
 # %% my_pieces: later keys
-# Not yet. With the chunks (2, 3) of queries and (2, 3) of keys, rank 0 returned no piece (1, 0), ...
+# Not yet. With the chunks (2, 3) of queries and (2, 3) of keys, rank 0 returned the piece (0, 1), ...
 # solution, with `key_chunk <= query_chunk` as `key_chunk >= query_chunk`
 
 # %% my_pieces: diagonal by place
