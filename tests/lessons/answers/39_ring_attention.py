@@ -565,3 +565,5 @@ def windowed(q, k, v):
 # %% windowed
 # Not yet. Rank 0 returned None, expected a tensor of shape (2, 6, 4) ...
 # answer "with a mask", with `return F` as `F`
+
+# %% World(2), World(5): my_ring, my_ring_back
