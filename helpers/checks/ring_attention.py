@@ -99,10 +99,10 @@ def my_ring(exam):
     for step, visit in enumerate(visits[: n - 1]):
         exam.require(
             visit.incoming >= _BLOCK_BYTES,
-            f"In step {step}, no block was on its way to rank {rank} during the call of `compute`. Start the hop "
-            "before the call, and wait for it after the call.",
+            f"In step {step}, no block was on its way to rank {rank} during the call of `compute`, expected the next "
+            "block. Start the hop before the call, and wait for it after the call.",
         )
-    _require_hops(exam, n - 1, "In its last step, rank {rank} sent a block that no rank needs.")
+    _require_hops(exam, n - 1, "In its last step, rank {rank} sent a block that no rank needs, expected no message.")
     most = max((visit.blocks for visit in visits), default=0)
     exam.require(
         most <= 3,
@@ -129,7 +129,9 @@ def my_ring_back(exam):
             f"In step {step}, rank {rank} received {visit.incoming} bytes during the call of `compute`, expected "
             f"{len(expected) * _BLOCK_BYTES}, {' and '.join(expected)}. Wait for a message when the rank needs it.",
         )
-    _require_hops(exam, 2 * n - 1, "Rank {rank} sent a block or a gradient that no rank needs.")
+    _require_hops(
+        exam, 2 * n - 1, "Rank {rank} sent a block or a gradient that no rank needs, expected no such message."
+    )
     return "Every rank has the gradient of its own block, and the gradients travelled while the ranks computed."
 
 
@@ -224,8 +226,10 @@ def _fault_of_gradient(gradient, rank, n):
                 return f"a gradient of the block of rank {owner}, expected the gradient of its own block"
             if times == [1] * n:
                 return ""
-            counts = ", ".join(f"rank {of_rank} {count} times" for of_rank, count in enumerate(times))
-            return f"a gradient that counts {counts}, expected each rank once"
+            parts = [
+                f"rank {of_rank}" + f" ({count} times)" * (count > 1) for of_rank, count in enumerate(times) if count
+            ]
+            return f"the contributions of {', '.join(parts) or 'no rank'}, expected one contribution of each rank"
     return "a tensor that is no sum of contributions to the gradient of one block"
 
 

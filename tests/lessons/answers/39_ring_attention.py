@@ -86,7 +86,7 @@ def my_update(state, scores, values):
 # Solved. Every rank computed with the blocks of all ranks, while the next block was on its way.
 
 # %% my_ring: waits before it computes
-# Not yet. In step 0, no block was on its way to rank 0 during the call of `compute`. Start the hop before the call, ...
+# Not yet. In step 0, no block was on its way to rank 0 during the call of `compute`, expected the next block. ...
 def my_ring(block, compute):
     for step in range(n):
         if step < n - 1:
@@ -96,7 +96,7 @@ def my_ring(block, compute):
         block = next_block
 
 # %% my_ring: starts after the computation
-# Not yet. In step 0, no block was on its way to rank 0 during the call of `compute`. Start the hop before the call, ...
+# Not yet. In step 0, no block was on its way to rank 0 during the call of `compute`, expected the next block. ...
 def my_ring(block, compute):
     for step in range(n):
         compute(block, (rank - step) % n)
@@ -105,7 +105,7 @@ def my_ring(block, compute):
             finish(works)
 
 # %% my_ring: collects all blocks
-# Not yet. In step 0, no block was on its way to rank 0 during the call of `compute`. Start the hop before the call, ...
+# Not yet. In step 0, no block was on its way to rank 0 during the call of `compute`, expected the next block. ...
 def my_ring(block, compute):
     blocks = [block]
     for _ in range(n - 1):
@@ -128,7 +128,7 @@ def my_ring(block, compute):
             blocks.append(received)
 
 # %% my_ring: the whole way round
-# Not yet. In its last step, rank 0 sent a block that no rank needs.
+# Not yet. In its last step, rank 0 sent a block that no rank needs, expected no message.
 def my_ring(block, compute):
     for step in range(n):
         next_block, works = pass_on(block)
@@ -213,7 +213,7 @@ def my_ring(block, compute):
             keys, values = next_keys, next_values
 
 # %% my_ring_back: skeleton
-# Not yet. Rank 0 called `compute` once, and returned a gradient that counts rank 0 1 times, rank 1 0 times, ...
+# Not yet. Rank 0 called `compute` once, and returned the contributions of rank 0, expected one contribution of each rank.
 
 # %% my_ring_back: solution
 # Solved. Every rank has the gradient of its own block, and the gradients travelled while the ranks computed.
@@ -278,11 +278,11 @@ def my_ring_back(block, compute):
     return gradient
 
 # %% my_ring_back: forgets the contributions of the ranks before
-# Not yet. Rank 0 returned a gradient that counts rank 0 0 times, rank 1 0 times, rank 2 0 times, rank 3 1 times, ...
+# Not yet. Rank 0 returned the contributions of rank 3, expected one contribution of each rank.
 # solution, without `contribution += gradient  # of this block, from the ranks before this rank`
 
 # %% my_ring_back: adds before the gradient has arrived
-# Not yet. Rank ... returned a ...
+# Not yet. Rank ... returned ...
 # solution, with `contribution = compute(block, (rank - step) % n)`
 # as `contribution = gradient + compute(block, (rank - step) % n)` and `contribution += gradient` as `pass`
 
@@ -291,7 +291,7 @@ def my_ring_back(block, compute):
 # solution, without `return gradient`
 
 # %% my_ring_back: blocks the whole way round
-# Not yet. Rank 0 sent a block or a gradient that no rank needs.
+# Not yet. Rank 0 sent a block or a gradient that no rank needs, expected no such message.
 def my_ring_back(block, compute):
     gradient, gradient_works = torch.zeros_like(block), []
     for step in range(n):

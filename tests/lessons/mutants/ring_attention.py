@@ -5,6 +5,10 @@ MUTANTS = {
         "    total = total * correction + weights.sum(-1, keepdim=True)",
         "    total = total + weights.sum(-1, keepdim=True)",
     ),
+    "the largest score of the last block is enough": (
+        "    new_largest = torch.maximum(largest, scores.amax(-1, keepdim=True))",
+        "    new_largest = scores.amax(-1, keepdim=True)",
+    ),
     "the sum of values needs no correction": (
         "    output = output * correction + weights @ values",
         "    output = output + weights @ values",
