@@ -68,10 +68,6 @@ MUTANTS = {
         "owners = [chunk // 2 for chunk in range(2 * n)]",
         "owners = [min(chunk, 2 * n - 1 - chunk) for chunk in range(2 * n)]",
     ),
-    "the sum of the weights begins with 1": (
-        "torch.zeros_like(q[..., :1]), torch.zeros_like(q)",
-        "torch.ones_like(q[..., :1]), torch.zeros_like(q)",
-    ),
     "a chunk of queries meets only its own chunk of keys": (
         "            keys, values = block[:, :, halves[j]]",
         "            keys, values = block[:, :, halves[i]]",
