@@ -1,13 +1,21 @@
-"""Exercises of 39_ring_attention: online softmax, chunks with equal work, merged results, and a sliding window."""
+"""Exercises of 39_ring_attention: online softmax, two ring loops, causal pieces, chunks with equal work, and more."""
+
+import gc
+import time
+from typing import NamedTuple
 
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
-from helpers.checks.exam import called, exercise, number, show
+from helpers.checks.exam import answer, called, exercise, number, show
+from helpers.measure.traffic import recorded
 
 _QUERIES, _KEYS, _BLOCKS, _WIDTH = 3, 4, 4, 2  # _KEYS in a block
 _HEADS, _POSITIONS, _HEAD_WIDTH = 2, 6, 4  # _POSITIONS of each rank
 _MOST_RANKS = 8  # for which chunks are asked
+_BLOCK = 2, 1, 5, 7  # the shape of a block of the ring
+_BLOCK_BYTES = 8 * 2 * 5 * 7
+_DELAY = 0.03  # seconds
 
 
 @exercise
@@ -67,6 +75,225 @@ def _scores_and_values():
         "scores of two heads": torch.stack([small, rising], dim=1),
     }
     return scores, values
+
+
+class Visit(NamedTuple):
+    """One call of `compute`: the owner and the content of the block, and the state of the rank at that moment.
+
+    `incoming` are the bytes of all receives that the rank has posted and not yet waited for. `blocks` is the number of
+    blocks in the memory of the rank.
+    """
+
+    owner: object
+    block: object
+    incoming: int
+    blocks: int
+
+
+@exercise
+def my_ring(exam):
+    """Check `my_ring(block, compute)`: it calls `compute` with every block while the next block is on its way."""
+    rank, n = exam.rank, exam.n
+    visits, _ = exam.on_rank(_go_round, "my_ring", rank)
+    _require_visits(exam, visits)
+    for step, visit in enumerate(visits[: n - 1]):
+        exam.require(
+            visit.incoming >= _BLOCK_BYTES,
+            f"In step {step}, no block was on its way to rank {rank} during the call of `compute`, expected the next "
+            "block. Start the hop before the call, and wait for it after the call.",
+        )
+    _require_hops(exam, n - 1, "In its last step, rank {rank} sent a block that no rank needs, expected no message.")
+    most = max((visit.blocks for visit in visits), default=0)
+    exam.require(
+        most <= 3,
+        f"Rank {rank} had {most} blocks in memory, expected its own block, the block in use, and the next block.",
+    )
+    return "Every rank computed with the blocks of all ranks, while the next block was on its way."
+
+
+@exercise
+def my_ring_back(exam):
+    """Check `my_ring_back(block, compute)`: gradients travel one hop behind their blocks, and reach their owners."""
+    rank, n = exam.rank, exam.n
+    visits, gradient = exam.on_rank(_go_round, "my_ring_back", rank)
+    fault = _fault_of_gradient(gradient, rank, n)
+    if fault and len(visits) == 1 and n > 1:
+        exam.refuse(f"Rank {rank} called `compute` once, and returned {fault}.")
+    _require_visits(exam, visits)
+    exam.require(not fault, f"Rank {rank} returned {fault}.")
+    for step, visit in enumerate(visits[:n]):
+        block = ["a block"] if step < n - 1 else []
+        expected = [*block, *(["a gradient"] if step > 0 else [])]
+        exam.require(
+            visit.incoming >= len(expected) * _BLOCK_BYTES,
+            f"In step {step}, rank {rank} received {visit.incoming} bytes during the call of `compute`, expected "
+            f"{len(expected) * _BLOCK_BYTES}, {' and '.join(expected)}. Wait for a message when the rank needs it.",
+        )
+    _require_hops(
+        exam, 2 * n - 1, "Rank {rank} sent a block or a gradient that no rank needs, expected no such message."
+    )
+    return "Every rank has the gradient of its own block, and the gradients travelled while the ranks computed."
+
+
+def _go_round(name, rank):
+    """Call the learner's loop with a block of this rank; return its calls of `compute`, and its result.
+
+    What `compute` returns is the block times 10 to the power of the rank, so the digits of a sum show its parts.
+    """
+    own, visits = _block_of(rank), []
+    with recorded() as messages:
+
+        def compute(block, owner):
+            incoming = sum(message.bytes for message in messages if not message.sent and message.ended is None)
+            content = block.clone() if isinstance(block, torch.Tensor) else block
+            copies = [content, *(visit.block for visit in visits)]
+            visits.append(Visit(owner, content, incoming, _blocks_in_memory(copies)))
+            if rank % 2 == 0:
+                time.sleep(_DELAY)  # so that its neighbours see whether they have waited for its messages
+            return content * 10.0**rank
+
+        return visits, answer(name, (own, compute))
+
+
+def _block_of(rank):
+    generator = torch.Generator().manual_seed(100 + rank)
+    return torch.rand(_BLOCK, dtype=torch.float64, generator=generator) + 0.5
+
+
+def _blocks_in_memory(copies):
+    """Return how many tensors of the size of a block are in memory, except the copies that this check has made."""
+    places = {
+        value.untyped_storage().data_ptr()
+        for value in gc.get_objects()
+        if type(value) is torch.Tensor and value.untyped_storage().nbytes() == _BLOCK_BYTES
+    }
+    return len(places - {copy.data_ptr() for copy in copies if isinstance(copy, torch.Tensor)})
+
+
+def _require_visits(exam, visits):
+    """Require messages to the right only, and one call of `compute` for each block, in the order of the ring."""
+    rank, n = exam.rank, exam.n
+    exam.require(
+        not set(exam.collectives) - {"barrier"},
+        f"Rank {rank} called {called(exam.collectives)}, expected only messages to the right neighbour.",
+    )
+    exam.require(
+        len(visits) == n, f"Rank {rank} called `compute` {len(visits)} times, expected {n} times, once for each block."
+    )
+    for step, visit in enumerate(visits[:n]):
+        owner = (rank - step) % n
+        exam.require(
+            number(visit.owner) == owner,
+            f"In step {step}, rank {rank} called `compute` with the owner {show(visit.owner)}, expected {owner}.",
+        )
+        exam.require(
+            _same(visit.block, _block_of(owner)),
+            f"In step {step}, rank {rank} called `compute` with {_name_of(visit.block, n)}, expected the block of "
+            f"rank {owner}.",
+        )
+    for message in exam.messages:
+        exam.require(
+            not message.sent or message.peer == (rank + 1) % n,
+            f"Rank {rank} sent a message to rank {message.peer}, expected messages only to its right neighbour.",
+        )
+
+
+def _require_hops(exam, hops, sentence):
+    """Require that a rank sent no more than this number of blocks, and waited for all of its messages."""
+    sent = sum(message.bytes for message in exam.messages if message.sent)
+    exam.require(sent <= hops * _BLOCK_BYTES, sentence.format(rank=exam.rank))
+    exam.require(
+        all(message.ended is not None for message in exam.messages),
+        f"Rank {exam.rank} did not wait for each of its messages, expected a wait for every `isend` and `irecv`.",
+    )
+
+
+def _fault_of_gradient(gradient, rank, n):
+    """Return what is wrong with the gradient of the block of this rank, in words, or an empty text."""
+    parts = list(gradient) if isinstance(gradient, list | tuple) else [gradient]
+    if not all(isinstance(part, torch.Tensor) for part in parts):
+        return f"{show(gradient)}, expected the gradient of its block"
+    if len(parts) > 1 and all(part.shape == parts[0].shape for part in parts):
+        gradient = torch.stack(parts)
+    if not isinstance(gradient, torch.Tensor) or gradient.shape != torch.Size(_BLOCK):
+        return f"{_shown([gradient])}, expected {_names_of([_BLOCK])}, the shape of a block"
+    for owner in [rank, *range(n)]:
+        ratios = gradient / _block_of(owner)
+        ratio = ratios.flatten()[0].item()
+        if ratios.isfinite().all() and torch.allclose(ratios, torch.full_like(ratios, ratio), rtol=1e-9):
+            times = [round(ratio) // 10**of_rank % 10 for of_rank in range(n)]
+            if owner != rank:
+                return f"a gradient of the block of rank {owner}, expected the gradient of its own block"
+            if times == [1] * n:
+                return ""
+            parts = [
+                f"rank {of_rank}" + f" ({count} times)" * (count > 1) for of_rank, count in enumerate(times) if count
+            ]
+            return f"the contributions of {', '.join(parts) or 'no rank'}, expected one contribution of each rank"
+    return "a tensor that is no sum of contributions to the gradient of one block"
+
+
+def _same(block, expected):
+    return isinstance(block, torch.Tensor) and block.shape == expected.shape and torch.equal(block, expected)
+
+
+def _name_of(block, n):
+    """Return in words what a call of `compute` got as its block."""
+    for owner in range(n):
+        if _same(block, _block_of(owner)):
+            return f"the block of rank {owner}"
+    return _shown([block])
+
+
+@exercise
+def my_pieces(exam):
+    """Check `my_pieces(query_chunks, key_chunks)`: the pieces that are not hidden, and which of them are diagonal.
+
+    The check asks for blocks of chunks in order, and for blocks with one chunk from each end of the sequence.
+    """
+    rank = exam.rank
+    for query_chunks, key_chunks in _CHUNKS:
+        result = exam.call(query_chunks, key_chunks)
+        where = f"With the chunks {query_chunks} of queries and {key_chunks} of keys, rank {rank} returned"
+        pieces = _triples(result)
+        if not exam.require(pieces is not None, f"{where} {show(result)}, expected a list of pieces (i, j, diagonal)."):
+            continue
+        places = [(i, j) for i, j, _ in pieces]
+        for place in places:
+            exam.require(places.count(place) == 1, f"{where} the piece {place} twice, expected it once.")
+        for i, j in ((0, 0), (0, 1), (1, 0), (1, 1)):
+            query_chunk, key_chunk = query_chunks[i], key_chunks[j]
+            which = f"{(i, j)}, chunk {query_chunk} of queries with chunk {key_chunk} of keys"
+            if key_chunk > query_chunk:
+                exam.require((i, j) not in places, f"{where} the piece {which}, expected no piece of hidden keys.")
+            elif exam.require((i, j) in places, f"{where} no piece {which}, expected this piece."):
+                diagonal = pieces[places.index((i, j))][2]
+                expected = query_chunk == key_chunk
+                exam.require(
+                    diagonal == expected, f"{where} diagonal={diagonal} for the piece {which}, expected {expected}."
+                )
+        exam.require(
+            set(places) <= {(0, 0), (0, 1), (1, 0), (1, 1)},
+            f"{where} the pieces {places}, expected i and j of 0 and 1, the places of the chunks on their ranks.",
+        )
+    return "The pieces hold every visible key, and no chunk of hidden keys."
+
+
+_CHUNKS = (
+    [((2, 3), key_chunks) for key_chunks in ((2, 3), (0, 1), (4, 5))]
+    + [((1, 6), key_chunks) for key_chunks in ((1, 6), (0, 7), (2, 5))]
+    + [((5, 2), key_chunks) for key_chunks in ((5, 2), (4, 3), (7, 0))]
+)
+
+
+def _triples(result):
+    """Return a result as a list of triples (i, j, diagonal), or None if it is something else."""
+    if not isinstance(result, list | tuple | set):
+        return None
+    triples = [tuple(piece) if isinstance(piece, list | tuple) else () for piece in result]
+    if not all(len(triple) == 3 and None not in map(number, triple[:2]) for triple in triples):
+        return None
+    return [(number(i), number(j), diagonal) for i, j, diagonal in triples]
 
 
 @exercise

@@ -31,7 +31,7 @@ from helpers.plots.point_to_point import message_cost, ring_of_waits, two_messag
 from helpers.plots.ranks_come_and_go import comings_and_goings
 from helpers.plots.reinforcement_learning import agent_and_observers, episode_rewards, message_diagram
 from helpers.plots.ring_all_reduce import ring_of_chunks, ring_step, ring_storyboard
-from helpers.plots.ring_attention import causal_chunks, ring_work
+from helpers.plots.ring_attention import causal_chunks, ring_of_blocks, ring_work
 from helpers.plots.rpc_and_rref import call_through_threads, object_and_users
 from helpers.plots.rpc_threads_and_failures import server_threads
 from helpers.plots.scaling import batch_sizes, fewer_and_longer_steps, mfu_by_gpus, throughput, time_to_loss
@@ -103,6 +103,7 @@ __all__ = [
     "perplexity_curve",
     "pipeline_steps",
     "remote_product",
+    "ring_of_blocks",
     "ring_of_chunks",
     "ring_of_waits",
     "ring_step",

@@ -1,24 +1,53 @@
-"""Figures of 39_ring_attention: which rank computes each chunk of causal attention, and its work in each step."""
+"""Figures of 39_ring_attention: a sketch of the ring, the owner of each chunk of scores, and the work in each step."""
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 from matplotlib.patches import Rectangle
 
 from helpers.plots.style import TINTS, subplots
 
-_SHADES = ("white", "#D6E9F5", "#A9D0E8", "#6FAFD6", "#3C8FC2")  # for 0 to 4 quarters of a block
+_SHADES = ("white", "#D6E9F5", "#A9D0E8", "#6FAFD6", "#3C8FC2")  # for 0 to 4 pieces of a block
+
+
+def ring_of_blocks(size: int) -> None:
+    """Draw the first two steps of ring attention: the queries in each rank, and its block of keys and values."""
+    figure, panels = subplots(1, 2, figsize=(7.4, 3.9))
+    figure.suptitle(
+        "Queries stay on their rank, keys and values travel", x=0.01, ha="left", fontsize="medium", fontweight="bold"
+    )
+    for step, axes in enumerate(panels):
+        axes.set_axis_off()
+        axes.set(xlim=(-1.75, 1.75), ylim=(-1.6, 1.6), aspect="equal")
+        axes.text(0, 0, f"step {step}", ha="center", va="center", fontsize=11)
+        for rank in range(size):
+            owner = (rank - step) % size
+            here, there = _place(rank, size), _place(rank + 1, size)
+            style = {"arrowstyle": "-|>", "shrinkA": 24, "shrinkB": 24, "color": "#404040"}
+            axes.annotate("", there, here, arrowprops={**style, "connectionstyle": "arc3,rad=-0.2"})
+            node = {"boxstyle": "circle,pad=0.45", "facecolor": TINTS[rank % len(TINTS)], "edgecolor": "black"}
+            axes.text(*here, f"rank {rank}\nQ {rank}", ha="center", va="center", fontsize=8, bbox=node)
+            block = {"boxstyle": "round,pad=0.25", "facecolor": TINTS[owner % len(TINTS)], "edgecolor": "black"}
+            across, up = _place(rank, size, 1.42)
+            axes.text(1.05 * across, up, f"K, V {owner}", ha="center", va="center", fontsize=8, bbox=block)
+
+
+def _place(rank, size, radius=0.95):
+    """Return the place of a rank: rank 0 at the top, the other ranks clockwise."""
+    angle = np.pi / 2 - 2 * np.pi * rank / size
+    return radius * np.cos(angle), radius * np.sin(angle)
 
 
 def causal_chunks(orders: Mapping[str, Sequence[int]]) -> None:
-    """Draw the scores of causal attention, chunk by chunk, in the colour and with the number of their rank.
+    """Draw the pieces of causal attention, chunk by chunk, in the colour and with the number of their rank.
 
     `orders` maps the name of an order to the rank of each chunk, from the first chunk of the sequence to the last. A
-    panel's title says how many cells a rank has.
+    panel's title says how many pieces a rank has.
     """
     chunks = len(next(iter(orders.values())))
     side = 0.3 * chunks + 1.1
     for axes, (order, ranks) in zip(_panels(len(orders), side, side), orders.items(), strict=True):
-        axes.set_title(f"{order}: {_cells_of_a_rank(ranks)} cells a rank", fontsize=9, fontweight="bold", pad=8)
+        axes.set_title(f"{order}: {_pieces_of_a_rank(ranks)} pieces a rank", fontsize=9, fontweight="bold", pad=8)
         for row, rank in enumerate(ranks):
             for column in range(row + 1):
                 _cell(axes, column, row, str(rank), TINTS[rank % len(TINTS)])
@@ -33,7 +62,7 @@ def causal_chunks(orders: Mapping[str, Sequence[int]]) -> None:
 
 
 def ring_work(work: Mapping[str, Sequence[Sequence[int]]]) -> None:
-    """Draw a grid of ranks and steps for each order, with the work of each rank in each step, in quarters of a block.
+    """Draw a grid of ranks and steps for each order, with the number of pieces that each rank computes in each step.
 
     `work[order][rank][step]` is a number from 0 to 4. Below each step is the largest number, which
     decides how long the step takes.
@@ -42,12 +71,12 @@ def ring_work(work: Mapping[str, Sequence[Sequence[int]]]) -> None:
     panels = _panels(len(work), 0.5 * size + 1.4, 0.42 * size + 1.5)
     for axes, (order, ranks) in zip(panels, work.items(), strict=True):
         slowest = [max(step) for step in zip(*ranks, strict=True)]
-        axes.set_title(f"{order} takes {sum(slowest)} quarters", fontsize=10, fontweight="bold", pad=8)
+        axes.set_title(f"{order}:\n{sum(slowest)} pieces one after another", fontsize=10, fontweight="bold", pad=8)
         for rank, steps in enumerate(ranks):
-            for step, quarters in enumerate(steps):
-                _cell(axes, step, rank, str(quarters or ""), _SHADES[quarters])
-        for step, quarters in enumerate(slowest):
-            _cell(axes, step, size + 0.3, str(quarters), "#F2CF7F")
+            for step, pieces in enumerate(steps):
+                _cell(axes, step, rank, str(pieces or ""), _SHADES[pieces])
+        for step, pieces in enumerate(slowest):
+            _cell(axes, step, size + 0.3, str(pieces), "#F2CF7F")
         axes.set(xlim=(-0.03, size + 0.03), ylim=(size + 1.35, -0.03), aspect="equal")
         axes.set_xticks([step + 0.5 for step in range(size)], range(size))
         rows = [rank + 0.5 for rank in range(size)]
@@ -57,12 +86,12 @@ def ring_work(work: Mapping[str, Sequence[Sequence[int]]]) -> None:
         axes.set_xlabel("step of the ring", fontsize=9)
 
 
-def _cells_of_a_rank(ranks):
-    """Return the number of cells of every rank, such as "9", or the range of these numbers, such as "3 to 15"."""
-    cells = dict.fromkeys(ranks, 0)
+def _pieces_of_a_rank(ranks):
+    """Return the number of pieces of every rank, such as "9", or the range of these numbers, such as "3 to 15"."""
+    pieces = dict.fromkeys(ranks, 0)
     for row, rank in enumerate(ranks):
-        cells[rank] += row + 1
-    fewest, most = min(cells.values()), max(cells.values())
+        pieces[rank] += row + 1
+    fewest, most = min(pieces.values()), max(pieces.values())
     return str(most) if fewest == most else f"{fewest} to {most}"
 
 

@@ -216,11 +216,18 @@ def test_the_shares_of_the_experts_are_stacked():
     assert [text.get_text() for text in balanced.texts] == ["expert 0", "expert 1"]
 
 
+def test_the_blocks_of_a_ring_move_to_the_right_while_the_queries_stay():
+    plots.ring_of_blocks(3)
+    labels = [[text.get_text() for text in axes.texts if text.get_text()] for axes in plt.gcf().axes]
+    assert labels[0][1:] == ["rank 0\nQ 0", "K, V 0", "rank 1\nQ 1", "K, V 1", "rank 2\nQ 2", "K, V 2"]
+    assert labels[1][1:] == ["rank 0\nQ 0", "K, V 2", "rank 1\nQ 1", "K, V 0", "rank 2\nQ 2", "K, V 1"]
+
+
 def test_causal_chunks_have_the_number_of_their_rank():
     plots.causal_chunks({"in order": [0, 0, 1, 1], "in zigzag": [0, 1, 1, 0]})
     in_order, in_zigzag = plt.gcf().axes
-    assert in_order.get_title() == "in order: 3 to 7 cells a rank"
-    assert in_zigzag.get_title() == "in zigzag: 5 cells a rank"
+    assert in_order.get_title() == "in order: 3 to 7 pieces a rank"
+    assert in_zigzag.get_title() == "in zigzag: 5 pieces a rank"
     assert [text.get_text() for text in in_order.texts] == list("0001111111")
     assert [text.get_text() for text in in_zigzag.texts] == list("0111110000")
 
@@ -228,8 +235,8 @@ def test_causal_chunks_have_the_number_of_their_rank():
 def test_the_slowest_rank_of_each_step_of_a_ring():
     plots.ring_work({"in order": [[4, 0], [4, 4]], "in zigzag": [[3, 2], [3, 2]]})
     in_order, in_zigzag = plt.gcf().axes
-    assert in_order.get_title() == "in order takes 8 quarters"
-    assert in_zigzag.get_title() == "in zigzag takes 5 quarters"
+    assert in_order.get_title() == "in order:\n8 pieces one after another"
+    assert in_zigzag.get_title() == "in zigzag:\n5 pieces one after another"
     assert [text.get_text() for text in in_order.texts] == ["4", "", "4", "4", "4", "4"]
     assert [text.get_text() for text in in_zigzag.texts] == ["3", "2", "3", "2", "3", "2"]
 

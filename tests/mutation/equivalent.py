@@ -55,6 +55,9 @@ EQUIVALENT = {
         "d0346154da": "messages and bytes are counted, whatever the elements of the tensor are",
         "9a90cde2fa": "the text does not say at which step the slider begins",
     },
+    "ring_attention": {
+        "1a22437327": "the mask has a copy for each head, with the same values",
+    },
     "rpc_and_rref": {
         "cb0cec0630": "a deadline, should the callee never connect",
         "00e7fee013": "the other ranks time calls as well, and only the calls of rank 0 are drawn",

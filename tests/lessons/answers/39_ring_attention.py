@@ -1,5 +1,9 @@
 # %% World(4)
-# cell `init_process_group(` of solutions
+# A shorter timeout than the learner's: a deadlock takes as long.
+# cell `init_process_group(`, with `seconds=10` as `seconds=4`
+SEED = 0
+# cell `def gathered(`
+# cell `def pass_on(`
 
 # %% my_update: skeleton
 # Not yet. With scores of about 1,000, rank 0 returned nan for a query, expected numbers: exp overflows, or all weights are 0.
@@ -74,6 +78,302 @@ def my_update(state, scores, values):
 # %% my_update
 # Not yet. ... tensors of shape (2, 3, 1), shape (2, 3, 1) ...
 # answer "with a correction", with `sum(-1, keepdim=True)` as `sum(1, keepdim=True)`
+
+# %% my_ring: skeleton
+# Not yet. Rank 0 called 1 all_gather, expected only messages to the right neighbour.
+
+# %% my_ring: solution
+# Solved. Every rank computed with the blocks of all ranks, while the next block was on its way.
+
+# %% my_ring: waits before it computes
+# Not yet. In step 0, no block was on its way to rank 0 during the call of `compute`, expected the next block. ...
+def my_ring(block, compute):
+    for step in range(n):
+        if step < n - 1:
+            next_block, works = pass_on(block)
+            finish(works)
+        compute(block, (rank - step) % n)
+        block = next_block
+
+# %% my_ring: starts after the computation
+# Not yet. In step 0, no block was on its way to rank 0 during the call of `compute`, expected the next block. ...
+def my_ring(block, compute):
+    for step in range(n):
+        compute(block, (rank - step) % n)
+        if step < n - 1:
+            block, works = pass_on(block)
+            finish(works)
+
+# %% my_ring: collects all blocks
+# Not yet. In step 0, no block was on its way to rank 0 during the call of `compute`, expected the next block. ...
+def my_ring(block, compute):
+    blocks = [block]
+    for _ in range(n - 1):
+        received, works = pass_on(blocks[-1])
+        finish(works)
+        blocks.append(received)
+    for step, block in enumerate(blocks):
+        compute(block, (rank - step) % n)
+
+# %% my_ring: keeps all blocks
+# Not yet. Rank 0 had 4 blocks in memory, expected its own block, the block in use, and the next block.
+def my_ring(block, compute):
+    blocks = [block]
+    for step in range(n):
+        if step < n - 1:
+            received, works = pass_on(blocks[-1])
+        compute(blocks[-1], (rank - step) % n)
+        if step < n - 1:
+            finish(works)
+            blocks.append(received)
+
+# %% my_ring: the whole way round
+# Not yet. In its last step, rank 0 sent a block that no rank needs, expected no message.
+def my_ring(block, compute):
+    for step in range(n):
+        next_block, works = pass_on(block)
+        compute(block, (rank - step) % n)
+        finish(works)
+        block = next_block
+
+# %% my_ring: does not wait for the send
+# Not yet. Rank ... never waited for its send to rank ...
+# solution, with `finish(works)` as `works[0].wait()`
+
+# %% my_ring: the wrong owner
+# Not yet. In step 1, rank 0 called `compute` with the owner 1, expected 3.
+# solution, with `(rank - step) % n` as `(rank + step) % n`
+
+# %% my_ring: negative owners
+# Not yet. In step 1, rank 0 called `compute` with the owner -1, expected 3.
+# solution, with `(rank - step) % n` as `rank - step`
+
+# %% my_ring: its own block again and again
+# Not yet. In step 1, rank 0 called `compute` with the block of rank 0, expected the block of rank 3.
+# solution, without `block = next_block`
+
+# %% my_ring: to the left
+# Not yet. In step 1, rank 0 called `compute` with the block of rank 1, expected the block of rank 3.
+def my_ring(block, compute):
+    for step in range(n):
+        if step < n - 1:
+            next_block = torch.empty_like(block)
+            works = [dist.irecv(next_block, right), dist.isend(block, left)]
+        compute(block, (rank - step) % n)
+        if step < n - 1:
+            finish(works)
+            block = next_block
+
+# %% my_ring: only its own block
+# Not yet. Rank 0 called `compute` 1 times, expected 4 times, once for each block.
+def my_ring(block, compute):
+    compute(block, rank)
+
+# %% my_ring: the last block is missing
+# Not yet. Rank 0 called `compute` 3 times, expected 4 times, once for each block.
+# solution, with `range(n)` as `range(n - 1)`
+
+# %% my_ring: with a batch, and the last block after the loop
+# Solved. ...
+def my_ring(block, compute):
+    for step in range(n - 1):
+        received = torch.empty_like(block)
+        pair = [dist.P2POp(dist.isend, block, right), dist.P2POp(dist.irecv, received, left)]
+        works = dist.batch_isend_irecv(pair)
+        compute(block, (rank - step) % n)
+        for work in works:
+            work.wait()
+        block = received
+    compute(block, right)
+
+# %% my_ring: with two buffers
+# Solved. ...
+def my_ring(block, compute):
+    owner, buffers = rank, [torch.empty_like(block), torch.empty_like(block)]
+    for step in range(n):
+        works = []
+        if step + 1 < n:
+            works = [dist.isend(block, right), dist.irecv(buffers[step % 2], left)]
+        compute(block, owner)
+        for work in works:
+            work.wait()
+        block, owner = buffers[step % 2], (owner - 1) % n
+
+# %% my_ring: keys and values in messages of their own
+# Solved. ...
+def my_ring(block, compute):
+    keys, values = block
+    for step in range(n):
+        if step < n - 1:
+            next_keys, first = pass_on(keys.contiguous())
+            next_values, second = pass_on(values.contiguous())
+        compute(torch.stack([keys, values]), (rank - step) % n)
+        if step < n - 1:
+            finish(first + second)
+            keys, values = next_keys, next_values
+
+# %% my_ring_back: skeleton
+# Not yet. Rank 0 called `compute` once, and returned the contributions of rank 0, expected one contribution of each rank.
+
+# %% my_ring_back: solution
+# Solved. Every rank has the gradient of its own block, and the gradients travelled while the ranks computed.
+
+# %% my_ring_back: waits for each gradient at once
+# Not yet. In step 1, rank 0 received 560 bytes during the call of `compute`, expected 1120, a block and a gradient. ...
+# solution, with `gradient, gradient_works = pass_on(contribution)`
+# as `gradient, gradient_works = pass_on(contribution); finish(gradient_works); gradient_works = []`
+
+# %% my_ring_back: waits for the gradient before it computes
+# Not yet. In step 1, rank 0 received 560 bytes during the call of `compute`, expected 1120, a block and a gradient. ...
+def my_ring_back(block, compute):
+    gradient, gradient_works = torch.zeros_like(block), []
+    for step in range(n):
+        if step < n - 1:
+            next_block, works = pass_on(block)
+        finish(gradient_works)
+        contribution = compute(block, (rank - step) % n) + gradient
+        gradient, gradient_works = pass_on(contribution)
+        if step < n - 1:
+            finish(works)
+            block = next_block
+    finish(gradient_works)
+    return gradient
+
+# %% my_ring_back: waits for the blocks at once
+# Not yet. In step 0, rank 0 received 0 bytes during the call of `compute`, expected 560, a block. ...
+def my_ring_back(block, compute):
+    gradient, gradient_works = torch.zeros_like(block), []
+    for step in range(n):
+        if step < n - 1:
+            next_block, works = pass_on(block)
+            finish(works)
+        contribution = compute(block, (rank - step) % n)
+        finish(gradient_works)
+        gradient, gradient_works = pass_on(contribution + gradient)
+        block = next_block
+    finish(gradient_works)
+    return gradient
+
+# %% my_ring_back: without the last hop
+# Not yet. Rank 0 returned a gradient of the block of rank 1, expected the gradient of its own block.
+def my_ring_back(block, compute):
+    gradient, gradient_works = torch.zeros_like(block), []
+    for step in range(n):
+        if step < n - 1:
+            next_block, works = pass_on(block)
+        contribution = compute(block, (rank - step) % n)
+        finish(gradient_works)
+        gradient = contribution + gradient
+        if step < n - 1:
+            gradient, gradient_works = pass_on(gradient)
+            finish(works)
+            block = next_block
+    return gradient
+
+# %% my_ring_back: an all-reduce
+# Not yet. Rank 0 called `compute` once, and returned a tensor that is no sum of contributions to the gradient of one ...
+def my_ring_back(block, compute):
+    gradient = compute(block, rank)
+    dist.all_reduce(gradient)
+    return gradient
+
+# %% my_ring_back: forgets the contributions of the ranks before
+# Not yet. Rank 0 returned the contributions of rank 3, expected one contribution of each rank.
+# solution, without `contribution += gradient  # of this block, from the ranks before this rank`
+
+# %% my_ring_back: adds before the gradient has arrived
+# Not yet. Rank ... returned ...
+# solution, with `contribution = compute(block, (rank - step) % n)`
+# as `contribution = gradient + compute(block, (rank - step) % n)` and `contribution += gradient` as `pass`
+
+# %% my_ring_back: without return
+# Not yet. Rank 0 returned None, expected the gradient of its block.
+# solution, without `return gradient`
+
+# %% my_ring_back: blocks the whole way round
+# Not yet. Rank 0 sent a block or a gradient that no rank needs, expected no such message.
+def my_ring_back(block, compute):
+    gradient, gradient_works = torch.zeros_like(block), []
+    for step in range(n):
+        next_block, works = pass_on(block)
+        contribution = compute(block, (rank - step) % n)
+        finish(gradient_works)
+        gradient, gradient_works = pass_on(contribution + gradient)
+        finish(works)
+        block = next_block
+    finish(gradient_works)
+    return gradient
+
+# %% my_ring_back: dk and dv as a tuple
+# Solved. ...
+# solution, with `return gradient` as `return gradient[0], gradient[1]`
+
+# %% my_ring_back: the first step before the loop
+# Solved. ...
+def my_ring_back(block, compute):
+    next_block, works = pass_on(block)
+    total = compute(block, rank)
+    for step in range(1, n):
+        finish(works)
+        block = next_block
+        arriving, gradient_works = pass_on(total)
+        if step < n - 1:
+            next_block, works = pass_on(block)
+        total = compute(block, (rank - step) % n)
+        finish(gradient_works)
+        total = total + arriving
+    gradient, gradient_works = pass_on(total)
+    finish(gradient_works)
+    return gradient
+
+# %% my_pieces: skeleton
+# Not yet. With the chunks (2, 3) of queries and (2, 3) of keys, rank 0 returned diagonal=False for the piece (0, 0), ...
+
+# %% my_pieces: solution
+# Solved. The pieces hold every visible key, and no chunk of hidden keys.
+
+# %% my_pieces
+# Solved. ...
+def my_pieces(query_chunks, key_chunks):
+    pairs = [(i, j) for j in (1, 0) for i in (1, 0) if not key_chunks[j] > query_chunks[i]]
+    return [[i, j, query_chunks[i] == key_chunks[j]] for i, j in pairs]
+
+# %% my_pieces: no diagonal
+# Not yet. With the chunks (2, 3) of queries and (2, 3) of keys, rank 0 returned no piece (0, 0), chunk 2 of queries ...
+# solution, with `key_chunk <= query_chunk` as `key_chunk < query_chunk`
+
+# %% my_pieces: later keys
+# Not yet. With the chunks (2, 3) of queries and (2, 3) of keys, rank 0 returned the piece (0, 1), ...
+# solution, with `key_chunk <= query_chunk` as `key_chunk >= query_chunk`
+
+# %% my_pieces: diagonal by place
+# Not yet. With the chunks (2, 3) of queries and (0, 1) of keys, rank 0 returned diagonal=True for the piece (0, 0), ...
+# solution, with `key_chunk == query_chunk` as `i == j`
+
+# %% my_pieces: all of the own block
+# Not yet. With the chunks (2, 3) of queries and (2, 3) of keys, rank 0 returned the piece (0, 1), ... no piece of hidden keys.
+# solution, with `if key_chunk <= query_chunk` as `if key_chunk <= max(query_chunks)`
+
+# %% my_pieces: numbers of chunks instead of places
+# Not yet. With the chunks (2, 3) of queries and (2, 3) of keys, rank 0 returned no piece (0, 0), ...
+# solution, with `(i, j, key_chunk` as `(query_chunk, key_chunk, key_chunk`
+
+# %% my_pieces: without return
+# Not yet. ... rank 0 returned None, expected a list of pieces (i, j, diagonal).
+# solution, without `return pieces`
+
+# %% my_pieces: pairs
+# Not yet. ... expected a list of pieces (i, j, diagonal).
+# solution, with `pieces.append((i, j, key_chunk == query_chunk))` as `pieces.append((i, j))`
+
+# %% my_pieces: only for chunks in order
+# Not yet. With the chunks (1, 6) of queries and (0, 7) of keys, rank 0 returned ...
+def my_pieces(query_chunks, key_chunks):
+    if query_chunks == key_chunks:
+        return [(0, 0, True), (1, 0, False), (1, 1, True)]
+    if key_chunks[0] > query_chunks[0]:
+        return []
+    return [(i, j, False) for i in (0, 1) for j in (0, 1)]
 
 # %% my_chunks: skeleton
 # Not yet. With 2 ranks, the chunks of rank 0, [0, 1], meet 3 chunks, expected 5, as for every rank.
@@ -265,3 +565,5 @@ def windowed(q, k, v):
 # %% windowed
 # Not yet. Rank 0 returned None, expected a tensor of shape (2, 6, 4) ...
 # answer "with a mask", with `return F` as `F`
+
+# %% World(2), World(5): my_ring, my_ring_back

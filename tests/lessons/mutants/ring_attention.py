@@ -1,75 +1,87 @@
 """The lesson ring_attention, broken on purpose."""
 
 MUTANTS = {
-    "the scores of one block are those of all keys": (
-        "    (q[0] @ k[0].T).numel(),\n)",
-        "    (q[0] @ gathered(k)[0].T).numel(),\n)",
-    ),
     "the sum of weights needs no correction": (
         "    total = total * correction + weights.sum(-1, keepdim=True)",
         "    total = total + weights.sum(-1, keepdim=True)",
+    ),
+    "the largest score of the last block is enough": (
+        "    new_largest = torch.maximum(largest, scores.amax(-1, keepdim=True))",
+        "    new_largest = scores.amax(-1, keepdim=True)",
     ),
     "the sum of values needs no correction": (
         "    output = output * correction + weights @ values",
         "    output = output + weights @ values",
     ),
     "the blocks of the neighbours are enough": (
-        "    for step in range(n):\n        if step < n - 1:\n            next_block, works = pass_on(block)\n"
-        "        keys, values = block\n",
-        "    for step in range(n):\n        if step < n - 1:\n            next_block, works = pass_on(block)\n"
-        "        keys, values = block if step < 1 else next_block * 0\n",
+        "        compute(block, (rank - step) % n)\n",
+        "        compute(block if step < 1 else block * 0, (rank - step) % n)\n",
     ),
     "each block goes all the way round": (
-        "        if step < n - 1:\n            next_block, works = pass_on(block)\n        keys, values = block\n",
-        "        next_block, works = pass_on(block)\n        finish(works if step == n - 1 else [])\n"
-        "        keys, values = block\n",
+        "        if step < n - 1:\n            next_block, works = pass_on(block)\n        compute(",
+        "        next_block, works = pass_on(block)\n        finish(works if step == n - 1 else [])\n        compute(",
+    ),
+    "a rank holds all blocks": (
+        "        compute(block, (rank - step) % n)\n",
+        "        kept = [*kept, block] if step else [block]\n        compute(block, (rank - step) % n)\n",
     ),
     "blocks go to the left": (
         "    return received, [dist.irecv(received, left), dist.isend(tensor, right)]",
         "    return received, [dist.irecv(received, right), dist.isend(tensor, left)]",
     ),
-    "nothing is measured in the ring": (
-        "in_the_ring = measured_bytes(lambda: ring_attention(large_q, large_k, large_v))",
-        "in_the_ring = measured_bytes(lambda: None)",
-    ),
     "a ring that waits first overlaps": (
-        '("computes, then waits", False)):',
-        '("computes, then waits", True)):',
+        "            next_block, works = pass_on(block)\n        compute(",
+        "            next_block, works = pass_on(block)\n            finish(works)\n        compute(",
     ),
-    "a ring that computes first does not overlap": (
-        '("waits, then computes", True), (',
-        '("waits, then computes", False), (',
+    "an all-gather lets a rank compute": (
+        '{"gather first": timed(gather_first), "ring": timed(ring)}',
+        '{"gather first": timed(ring), "ring": timed(ring)}',
     ),
     "the gradients of keys and values stay where they are": (
-        "        gradient, gradient_works = pass_on(own_part)\n",
-        "        gradient, gradient_works = own_part, []\n",
+        "        gradient, gradient_works = pass_on(contribution)\n",
+        "        gradient, gradient_works = contribution, []\n",
     ),
     "each query needs no D": ("(G[:, rows] @ values.mT - D[:, rows])", "(G[:, rows] @ values.mT)"),
     "the gradient of the keys needs no scale": (
-        "dS.mT @ q[:, rows] / q.shape[-1] ** 0.5",
-        "dS.mT @ q[:, rows]",
+        "contribution[0, :, columns] += dS.mT @ q[:, rows] / root",
+        "contribution[0, :, columns] += dS.mT @ q[:, rows]",
     ),
     "each gradient is waited for before the next block is computed": (
-        "        gradient, gradient_works = pass_on(own_part)\n",
-        "        gradient, gradient_works = pass_on(own_part)\n        finish(gradient_works)\n",
+        "        gradient, gradient_works = pass_on(contribution)\n",
+        "        gradient, gradient_works = pass_on(contribution)\n        finish(gradient_works)\n",
     ),
     "as much again as the output is kept": (
         "        context.save_for_backward(q, k, v, output, logsumexp)",
         "        context.save_for_backward(q, k, v, output, logsumexp.expand_as(q).clone()[..., :1])",
     ),
-    "a rank sees the blocks behind it": ("    if theirs > mine:\n        return []\n", ""),
-    "all of the own block is seen": (
-        "return [(slice(None), slice(None), theirs == mine)]",
-        "return [(slice(None), slice(None), False)]",
+    "a rank sees the blocks behind it": ("            if key_chunk <= query_chunk:\n", "            if True:\n"),
+    "all of a chunk on the diagonal is seen": (
+        "pieces.append((i, j, key_chunk == query_chunk))",
+        "pieces.append((i, j, False))",
     ),
     "rank r has chunks r and n + r": ("    return rank, 2 * n - 1 - rank", "    return rank, n + rank"),
-    "chunks of keys behind are computed, too": ("            if key_chunk <= query_chunk:\n", "            if True:\n"),
     "in order all ranks have the same work": (
-        'work = {"in order": work_by_step(in_order),',
-        'work = {"in order": work_by_step(in_zigzag),',
+        'work = {"in order": list(computed)}',
+        'work = {"in order": [3] + [2] * (n - 1)}',
     ),
     "the map shows zigzag": (
-        'owners["in zigzag"][chunk] = rank',
-        'owners["in zigzag"][chunk] = chunk % n',
+        "owners = [chunk // 2 for chunk in range(2 * n)]",
+        "owners = [min(chunk, 2 * n - 1 - chunk) for chunk in range(2 * n)]",
+    ),
+    "a chunk of queries meets only its own chunk of keys": (
+        "            keys, values = block[:, :, halves[j]]",
+        "            keys, values = block[:, :, halves[i]]",
+    ),
+    "keys see the queries": (
+        "visible_pieces(chunks_of(rank, n), chunks_of(owner, n))",
+        "visible_pieces(chunks_of(owner, n), chunks_of(rank, n))",
+    ),
+    "context_parallel splits in order": (
+        "assert_close(output[0], reference[:, own_ids], **exactly)",
+        "assert_close(output[0], own_slice(reference), **exactly)",
+    ),
+    "ulysses sends as much as the ring": (
+        "    return exchanged(output.reshape(n, c, d))",
+        "    exchanged(many_heads)\n    return exchanged(output.reshape(n, c, d))",
     ),
 }
