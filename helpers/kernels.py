@@ -23,7 +23,7 @@ _LONGEST = f"/kernel-12345678/{_NAME}-5"
 
 
 class PrivateSockets(LocalProvisioner):
-    """A provisioner that starts a kernel as Jupyter does, except for the sockets."""
+    """A provisioner that starts, interrupts and ends a kernel as Jupyter does, except for the sockets."""
 
     folder: str | None = None
 

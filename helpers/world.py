@@ -12,7 +12,7 @@ from helpers.ranks import prefork
 from helpers.ranks.memory import require_room
 from helpers.ranks.topology import ProcessElsewhere, require_even_hosts
 
-if TYPE_CHECKING:  # these imports take time, so `World` makes them while another process imports torch
+if TYPE_CHECKING:  # these imports take time, so `World` makes them while the fork server starts
     from helpers.ranks.protocol import Cables, Ranks
 
 _current = None  # the world of the notebook, to which `%%px` sends cells
@@ -51,7 +51,7 @@ class World:
     def __init__(self, size: int, *, hosts: int = 1, force: bool = False, preload: Sequence[str] = ()):
         require_room(size, force)
         require_even_hosts(size, hosts)
-        prefork.warm_up(preload)  # the fork server imports torch while this process imports ipyparallel
+        prefork.warm_up(preload)  # the fork server imports its modules while this process imports `LocalRanks`
         from helpers.ranks.local import LocalRanks
 
         self._begin(lambda directory: LocalRanks(size, directory, hosts, preload))
@@ -233,9 +233,10 @@ class World:
         return post_mortem(self._ranks, self._cells, self.where()[rank])
 
     def interrupt(self) -> None:
-        """Raise KeyboardInterrupt in every busy rank.
+        """Raise KeyboardInterrupt in every rank that has not answered a `%px` or `%%px` cell.
 
-        In a rank that is inside a C++ call, such as a collective, it is raised only when the call returns.
+        In a rank that is inside a C++ call, such as a collective, it is raised only when the call returns. A rank that
+        is only busy with `world.call`, `world.view` or a check is not interrupted.
         """
         self.require_running()
         alive = self._cells.owed().keys() - self._ranks.deaths().keys()

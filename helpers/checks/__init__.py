@@ -1,8 +1,8 @@
 """Checks of the exercises: each runs the learner's function on the ranks, and says what is wrong and on which rank.
 
-`checks.TOPIC.NAME(world)` judges the function or class NAME of the lesson NN_TOPIC. Here belongs the judge, and one
-module for each notebook: mostly sentences. How a rank is reached or watched is not written here but asked of `look` and
-`measure`.
+`checks.TOPIC.NAME(world)` judges the function or class NAME of the lesson NN_TOPIC. `exam` defines what an exercise is,
+`judging` judges its outcomes, and each notebook has a module with its exercises. `look` and `measure` observe the
+ranks.
 """
 
 import importlib
@@ -15,7 +15,7 @@ __all__ = ["accepted", "predicted"]
 
 
 def __getattr__(name):
-    """Return the module of a lesson. It is imported when a check of the lesson is asked for, because it needs torch."""
+    """Return the module of a lesson, which is imported only when it is used, because it imports torch."""
     if name in __dir__():
         return importlib.import_module(f"{__name__}.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

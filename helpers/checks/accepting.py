@@ -1,6 +1,6 @@
-"""The lesson goes on with the learner's code: later cells call a function or class whose check has passed.
+"""Let later cells of a lesson call the learner's function or class once its check has passed.
 
-A check that has passed notes, on each rank, which cell defined the answer. IPython names a cell by its text, so the
+`accept` records on each rank which cell defined the answer. IPython names a cell by its text, so the
 same cell defines the same answer, even in a new process, and a changed cell defines a new answer.
 """
 
@@ -17,7 +17,7 @@ _in_use = set()  # the names of the learner's answers that the lesson uses
 
 
 def accepted(name: str, *, or_else):
-    """Return the learner's function or class `name` if its check has passed, and the course's own, `or_else`, if not.
+    """Return the learner's function or class `name` if its check has passed; otherwise return the course's, `or_else`.
 
     All ranks must call it. Rank 0 prints which of the two the lesson uses. An answer whose cell has been changed must
     pass its check again.
@@ -39,7 +39,7 @@ def accepted(name: str, *, or_else):
 
 
 def accept(world, name: str) -> None:
-    """Note on each rank that has the answer `name` that it passed its check; keep that for ranks that start later."""
+    """Record on each rank that the answer `name` passed its check, and keep this for ranks that start later."""
     for cell in world.call(_note, name):
         if cell:
             world.accepted[name] = cell
@@ -75,7 +75,7 @@ def _say(sentence):
 
 
 def _explain_failures():
-    """Have the notebook say, below a cell that fails, that learner's code is in use."""
+    """Make the notebook print, below a cell that fails, which of the learner's functions the lesson uses."""
     from IPython import get_ipython
 
     shell = get_ipython()

@@ -1,4 +1,4 @@
-"""An exercise is one function. It runs on every rank, calls the learner's function, and says what is wrong with it.
+"""Define exercises: functions that run on every rank, call the learner's function, and say what is wrong with it.
 
     @exercise
     def mean(exam):
@@ -8,12 +8,14 @@
         exam.require(near(result, expected), f"Rank {exam.rank} returned {show(result)}, expected {show(expected)}.")
         return f"Every rank returned {show(expected)}."
 
-The exercise has the name of the function or class that the learner writes. A requirement that fails is noted, and the
-exercise goes on, because the other ranks may need the calls that follow. The learner sees the first requirement that
-failed, on the lowest rank; if none failed, what the exercise returned.
+The exercise has the name of the function or class that the learner writes. If a requirement fails, the exam records it
+and the exercise continues, because the other ranks may need the calls that follow. The learner sees the earliest
+requirement that failed on any rank; if it failed on several ranks, the sentence of the lowest of them. If no
+requirement failed, the learner sees the sentence that the exercise returned. `helpers.checks.judging` decides this.
 
-In a notebook the exercise runs in the process of the rank. Grading runs it in a process that answers cannot reach: then
-only the arguments of `exam.call` and `exam.on_rank`, and what these return, travel between the two.
+In a notebook the exercise runs in the process of the rank (`sit_here`). Grading runs it in a process that answers
+cannot reach (`helpers.grade.outside`). Then only the arguments and results of `exam.call` and `exam.on_rank` travel
+between this process and the rank.
 """
 
 import functools
@@ -45,7 +47,7 @@ class Run(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """A function's result in the learner's process, its calls of the learner's function, and the error of these."""
+    """A function's result in the learner's process, its calls of the learner's function, and the answer's error."""
 
     result: object
     runs: list[Run]
@@ -55,8 +57,9 @@ class Asked(NamedTuple):
 class Outcome(NamedTuple):
     """The outcome of an exercise on one rank.
 
-    `runs` are the calls of the learner's function; `error` is what it raised, in words. `fault` is the first
-    requirement that failed: how many came before it, and its sentence. `returned` is what the exercise returned.
+    `runs` are the calls of the learner's function. `error` has the class and the text of the error that the learner's
+    function raised, and is empty if it raised none. `fault` is the first requirement that failed: the number of
+    requirements before it, and its sentence. `returned` is the result of the exercise.
     """
 
     runs: list[Run]
@@ -71,7 +74,7 @@ class Outcome(NamedTuple):
 
 
 class AnswerError(Exception):
-    """The learner's code raised an error; the text holds that error's type and text."""
+    """The learner's code raised an error; the text has the class and the text of that error."""
 
 
 class Wrong(Exception):
@@ -89,7 +92,7 @@ class Foreign:
 
 
 class Exam:
-    """One rank's part in an exercise: `rank`, `n` ranks, and the ways to the learner's function."""
+    """One rank's part in an exercise: its number `rank`, the world size `n`, and calls of the learner's function."""
 
     def __init__(self, name: str, rank: int, n: int, ask: Callable):
         self.rank = rank
@@ -103,17 +106,18 @@ class Exam:
     def call(self, *arguments, watch: torch.Tensor | None = None, then: str = "") -> object:
         """Call the learner's function on this rank, and return its result as plain data.
 
-        What is not plain becomes a `Foreign`. The function may change tensors and modules among the arguments. Each
-        message keeps what the tensor `watch`, if there is one, held when it was posted. `then` names a function of the
-        lesson that is called afterwards if the rank has it, such as one that waits for all messages.
+        Parts of the result that are not plain data become a `Foreign`. The function may change tensors and modules
+        among the arguments. With `watch`, each message records the content of this tensor at the time when the message
+        was posted. `then` names a function of the lesson, such as a function that waits for all messages. It is called
+        afterwards if the rank has it.
         """
         return self.on_rank(answer, self._name, arguments, watch, then)
 
     def on_rank(self, function: Callable, *arguments) -> object:
         """Run a function of the course in the process of the learner's code, and return its result as plain data.
 
-        Use it only where plain data is not enough, because an answer can deceive a function that runs in its own
-        process. `function` must be a function of a module, and calls the learner's function by `answer`.
+        Use it only if plain data is not enough, because an answer can deceive a function that runs in the same process.
+        `function` must be a function of a module, and must call the learner's function through `answer`.
         """
         asked = self._ask(function, arguments)
         self.runs += asked.runs
@@ -122,14 +126,14 @@ class Exam:
         return asked.result
 
     def require(self, holds: object, sentence: str) -> bool:
-        """Note the sentence if `holds` is false and no requirement before has failed; return whether it holds."""
+        """Record the sentence if `holds` is false and no earlier requirement has failed; return whether it holds."""
         if not holds and self.fault is None:
             self.fault = self._required, sentence
         self._required += 1
         return bool(holds)
 
     def refuse(self, sentence: str) -> None:
-        """Note the sentence, as a requirement that fails does."""
+        """Record the sentence, as `require` does for a requirement that fails."""
         self.require(False, sentence)
 
     @property
@@ -181,7 +185,7 @@ class Exercise:
         return range(size)[self.ranks]
 
     def sit(self, rank: int, n: int, ask: Callable) -> Outcome:
-        """Go through the exercise as one rank; `ask(function, arguments)` runs a function beside the learner's code."""
+        """Run the exercise as one rank; `ask(function, arguments)` runs a function in the learner's process."""
         exam = Exam(self.name, rank, n, ask)
         error, returned = "", None
         try:
@@ -189,7 +193,7 @@ class Exercise:
         except AnswerError as raised:
             error = str(raised)
         except Exception:
-            if exam.fault is None:  # otherwise a result that was found wrong has led to it
+            if exam.fault is None:  # otherwise a wrong result, which the exam has recorded, may have caused the error
                 raise
         return Outcome(exam.runs, error, exam.fault, returned)
 
@@ -197,12 +201,13 @@ class Exercise:
 def exercise(function=None, **options):
     """Make an `Exercise` of a function that takes an `Exam` and returns the sentence of a solved exercise.
 
-    Options: `also`, the names of what else the learner writes, which passes with it; `together`, a function that judges
-    what the exercise returned on all ranks, as a list by rank, returns the sentence, or raises `Wrong`; `ranks`, a
-    slice of all ranks if not all of them take part; `before`, a function that is called with the world first;
-    `own_group`, whether the learner's function gets or makes a new group, so that a broken one is no matter; `restart`,
-    how the lesson gets working ranks again, where it has a function for it; `actors`, whether threads of actors may
-    stay on the ranks, which are then never idle.
+    Options: `also` has the names of other functions that the learner writes and that pass together with this one.
+    `together` is a function that judges the results of the exercise on all ranks, given as a list in rank order; it
+    returns the sentence of a solved exercise, or raises `Wrong`. `ranks` is a slice of the ranks that take part.
+    `before` is a function that is called with the world before the exercise. `own_group` says that the learner's
+    function gets or makes a new group, so that a broken default group does not matter. `restart` is the sentence that
+    says how this lesson gets working ranks again. `actors` says that threads of actors may stay on the ranks, which are
+    then never idle.
     """
     if function is None:
         return functools.partial(Exercise, **options)
@@ -210,12 +215,12 @@ def exercise(function=None, **options):
 
 
 def sit_here(module: str, name: str) -> Outcome:
-    """Go through an exercise on this rank, in the process of the learner's code."""
+    """Run an exercise on this rank, in the process of the learner's code."""
     found = getattr(importlib.import_module(module), name)
     return found.sit(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), ask_here)
 
 
-_runs: list[Run] = []  # of the function that is being asked
+_runs: list[Run] = []  # the calls of the learner's function during the current `ask_here`
 
 
 def ask_here(function: Callable, arguments: Sequence) -> Asked:
@@ -228,9 +233,9 @@ def ask_here(function: Callable, arguments: Sequence) -> Asked:
 
 
 def answer(name: str, arguments: Sequence, watch: torch.Tensor | None = None, then: str = "") -> object:
-    """Call the learner's function of that name in this process; an autograd.Function is called by its `apply`.
+    """Call the learner's function of this name in this process; call an autograd.Function through its `apply`.
 
-    Raises `AnswerError` when it raises or is missing.
+    Raises `AnswerError` when the learner's function raises an error or is missing.
     """
     with recorded(watch) as messages, collectives() as calls:
         _runs.append(Run(messages, calls))
@@ -248,7 +253,7 @@ def answer(name: str, arguments: Sequence, watch: torch.Tensor | None = None, th
 
 @contextmanager
 def errors_of_answer() -> Iterator[None]:
-    """Turn an error inside the block, which runs what the learner's function has returned, into an `AnswerError`."""
+    """Turn an error inside the block, which runs the learner's code, into an `AnswerError`."""
     try:
         yield
     except AnswerError:
@@ -260,15 +265,15 @@ def errors_of_answer() -> Iterator[None]:
 def missing(name: str) -> str:
     """Return the error of a rank that has no function of this name.
 
-    It does not begin with the name of a class, so an error that the learner's function raises is another one.
+    It does not begin with the name of a class, so it differs from every error that the learner's function can raise.
     """
     return f"there is no function `{name}`"
 
 
 def plain(value: object) -> object:
-    """Return numbers, text, tensors, arrays and collections of these as they are, and a `Foreign` for anything else.
+    """Return numbers, text, tensors, arrays and collections of these as plain data, and a `Foreign` for anything else.
 
-    Records of the course, such as a message, are plain, too.
+    Records of the course, such as a `Message`, are also plain data.
     """
     if isinstance(value, np.generic):
         return value.item()
@@ -290,7 +295,7 @@ def _is_record(value):
 
 
 def number(value: object) -> int | float | None:
-    """Return a number, or the one element of a tensor or array; None for anything else, and for a bool."""
+    """Return a number, or the only element of a tensor or array; None for anything else, and for a bool."""
     if isinstance(value, torch.Tensor | np.ndarray) and len(value.reshape(-1)) == 1:
         value = value.item()
     return value if isinstance(value, int | float) and not isinstance(value, bool) else None
@@ -303,7 +308,7 @@ def near(value: object, expected: float, within: float = 1e-4) -> bool:
 
 
 def show(value: object) -> str:
-    """Return what an answer has returned, in few words."""
+    """Return a short text for the result of an answer."""
     one = number(value)
     if one is not None:
         return str(round(one, 4))
@@ -313,5 +318,5 @@ def show(value: object) -> str:
 
 
 def called(counts: Counter) -> str:
-    """Return collectives, by name, in words."""
+    """Return a text that names the collectives, each with its count."""
     return ", ".join(f"{count} {name}" for name, count in sorted(counts.items())) or "no collective"

@@ -1,4 +1,7 @@
-"""How an exercise is judged: the learner's function runs on every rank, and a sentence says what is wrong with it."""
+"""Judge an exercise: have every rank run it, and say in a sentence what is wrong with the learner's function.
+
+Grading uses this module inside its sandbox; `helpers.grade.judging` is the process outside.
+"""
 
 import functools
 import os
@@ -20,24 +23,24 @@ from helpers.table import shortened
 RESTART = "Call world.restart(), then run the lesson again, from its setup cell to this check."
 # The same in a lesson that has a function `fresh_ranks`, which restarts the ranks and sets them up.
 FRESH_RANKS = "Call fresh_ranks(), then run the cell with your answer and this check again."
-# The errors of a rank that waited until the timeout, or for a rank that did: gloo names a line of its own source first,
-# and says it in short for a connection that has been closed before; the last is the store's.
+# The errors of a rank that waited until the timeout, or for a rank that had timed out. gloo names a line of its own
+# source first, and has a shorter text for a connection that was closed earlier. The last text is the store's.
 CUT_OFF = re.compile(
     r"/gloo/transport/\S+:\d+\] "
     r"(Timed out waiting|(Connect|Read|Write|Wait) timeout|Connection closed by peer|Read error|writev|send)"
     r"|Application timeout caused pair closure|wait timeout after \d+ms"
 )
-# Longer than the timeout of the process group that an exercise uses, so that a rank that is stuck can say so itself,
+# Longer than the timeout of the process group that an exercise uses, so that a stuck rank raises its own error first,
 # and long enough for a right answer on a machine that thirty learners share.
 SECONDS_TO_ANSWER = 40
 LETTERS_OF_AN_ERROR = 1000  # at most, in a verdict; grading sets a lower number
-_SECONDS_TO_MEET = 10  # of ranks that are all idle, on a busy machine, too
-_broken = []  # the process ids of ranks whose group an attempt has broken: they need a restart
-killed = set()  # the process ids of ranks that a check has killed; grading asks nothing of these
+_SECONDS_TO_MEET = 10  # for a barrier of idle ranks, even on a busy machine
+_broken = []  # a list of process ids for each world whose group an attempt has broken, and which needs a restart
+killed = set()  # the process ids of ranks that a check has killed; grading asks them for no fingerprints
 
 
 class Verdict:
-    """What a check has found; it counts as true when the exercise is solved, and shows as its message."""
+    """The result of a check, which is true if the exercise is solved, and whose representation is its message."""
 
     def __init__(self, passed: bool, message: str):
         self.passed = passed
@@ -53,8 +56,8 @@ class Verdict:
 def verdict(world, exercise: exam.Exercise) -> Verdict:
     """Return the verdict on the learner's function: what is wrong with it, or that the exercise is solved.
 
-    Unless the function makes a group of its own, it is called only in a group of all ranks that works: what has broken
-    the group before is not the answer's fault.
+    Unless the function makes a group of its own, call it only if the group of all ranks works, because an answer must
+    not be blamed for a group that was broken before.
     """
     try:
         if exercise.before:
@@ -71,7 +74,8 @@ def verdict(world, exercise: exam.Exercise) -> Verdict:
             _broken.append(world.pids)
         _require_an_end(outcomes, exercise.name)
         if faults := [outcome.fault for outcome in outcomes if outcome.fault]:
-            raise Wrong(min(faults, key=lambda fault: fault[0])[1])  # of equal ones, min returns the lowest rank's
+            # The earliest requirement that failed; if it failed on several ranks, min returns the lowest rank's fault.
+            raise Wrong(min(faults, key=lambda fault: fault[0])[1])
         returned = [outcome.returned for outcome in outcomes]
         sentence = exercise.together(returned) if exercise.together else returned[0]
     except Wrong as wrong:
@@ -82,7 +86,10 @@ def verdict(world, exercise: exam.Exercise) -> Verdict:
 
 
 class _Part:
-    """What judging needs of a world, with some of its ranks only."""
+    """The part of a world that judging needs, for an exercise in which only some ranks take part.
+
+    `size` is the size of the whole world.
+    """
 
     def __init__(self, world, ranks):
         self.accepted = world.accepted
@@ -107,17 +114,17 @@ def kill_last(world) -> None:
 
 
 def examine_on_ranks(world, exercise: exam.Exercise) -> list[exam.Outcome]:
-    """Have each rank go through an exercise in the process of the learner's code."""
+    """Have each rank run an exercise in the process of the learner's code, and return their outcomes in rank order."""
     with stuck_ranks_named(world, exercise.name):
         return world.view.apply_async(exam.sit_here, exercise.module, exercise.name).get(SECONDS_TO_ANSWER)
 
 
-examine = examine_on_ranks  # grading examines from outside
+examine = examine_on_ranks  # `helpers.grade.runner` replaces it by `helpers.grade.outside.examine`
 
 
 @contextmanager
 def stuck_ranks_named(world, function: str):
-    """Raise `Wrong` for a `TimeoutError` in the block, and where a rank has died."""
+    """Raise `Wrong` if the block raises `TimeoutError`, or the error of a rank while some rank is dead or not idle."""
     try:
         yield
     except TimeoutError:
@@ -129,7 +136,7 @@ def stuck_ranks_named(world, function: str):
 
 
 def _require_idle(world, actors=False):
-    """Require that every rank can take the function now. A rank with the threads of `actors` is never idle."""
+    """Require that every rank is idle; a rank with the threads of `actors` is never idle, and may be serving."""
     for state in world.where():
         if state.state not in (("idle", "serving") if actors else ("idle",)):
             aborted = (state.state, state.line) == ("dead", "SIGABRT")
@@ -166,7 +173,7 @@ def _last_cell_with(function):
 
 
 def _file_of(function):
-    """Return the name of the file that a function or a class of this process comes from, "" when there is none.
+    """Return the name of the file that defines a function or a class of this process, "" if no file does.
 
     IPython makes the name from the text of a cell, so it is the same in the notebook and on the ranks.
     """
@@ -178,7 +185,7 @@ def _file_of(function):
 
 
 def _require_group(world):
-    """Require that the ranks meet in the group of all ranks, if they have made one."""
+    """Require that a barrier of all ranks succeeds, if they have made a group of all ranks."""
     if world.pids in _broken:
         raise Wrong(f"An earlier attempt has broken the process group. {RESTART}")
     try:
@@ -194,7 +201,10 @@ def _require_group(world):
 
 
 def _meet(ranks):
-    """Return what a barrier of all ranks raises, nothing where they have no gloo group or others are in it, too."""
+    """Return the error of a barrier of all ranks as text.
+
+    The text is empty without an error, without a gloo group, and if the group has other ranks as well.
+    """
     import torch.distributed as dist
 
     if not dist.is_initialized() or dist.get_backend() != "gloo" or dist.get_world_size() > ranks:
@@ -211,7 +221,7 @@ def _unfinished(outcome):
 
 
 def _require_an_end(outcomes, function):
-    """Require that every rank has ended without an error, and that every message was waited for and received."""
+    """Require that every rank returned without an error, and that every message was waited for and received."""
     cut_off = [rank for rank, outcome in enumerate(outcomes) if CUT_OFF.search(outcome.error)]
     for rank, outcome in enumerate(outcomes):
         if outcome.error == missing(function):
@@ -232,8 +242,8 @@ def _require_an_end(outcomes, function):
 def _require_waits(outcomes, cut_off):
     """Require that a rank has waited for each of its messages.
 
-    A rank that was cut off might still have done so, but not for a message that the other end, waiting too, has never
-    got: if the work object had been kept, the message would have gone through.
+    A rank that was cut off might have waited for its remaining messages later. But if the other end was waiting for a
+    message and never got it, this rank did not keep the work object: otherwise the message would have arrived.
     """
     for rank, outcome in enumerate(outcomes):
         for message in outcome.messages:
@@ -246,7 +256,7 @@ def _require_waits(outcomes, cut_off):
 
 
 def _awaited(message, rank, outcomes):
-    """Return whether the rank at the other end of a message was waiting for it when its wait was cut off."""
+    """Return whether the rank at the other end of a message waited for it without success."""
     if message.peer is None:
         return False
     other_ends = [m for m in outcomes[message.peer].messages if m.peer == rank and m.sent != message.sent]
@@ -261,7 +271,7 @@ def _with_peer(message):
 
 
 def _waited_for(outcome):
-    """Return what a rank that was cut off was waiting for, if that was a message to or from a rank that it named."""
+    """Return the message that a rank waited for when it was cut off; an empty text if the message names no peer."""
     for message in outcome.messages:
         if message.waited is not None and message.ended is None and message.peer is not None:
             return f" (in a {message.call} {'to' if message.sent else 'from'} rank {message.peer})"

@@ -1,4 +1,4 @@
-"""Where the learner's functions are: on a rank as in a notebook, cells define their names in the module `__main__`."""
+"""Find the learner's functions: on a rank and in a notebook, cells define their names in the module `__main__`."""
 
 import sys
 from types import ModuleType

@@ -1,4 +1,4 @@
-"""Functions replaced for the time of a block. What only observes calls of torch subscribes to `helpers.tap` instead."""
+"""Replace functions inside a block. To observe calls of torch without replacing them, subscribe to `helpers.tap`."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def replaced(changes: Sequence[tuple[object, str, Callable]]) -> Iterator[None]:
-    """Give classes or modules other functions, as (owner, name, function), while the block runs."""
+    """Replace functions of classes or modules, given as (owner, name, function), while the block runs."""
     originals = [(owner, name, vars(owner)[name]) for owner, name, _ in changes]
     try:
         for owner, name, function in changes:

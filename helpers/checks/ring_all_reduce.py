@@ -4,7 +4,7 @@ import torch
 
 from helpers.checks.exam import exercise
 
-_NUMBERS = 4  # in a chunk
+_NUMBERS = 4  # the elements of a chunk
 CHUNK_BYTES = 4 * _NUMBERS
 
 
@@ -43,7 +43,7 @@ def my_ring(exam):
     """Check `my_ring(tensor)`: an all-reduce in place, as a reduce-scatter and an all-gather of n - 1 steps each.
 
     Each rank sends one chunk a step. If the sum is wrong, the check judges the reduce-scatter first, then the
-    all-gather. If the sum is right, the check goes on with tensors whose length is not a multiple of n.
+    all-gather. The check then calls the function with tensors whose length is not a multiple of n.
     """
     rank, n = exam.rank, exam.n
     steps = n - 1
@@ -76,7 +76,7 @@ def expected_sum(n):
 
 
 def _require_halves(exam, numbers):
-    """Refuse the reduce-scatter, or the all-gather if the rank's reduce-scatter is right."""
+    """Refuse the reduce-scatter if it is wrong on this rank, otherwise the all-gather."""
     rank, n = exam.rank, exam.n
     expected = _chunks(expected_sum(n))
     received = [message for message in exam.messages if not message.sent]

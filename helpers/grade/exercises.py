@@ -23,7 +23,8 @@ CHECK = re.compile(r"^(?:assert )?checks\.(?P<topic>\w+)\.(?P<name>\w+)\(world\)
 class Exercise(NamedTuple):
     """One exercise: the name of its check, the cells to run before the answer, the cells of the answer, its topic.
 
-    Cells are the sources of code cells. The first line of each cell of an answer is the magic from the lesson.
+    The check is a `helpers.checks.exam.Exercise`. Cells are the sources of code cells. The first line of each cell of
+    an answer is the magic from the lesson.
     """
 
     name: str

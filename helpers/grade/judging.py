@@ -1,4 +1,6 @@
-"""Judge a submission's exercises in sandboxes, under a watch, so that no answer can affect this process.
+"""Have a submission's exercises judged in sandboxes, under a watch, so that no answer can affect this process.
+
+`helpers.grade.runner` is the program in a sandbox; `helpers.checks.judging` decides there whether an answer is right.
 
 This process reads lines of limited length from a sandbox, and takes from each line only whether the next exercise is
 solved, and a sentence. A sandbox that uses too much time or memory, or too many processes, is ended with all its
@@ -29,7 +31,10 @@ _SECONDS_BETWEEN_LOOKS = 0.25
 
 
 class Verdict(NamedTuple):
-    """Whether an exercise is solved, the sentence of its check, and whether the check finished."""
+    """Whether an exercise is solved, the sentence of its check, and whether the check finished.
+
+    In the sandbox, the verdict of the check itself is a `helpers.checks.judging.Verdict`.
+    """
 
     solved: bool
     sentence: str

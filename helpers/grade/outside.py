@@ -1,7 +1,8 @@
-"""Run exercises in the process that judges, which answers cannot reach.
+"""Run exercises in the process that judges, which is in the sandbox but which answers cannot reach.
 
-Each rank's part of an exercise is a thread here. One thread runs at a time, until it sends its rank a request; then the
-next thread runs. A rank receives a pickle and returns plain data (see `plain`).
+`outside` means outside the ranks. Each rank's part of an exercise is a thread here. One thread runs at a time, until it
+sends its rank a request, an `order`; then the next thread runs. A rank receives a pickle and returns plain data (see
+`plain`). In a notebook, `helpers.checks.judging.examine_on_ranks` has the ranks run the exercise themselves.
 """
 
 import pickle
@@ -20,7 +21,7 @@ _SECONDS_BETWEEN_LOOKS = 0.002
 
 
 def examine(world, exercise: Exercise) -> list[Outcome]:
-    """Examine each rank that takes part in an exercise; raise `Wrong` when a rank is stuck or has died."""
+    """Run the part of each rank that takes part in an exercise; raise `Wrong` when a rank is stuck or has died."""
     turn, asked = threading.Lock(), SimpleQueue()
     seats = [_Seat(exercise, rank, world.size, turn, asked) for rank in exercise.ranks_of(world.size)]
     views = dict(zip(seats, map(world.view.client.__getitem__, world.view.targets), strict=True))

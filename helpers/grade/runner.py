@@ -1,10 +1,13 @@
 """Run the exercises of one submission in the sandbox, on ranks of their own.
 
-This program reads a job from standard input, as JSON: `parameters`, the code of the lesson's parameters; `exercises`, a
-list of [name, cells of the setup, cells of the answer, topic of the lesson]; and `key`, a word that only this process
-and its parent know. For each exercise, in this order, it writes a line of JSON: a signature made with the key, whether
-the exercise is solved, and the sentence of the check. It ends after the first exercise that is not solved, because such
-an answer may leave the ranks in any state.
+`helpers.grade.judging` starts this program, which calls the same checks as a notebook. But a check does not run on the
+ranks here: `main` makes `helpers.checks.judging` use `helpers.grade.outside.examine`.
+
+The program reads a job from standard input, as JSON: `parameters`, the code of the lesson's parameters, which replaces
+the first cell of each setup; `exercises`, a list of [name, cells of the setup, cells of the answer, topic of the
+lesson]; and `key`, a word that only this process and its parent know. For each exercise, in this order, it writes a
+line of JSON: a signature made with the key, whether the exercise is solved, and the sentence of the check. It ends
+after the first exercise that is not solved, because such an answer may leave the ranks in any state.
 """
 
 import ctypes

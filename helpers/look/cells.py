@@ -1,4 +1,7 @@
-"""The cells that were sent to the ranks: their text, and which ranks have not answered yet."""
+"""The `%px` and `%%px` cells that were sent to the ranks: their text, and which ranks have not answered yet.
+
+Calls by `world.call` and `world.view` are not cells, and are not noted here.
+"""
 
 import re
 import time
@@ -7,7 +10,7 @@ from ipykernel.compiler import get_file_name
 
 
 class Cells:
-    """The cells that the ranks of one world were sent; the notebook keeps them.
+    """The cells that were sent to the ranks of one world; the notebook keeps them.
 
     `client` is the ipyparallel client that sent them.
     """
@@ -39,7 +42,7 @@ class Cells:
         self._sent = self._unanswered() + [(rank, message, now) for rank, message in zip(ranks, messages, strict=True)]
 
     def owed(self) -> dict[int, float]:
-        """Return, for each rank that owes an answer, how many seconds ago its oldest unanswered message was sent."""
+        """Return, for each rank that owes an answer to a cell, how many seconds ago its oldest such cell was sent."""
         now = time.monotonic()
         return {rank: now - when for rank, _, when in reversed(self._unanswered())}
 

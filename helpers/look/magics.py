@@ -1,4 +1,4 @@
-"""`%%px` for ranks: it shows outputs in the order of the ranks, and an Interrupt shows where every rank is."""
+"""`%%px` for ranks, which shows outputs in the order of the ranks and passes an Interrupt on to the ranks."""
 
 from contextlib import contextmanager, nullcontext, suppress
 
@@ -19,7 +19,7 @@ _SECONDS_TO_ANSWER = 5
 class RankMagics(ParallelMagics):
     """ipyparallel's magics for the ranks of one world.
 
-    `cells` keeps the cells that the ranks are sent.
+    `cells` keeps the cells that are sent to the ranks.
     """
 
     stream_output = False  # a stream shows output as it arrives, in an order that differs from run to run

@@ -43,9 +43,9 @@ class RankState(NamedTuple):
 
     `state` is "idle", "busy", "serving" (one of its threads runs the learner's code for a caller on another rank),
     "silent" (alive, but not answering; `line` says why if its helpers raised an error), "cut off" (idle, and no cell
-    can reach it) or "dead". `seconds` is how long the rank has been busy with a cell. `call` is the function that the
-    learner's line called, empty when it called no Python function. `line_number` counts the lines of the cell from 1,
-    including its `%%px` line.
+    can reach it) or "dead". `seconds` is how long the rank has been busy with a cell, None if only `world.call` or a
+    check keeps it busy. `call` is the function that the learner's line called, empty when it called no Python function.
+    `line_number` counts the lines of the cell from 1, including its `%%px` line.
 
     `arguments` has the arguments of `call` by name: a tensor as its dtype and shape, a group as its ranks and torch's
     name for the group. If `call` called another function of torch, `in` is the name of that function. For a wait, `of`

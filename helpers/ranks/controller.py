@@ -1,7 +1,7 @@
 """ipyparallel's controller, which carries the messages between the notebook and the ranks, over sockets in a folder.
 
 Unix sockets have no ports that another program could take or reach, and they work across network namespaces. The
-controller ends when the process that started it ends or closes its pipe.
+controller ends when the notebook ends or closes its end of a pipe.
 """
 
 import os
@@ -77,7 +77,7 @@ class Controller:
 
 
 def run_controller(end, directory: str, for_engines: dict, for_clients: dict) -> None:
-    """Run the controller until the process that started this one ends or closes its end of the pipe."""
+    """Run the controller until the notebook ends or closes its end of the pipe."""
     os.setsid()
     os.umask(0o077)
     tempfile.tempdir = directory  # temporary files are removed with the world

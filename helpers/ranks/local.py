@@ -210,7 +210,7 @@ class LocalRanks:
         )
 
     def _progress(self):
-        # The first step is the supervisor, which starts as soon as torch has been imported.
+        # The first step is the supervisor, which starts when the fork server has imported its modules.
         return tqdm(total=1 + self.size, desc=f"starting {self.size} ranks", unit="process", file=sys.stdout)
 
     def _start_ranks(self, progress):

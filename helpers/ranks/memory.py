@@ -75,7 +75,7 @@ def share(pid: int) -> int:
 
 
 def require_room(size: int, force: bool) -> None:
-    """Raise `WorldError` when `size` ranks do not fit into the free memory, unless `force` is set."""
+    """Raise `WorldError` for an impossible `size`, and, unless `force` is set, for too little free memory."""
     if not isinstance(size, int) or isinstance(size, bool) or size < 1:
         raise WorldError(f"World({size!r}): give the number of ranks as a whole number from 1 up, as in World(4).")
     per_rank, room = RANK[prefork.START_METHOD], free()

@@ -50,7 +50,7 @@ NO_MORE_PROCESSES = (
 # The path of a socket has at most 103 bytes on macOS, 107 on Linux.
 _BYTES_OF_A_SOCKET_NAME = 100
 _LONGEST_NAME = "world-12345678/socket:99"
-_SECONDS_TO_FORK = 120  # the first process waits until torch is imported, maybe from a slow disk
+_SECONDS_TO_FORK = 120  # a fork server that is not a copy first imports torch, maybe from a slow disk
 _SECONDS_AFTER_INTERRUPT = 5
 _STANDARD_STREAMS = (1, 2)  # the fork server inherits these, as a new Python process would
 
@@ -138,7 +138,7 @@ def _wait_for_order(connection):
 
 
 def warm_up(preload: Sequence[str] = ()) -> None:
-    """Start the fork server, which imports torch and these modules while the caller continues.
+    """Start the fork server, which imports `helpers.ranks.preload` and these modules while the caller continues.
 
     Do nothing when the fork server is already running, or when this system starts new Python processes. Raises
     `WorldError` when `preload` is not a list of names, and when the name of the temporary folder is too long for the

@@ -1,4 +1,7 @@
-"""The process of a rank: an ipyparallel engine, and a thread that answers questions."""
+"""The process of a rank: an ipyparallel engine, and a thread that answers questions.
+
+For engines that another program started see `helpers.ranks.engine`.
+"""
 
 import gc
 import os

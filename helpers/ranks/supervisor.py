@@ -43,8 +43,9 @@ class Supervisor:
     """A running supervisor, with one rank for each of `environments`, to which it adds the variables of torchrun.
 
     `hosts` is the number of hosts, which have equal numbers of ranks. `why_no_cables` says why there are no cables
-    between the hosts; it is None when there are cables. The argument `private` requests a network that no other process
-    of the machine can reach, if the system allows it; the attribute `private` says whether there is such a network.
+    between the hosts; it is None when there are cables, and when there is only one host. The argument `private`
+    requests a network that no other process of the machine can reach, if the system allows it; the attribute `private`
+    says whether there is such a network.
     `directory` is the private folder of the world; the guard removes it when the notebook ends without calling `stop`.
     `pid` is the process id of the supervisor. `could_not_import` has the modules that could not be imported for a
     world, with the errors. Raises `WorldError` when the supervisor does not start.
@@ -169,7 +170,7 @@ def _say_why(error):
 
 
 def run_guard(notebook, directory: str, arguments: tuple) -> None:
-    """Start a supervisor; kill all processes when it or the notebook ends, or the notebook sends `_STOP`.
+    """Start a supervisor; kill all descendants when it or the notebook ends, or when the notebook sends `_STOP`.
 
     `notebook` is a connection to the notebook, which receives the exit code of a supervisor that has ended. `arguments`
     are passed on to `_run_supervisor`. When the notebook ends without `_STOP`, remove the folder `directory` as well.
@@ -210,7 +211,7 @@ def _run_supervisor(notebook, directory, environments, count, private, link, dea
     with suppress(EOFError, ConnectionError):  # the notebook has ended, or has stopped its world
         link.send(started)
         _serve(link, *served)
-    process_tree.wait_for_parent()  # which ends this process
+    process_tree.wait_for_parent()  # the guard kills this process and the ranks
 
 
 def _start(directory, environments, count, private, link, deaths):
