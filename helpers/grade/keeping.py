@@ -9,7 +9,7 @@ from pathlib import Path
 
 from helpers.grade.sandbox import ROOT
 
-_COURSE = ["helpers/**/*.py", "notebooks/*.py", "notebooks/faulty/*.py"]
+_COURSE = ["helpers/**/*.py", "notebooks/course.toml", "notebooks/*.py", "notebooks/faulty/*.py"]
 _PACKAGES = ["ipyparallel", "torch"]
 
 
