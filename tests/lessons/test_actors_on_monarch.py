@@ -32,6 +32,21 @@ monarch.actor.unhandled_fault_hook = lambda failure: None
 carefree = lambda cls, *arguments: Carefree(actor=spawn_on_monarch(1, cls, *arguments).actor)
 """
 
+CALLS_BACK = """
+class CallsBack(Counter):
+    def call_back(self, me):
+        me.actor.run.call_one("add_one").get(timeout=2)
+
+caller = spawn_on_monarch(1, CallsBack)
+caller.call("state").wait()
+error = ""
+try:
+    caller.call("call_back", caller).wait()
+except Exception as raised:
+    error = str(raised)
+afterwards = caller.call("state").wait()
+"""
+
 
 def source(cell_id):
     (cell,) = [cell for cell in nbformat.read(NOTEBOOK, as_version=4).cells if cell.id == cell_id]
@@ -69,6 +84,12 @@ def test_a_cast_whose_error_ends_the_actor_is_refused(world):
     on_rank_0(world, CAREFREE + "from helpers.checks.actors import verdict_on\nverdict = verdict_on(carefree)")
     expected = "Not yet. After a cast whose method raised, the actor answered no call, expected it to live on."
     assert value(world, "verdict") == expected
+
+
+def test_a_callback_into_a_waiting_actor_times_out_and_is_answered_afterwards(world):
+    on_rank_0(world, CALLS_BACK)
+    error, (count, _) = value(world, "(error, afterwards)")
+    assert "TimeoutError" in error and count == 1
 
 
 def test_a_killed_actor_fails_its_caller_and_is_reported_to_its_owner(world):
