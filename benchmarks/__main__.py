@@ -9,6 +9,7 @@ import sys
 
 from benchmarks import (
     a_backend_of_your_own,
+    actors,
     board,
     classroom,
     data_parallel,
@@ -44,6 +45,7 @@ PARTS = {
         data_parallel,
         round_trips,
         reinforcement_learning,
+        actors,
         distributed_rnn,
         hybrid,
         pipelines,

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 import torch.distributed.rpc as rpc
 
-from helpers.checks.exam import AnswerError, answer, errors_of_answer, exercise, missing, plain, show
+from helpers.checks.exam import AnswerError, Asked, Exam, answer, errors_of_answer, exercise, missing, plain, show
 from helpers.checks.learner import learners_module
 from helpers.checks.rpc_judging import in_one_line, one_line_errors, start_rpc
 
@@ -42,10 +42,26 @@ def MyMailbox(exam):
     """Check `MyMailbox(cls, *arguments)`: on worker1, `call` and `cast` have one thread run one method at a time."""
     exam.on_rank(start_rpc, f"worker{exam.rank}")
     if exam.rank == 0:
-        for part in (_require_one_at_a_time, _require_casts, _require_errors, _require_free_threads):
-            if exam.fault is None:
-                part(exam)
+        _require_actors(exam, _spawn)
     return "One thread handled one message at a time, and errors reached the caller; no server thread waited."
+
+
+def verdict_on(spawn) -> str:
+    """Judge the actors of another system as `MyMailbox` is judged, from this rank; return the verdict in words.
+
+    `spawn(cls, *arguments)` starts an actor, always in the same process, and returns its address.
+    """
+    exam = Exam(spawn.__name__, 0, 1, lambda function, arguments: Asked(function(*arguments), [], ""))
+    _require_actors(exam, spawn)
+    if exam.fault:
+        return f"Not yet. {exam.fault[1]}"
+    return "Solved. One thread handled one message at a time, and errors reached the caller."
+
+
+def _require_actors(exam, spawn):
+    for part in (_require_one_at_a_time, _require_casts, _require_errors, _require_free_threads):
+        if exam.fault is None:
+            part(exam, spawn)
 
 
 @exercise(actors=True)
@@ -85,8 +101,8 @@ def Member(exam):
     return f"All {exam.n} members were asked at once, and each sum of the ring arrived."
 
 
-def _require_one_at_a_time(exam):
-    tried = exam.on_rank(_call_at_once)
+def _require_one_at_a_time(exam, spawn):
+    tried = exam.on_rank(_call_at_once, spawn)
     if not _require_answers(exam, tried, f"{_CALLERS} callers at once"):
         return
     count, at_once, threads = tried.state
@@ -107,8 +123,8 @@ def _require_one_at_a_time(exam):
     )
 
 
-def _require_casts(exam):
-    tried = exam.on_rank(_cast_while_held)
+def _require_casts(exam, spawn):
+    tried = exam.on_rank(_cast_while_held, spawn)
     if not _require_answers(exam, tried, "A call after casts"):
         return
     early, notes = tried.state
@@ -117,8 +133,8 @@ def _require_casts(exam):
     exam.require(notes == expected, f"One sender cast the notes {expected}, and they were handled as {notes}.")
 
 
-def _require_errors(exam):
-    tried = exam.on_rank(_let_fail)
+def _require_errors(exam, spawn):
+    tried = exam.on_rank(_let_fail, spawn)
     kind, text = tried.state
     did = f"raised {text}" if kind == "raised" else f"returned {text}"
     hint = ": see the trap of `set_exception`" if kind == "returned" else ""
@@ -133,8 +149,8 @@ def _require_errors(exam):
         )
 
 
-def _require_free_threads(exam):
-    tried = exam.on_rank(_fill_the_mailbox)
+def _require_free_threads(exam, spawn):
+    tried = exam.on_rank(_fill_the_mailbox, spawn)
     exam.require(
         tried.state,
         f"While {_WAITING_CALLS} calls waited in the mailbox, worker1 ran no other request, expected free server "
@@ -216,19 +232,28 @@ def set_gate(is_open):
         _gate.clear()
 
 
-def _spawn():
+class Gate:
+    """An actor next to the actor that is judged, which opens and shuts the gate of their process."""
+
+    def set(self, is_open):
+        """Open or shut the gate."""
+        set_gate(is_open)
+
+
+def _set_gate(spawn, is_open, seconds=_SECONDS_FOR_AN_ANSWER):
+    if spawn is _spawn:
+        rpc.rpc_sync("worker1", set_gate, args=(is_open,), timeout=seconds)
+    else:
+        spawn(Gate).call("set", is_open).wait()
+
+
+def _spawn(cls, *arguments):
+    """Start an actor with the learner's mailbox."""
     name = "MyMailbox"
     if name not in vars(learners_module()):
         raise AnswerError(missing(name))
-    return rpc.remote("worker1", vars(learners_module())[name], args=(Subject, 0))
-
-
-def _call(mailbox, method):
-    return mailbox.rpc_async(timeout=_SECONDS_FOR_AN_ANSWER).call(method)
-
-
-def _cast(mailbox, method, *arguments):
-    mailbox.rpc_sync(timeout=_SECONDS_FOR_AN_ANSWER).cast(method, *arguments)
+    mailbox = rpc.remote("worker1", vars(learners_module())[name], args=(cls, *arguments))
+    return Address(mailbox, _SECONDS_FOR_AN_ANSWER)
 
 
 def _answers(futures):
@@ -246,53 +271,53 @@ def _in_words(raised):
     return in_one_line(f"{type(raised).__name__}: {raised}")
 
 
-def _call_at_once():
+def _call_at_once(spawn):
     with one_line_errors():
-        mailbox = _spawn()
-        answers, error = _answers([_call(mailbox, "add_one") for _ in range(_CALLERS)])
+        actor = spawn(Subject, 0)
+        answers, error = _answers([actor.call("add_one") for _ in range(_CALLERS)])
         if error:
             return Tried(answers, error)
-        (state,), error = _answers([_call(mailbox, "counted")])
+        (state,), error = _answers([actor.call("counted")])
         return Tried(answers, error, state)
 
 
-def _cast_while_held():
+def _cast_while_held(spawn):
     with one_line_errors():
-        rpc.rpc_sync("worker1", set_gate, args=(False,))
-        mailbox = _spawn()
-        _cast(mailbox, "hold")
+        _set_gate(spawn, False)
+        actor = spawn(Subject, 0)
+        actor.cast("hold")
         for number in range(_NOTES):
-            _cast(mailbox, "note", number)
-        rpc.rpc_sync("worker1", set_gate, args=(True,))
-        answers, error = _answers([_call(mailbox, "held")])
+            actor.cast("note", number)
+        _set_gate(spawn, True)
+        answers, error = _answers([actor.call("held")])
         return Tried(answers, error, answers[0] if answers else None)
 
 
-def _let_fail():
+def _let_fail(spawn):
     with one_line_errors():
-        mailbox = _spawn()
+        actor = spawn(Subject, 0)
         try:
-            state = ("returned", repr(_call(mailbox, "fail").wait()))
+            state = ("returned", repr(actor.call("fail").wait()))
         except Exception as raised:
-            state = ("raised", _in_words(raised))
-        alive = [not _answers([_call(mailbox, "add_one")])[1]]
+            state = ("raised", _DISK if _DISK in str(raised) else _in_words(raised))
+        alive = [not _answers([actor.call("add_one")])[1]]
         if alive == [True]:
             try:
-                _cast(mailbox, "fail")
+                actor.cast("fail")
             except Exception as raised:
                 raise AnswerError(f"a `cast` whose method raised: {_in_words(raised)}") from raised
-        alive.append(not alive[0] or not _answers([_call(mailbox, "add_one")])[1])
+        alive.append(not alive[0] or not _answers([actor.call("add_one")])[1])
         return Tried(alive, "", state)
 
 
-def _fill_the_mailbox():
+def _fill_the_mailbox(spawn):
     with one_line_errors():
-        rpc.rpc_sync("worker1", set_gate, args=(False,))
-        mailbox = _spawn()
-        _cast(mailbox, "hold")
-        waiting = [_call(mailbox, "add_one") for _ in range(_WAITING_CALLS)]
+        _set_gate(spawn, False)
+        actor = spawn(Subject, 0)
+        actor.cast("hold")
+        waiting = [actor.call("add_one") for _ in range(_WAITING_CALLS)]
         try:
-            rpc.rpc_sync("worker1", set_gate, args=(True,), timeout=_SECONDS_FOR_THE_GATE)
+            _set_gate(spawn, True, _SECONDS_FOR_THE_GATE)
             free = True
         except RuntimeError:
             free = False
@@ -339,18 +364,19 @@ class Mailbox:
 
 
 class Address:
-    """The address of an actor of this check, with a short timeout."""
+    """The address of an actor: an RRef to its mailbox, and the timeout of each message."""
 
-    def __init__(self, mailbox):
+    def __init__(self, mailbox, timeout):
         self.mailbox = mailbox
+        self.timeout = timeout
 
     def call(self, method, *arguments):
         """Send a request, and return a future of its answer."""
-        return self.mailbox.rpc_async(timeout=_SECONDS_FOR_THE_RING).call(method, *arguments)
+        return self.mailbox.rpc_async(timeout=self.timeout).call(method, *arguments)
 
     def cast(self, method, *arguments):
         """Send a message."""
-        self.mailbox.rpc_sync(timeout=_SECONDS_FOR_THE_RING).cast(method, *arguments)
+        self.mailbox.rpc_sync(timeout=self.timeout).cast(method, *arguments)
 
 
 class Asker:
@@ -368,14 +394,19 @@ class Asker:
         return self.totals
 
 
+def _spawn_with_ours(worker, cls, *arguments):
+    """Start an actor with the mailbox of this check."""
+    return Address(rpc.remote(worker, Mailbox, args=(cls, *arguments)), _SECONDS_FOR_THE_RING)
+
+
 def _totals(n, asked):
     """Ask so many members of a new ring for its sum, at the same time; return the sums that came in time."""
     if "Member" not in vars(learners_module()):
         raise AnswerError(missing("Member"))
     learners = vars(learners_module())["Member"]
     with one_line_errors():
-        asker = Address(rpc.remote("worker0", Mailbox, args=(Asker,)))
-        ring = [Address(rpc.remote(f"worker{r}", Mailbox, args=(learners, r + 1))) for r in range(n)]
+        asker = _spawn_with_ours("worker0", Asker)
+        ring = [_spawn_with_ours(f"worker{r}", learners, r + 1) for r in range(n)]
         for member, right in zip(ring, ring[1:] + ring[:1], strict=True):
             member.call("meet", right).wait()
         questions = [member.call("total", asker, n) for member in ring[:asked]]

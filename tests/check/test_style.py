@@ -9,7 +9,7 @@ from lesson_files import NOTEBOOKS, PAUSE, ROOT, SOLUTIONS
 
 EVERY = pytest.mark.parametrize("stored", NOTEBOOKS + SOLUTIONS, ids=lambda path: f"{path.parent.name}/{path.stem}")
 FOLDED = {"solution", "proof"}
-TAGS = {"parameters", "nbval-ignore-output", PAUSE, *FOLDED}
+TAGS = {"parameters", "nbval-ignore-output", "optional", PAUSE, *FOLDED}
 
 
 def read(path):

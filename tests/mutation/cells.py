@@ -22,7 +22,7 @@ class Cell:
     id: str
     source: str
     tree: ast.Module
-    free: bool  # may be mutated: neither parameters, proof nor exercise
+    free: bool  # may be mutated: neither parameters, proof, exercise nor optional
     px_lines: frozenset
 
     def on_ranks(self, line: int) -> bool:
@@ -60,7 +60,7 @@ def code_cells(notebook) -> list[Cell]:
             continue
         after = following[cell.id]
         skeleton = after is not None and ONLY_A_CHECK.fullmatch(after.source) is not None
-        fixed = {"parameters", "proof"} & set(cell.metadata.get("tags", []))
+        fixed = {"parameters", "proof", "optional"} & set(cell.metadata.get("tags", []))
         free = not (exercises or skeleton or fixed)
         tree, lines = parse(cell.source), px_lines(cell.source)
         cells.append(Cell(len(cells) + 1, cell.id, cell.source, tree, free, lines))
