@@ -65,6 +65,10 @@ EQUIVALENT = {
         "57f438782c": "the worker is dead already only where the cell runs twice",
         "756b10e088": "a deadline: the text does not say how long `leave` waits",
     },
+    "uneven_ranks": {
+        "f5920b4191": "only the values of the weights are used, so they may carry a graph",
+        "7b9501684e": "the output has one element, so its sum is its mean",
+    },
     "when_ranks_disagree": {
         "6f5380d38e": "no cell waits for the timeout of the default group",
         "cc2f75359b": "the text says that ranks wait until the timeout, and does not say how long it is",
