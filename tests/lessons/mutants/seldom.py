@@ -56,8 +56,8 @@ MUTANTS = {
     ),
     "the mean is a sum": ("    return total / n\n", "    return total\n"),
     "between the hosts, a round has five steps": (
-        "local_sgd(model, optimizer, batches(100), period, synchronise)\n    return time",
-        "local_sgd(model, optimizer, batches(100), min(period, 5), synchronise)\n    return time",
+        "arguments = model, optimizer, batches(100), period, synchronise",
+        "arguments = model, optimizer, batches(100), min(period, 5), synchronise",
     ),
     "the cables are not paced": (
         "    network.limit(world, RATE)\n    for name",
