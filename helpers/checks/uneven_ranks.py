@@ -3,31 +3,30 @@
 from itertools import zip_longest
 
 import torch
+from torch import nn
 
-from helpers.checks.exam import exercise, near, number, show
+from helpers.checks.exam import answer, exercise, near, number, show
 
 
 @exercise
-def my_mean(exam):
-    """Check `my_mean(gradient, has_data)`: every rank gets the mean over the ranks that have data.
+def my_joined(exam):
+    """Check `my_joined(model, optimizer, batches)`: every rank takes every step, with the mean of the ranks in it.
 
-    It is called with data on all ranks, only on the last rank, on all ranks except rank 0, and only on rank 0.
+    The ranks have two batches each; then r + 1 batches on rank r; none on rank 0 and one on every other rank; and none
+    at all. In a last case the first gradients add up to 0.
     """
     rank, n = exam.rank, exam.n
-    for case, present in (
-        ("all ranks have data", range(n)),
-        ("only the last rank has data", [n - 1]),
-        ("all ranks except rank 0 have data", range(1, n)),
-        ("only rank 0 has data", [0]),
-    ):
-        expected = sum(_gradient(other, 0) for other in present) / len(present)
-        has_data = rank in present
-        gradient = _gradient(rank, 0) if has_data else 1000.0
-        result = exam.call(torch.tensor([gradient]), has_data)
+    for case, inputs in _uneven(n):
+        count = max(map(len, inputs))
+        expected = _trained(inputs, _mean)
+        weights, steps = exam.on_rank(_train, inputs[rank])
+        exam.require(steps == count, f"With {case}, rank {rank} took {_steps(steps)}, expected {count}.")
         exam.require(
-            near(result, expected), f"When {case}, rank {rank} returned {show(result)}, expected {show(expected)}."
+            _equal(weights, expected),
+            f"With {case}, on rank {rank} the weights are {_rounded(weights)} after training, expected "
+            f"{_rounded(expected)}.{_reason(weights, inputs, rank)}",
         )
-    return "Every rank got the mean over the ranks that have data."
+    return "Every rank took every step, each with the mean gradient of the ranks that had a batch."
 
 
 @exercise
@@ -46,32 +45,6 @@ def straggler(exam):
             f"{_show(result)}, expected {expected}.",
         )
     return f"Every rank named each of the {n} stragglers, and none where there was none."
-
-
-@exercise
-def averages(exam):
-    """Check `averages(gradients)`: every rank gets the mean of each step over the ranks that take part in it.
-
-    The lists hold r + 1 gradients on rank r; none on rank 0 and one on every other rank; none at all; and two on every
-    rank, where the first gradients add up to 0.
-    """
-    rank, n = exam.rank, exam.n
-    cases = [
-        ("r + 1 gradients on rank r", [[_gradient(r, step) for step in range(r + 1)] for r in range(n)]),
-        ("no gradient on rank 0 and one on each other rank", [[_gradient(r, 0)] * (r > 0) for r in range(n)]),
-        ("no gradients", [[]] * n),
-        ("two gradients on every rank, of which the first add up to 0", [[2.0 * r - n + 1, 5.0] for r in range(n)]),
-    ]
-    for case, gradients in cases:
-        expected = _means(gradients)
-        result = exam.call([torch.tensor([gradient]) for gradient in gradients[rank]])
-        if exam.require(
-            isinstance(result, list) and len(result) == len(expected),
-            f"With {case}, rank {rank} returned {show(result)}, expected a list of {len(expected)}.",
-        ):
-            _require_means(exam, case, result, expected)
-    name, gradients = cases[0]
-    return f"Every rank returned the means of all steps, {_means(gradients)} with {name}."
 
 
 @exercise
@@ -104,14 +77,6 @@ def token_weights(exam):
     return "The weighted sums give the mean over all tokens of all ranks."
 
 
-def _require_means(exam, case, result, expected):
-    for step, (mean, right) in enumerate(zip(result, expected, strict=True)):
-        exam.require(
-            isinstance(mean, int | float) and near(mean, right),
-            f"With {case}, rank {exam.rank} returned {_show(mean)} for step {step}, expected {right}.",
-        )
-
-
 def _communicating(n):
     """Return pairs: the communication times of n ranks in seconds, and the straggler's number or None."""
     equal = [1.0] * n
@@ -123,17 +88,85 @@ def _communicating(n):
     return cases
 
 
-def _gradient(rank, step):
-    return float(rank + 1 + 10 * step)
+def _uneven(n):
+    """Return pairs: a case in words, and for each of n ranks the inputs of its batches."""
+    return [
+        ("2 batches on every rank", [[(r + 1) / n, 0.5 * (r + 2) / n] for r in range(n)]),
+        ("r + 1 batches on rank r", [[(r + 1 + k) / n for k in range(r + 1)] for r in range(n)]),
+        ("no batch on rank 0 and 1 batch on each other rank", [[(r + 1) / n] * (r > 0) for r in range(n)]),
+        ("no batches", [[]] * n),
+        ("2 batches on every rank, whose first gradients add up to 0", [[(2 * r - n + 1) / n, 0.5] for r in range(n)]),
+    ]
 
 
-def _means(gradients):
-    """Return the mean gradient of every step over the ranks that have one, from each rank's list of gradients."""
-    steps = zip_longest(*gradients)
-    present = [[gradient for gradient in step if gradient is not None] for step in steps]
-    return [sum(step) / len(step) for step in present]
+def _mean(total, taking_part, n):
+    return total / taking_part
+
+
+def _trained(inputs, average):
+    """Return the weights after training as one process computes them; `average` makes one gradient of a sum."""
+    model, optimizer = _new_model()
+    for batches in zip_longest(*inputs):
+        present = [batch for batch in batches if batch is not None]
+        optimizer.zero_grad()
+        sum(model(torch.tensor([[batch]])).sum() for batch in present).backward()
+        for parameter in model.parameters():
+            parameter.grad = average(parameter.grad, len(present), len(inputs))
+        optimizer.step()
+    return _weights(model)
+
+
+def _reason(weights, inputs, rank):
+    """Return a sentence about how an answer came to these weights, or nothing."""
+    reasons = {
+        "they are the weights of this rank alone": _trained([inputs[rank]], _mean),
+        "the gradients are sums, not means": _trained(inputs, lambda total, taking_part, n: total),
+        "the gradients are divided by the number of all ranks": _trained(
+            inputs, lambda total, taking_part, n: total / n
+        ),
+    }
+    for reason, result in reasons.items():
+        if _equal(weights, result):
+            return f" It seems that {reason}."
+    return ""
+
+
+def _new_model():
+    """Return a model with two parameters, whose gradients depend on its weights, and an optimizer with momentum."""
+    model = nn.Sequential(nn.Linear(1, 2, bias=False), nn.Linear(2, 1, bias=False))
+    for place, parameter in enumerate(model.parameters()):
+        nn.init.constant_(parameter, 0.5 + place)
+    return model, torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.5)
+
+
+def _weights(model):
+    return torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
+
+
+def _equal(weights, expected):
+    return (weights - expected).abs().max() < 1e-4
+
+
+def _rounded(weights):
+    return [round(weight, 3) for weight in weights.tolist()]
+
+
+def _steps(count):
+    return f"{count} step{'s' * (count != 1)}"
 
 
 def _show(value):
     """Describe a value so that a tensor with one element differs from a number."""
     return f"a {type(value).__name__}" if hasattr(value, "shape") else show(value)
+
+
+# What follows runs beside the learner's code.
+
+
+def _train(inputs):
+    """Return the weights of this rank after training, and how many steps its optimizer took."""
+    model, optimizer = _new_model()
+    steps = []
+    optimizer.register_step_post_hook(lambda *_: steps.append(1))
+    answer("my_joined", [model, optimizer, (torch.tensor([[batch]]) for batch in inputs)])
+    return _weights(model), len(steps)

@@ -26,9 +26,9 @@ _GAP, _HEADING = 0.5, 1.5  # the heights of a gap below a rank and of a heading,
 
 def two_kinds_of_uneven() -> None:
     """Draw a sketch of four ranks: on the left with unequal numbers of batches, on the right with one late rank."""
-    axes = new_axes("Ranks differ in how many batches they have, or in how long one takes", width=7.8, height=2.6)
+    axes = new_axes("Ranks differ in how many batches they have, or in how long a batch takes", width=7.8, height=2.4)
     axes.set_axis_off()
-    axes.set(xlim=(-1.2, 13.2), ylim=(5.2, -1.0))
+    axes.set(xlim=(-1.2, 13.2), ylim=(4.2, -1.0))
     axes.text(0, -0.4, "unequal numbers of batches", fontsize=9, fontweight="bold")
     axes.text(7.2, -0.4, "unequal times for one batch", fontsize=9, fontweight="bold")
     for rank in range(4):

@@ -47,7 +47,7 @@ LINES_THAT_DIFFER = {
         'dist.barrier(impatient.get_group("host"))',
         "dist.broadcast(weights, src=0, group=group)",
     },
-    "uneven_ranks": {"model(torch.tensor([[rank + 1.0]])).sum().backward()"},
+    "uneven_ranks": {"model(batch).sum().backward()"},
     "ddp_in_practice": {
         "model(torch.ones(1, 2)).sum().backward()",
         "return DDP(model, process_group=dist.new_group(timeout=timedelta(seconds=4)))",

@@ -68,6 +68,13 @@ EQUIVALENT = {
         "57f438782c": "the worker is dead already only where the cell runs twice",
         "756b10e088": "a deadline: the text does not say how long `leave` waits",
     },
+    "uneven_ranks": {
+        "f5920b4191": "only the values of the weights are used, so they may carry a graph",
+        "7b9501684e": "the output has one element, so its sum is its mean",
+        "a3b91431aa": "no cell of the lesson waits for the timeout of the default group",
+        "b609af79ad": "the additional step still has the same input on all ranks",
+        "f2c0aab1f0": "the size of the batch changes neither the bytes of the gradients nor which rank waits",
+    },
     "when_ranks_disagree": {
         "6f5380d38e": "no cell waits for the timeout of the default group",
         "cc2f75359b": "the text says that ranks wait until the timeout, and does not say how long it is",

@@ -2,51 +2,133 @@
 # A shorter timeout than the learner's: a deadlock takes as long.
 # cell `init_process_group(`, with `seconds=10` as `seconds=4`
 
-# %% my_mean: solution
-# Solved. Every rank got the mean over the ranks that have data.
+# %% my_joined: solution
+# Solved. Every rank took every step, each with the mean gradient of the ranks that had a batch.
 
-# %% my_mean: skeleton
-# Not yet. When all ranks have data, rank 0 returned 1.0, expected 2.5.
+# %% my_joined: skeleton
+# Not yet. With 2 batches on every rank, on rank 0 the weights are [...] after training, expected [...]. It seems that they are the weights of this rank alone.
 
-# %% my_mean
+# %% my_joined: divides by all ranks
+# Not yet. With r + 1 batches on rank r, on rank 0 the weights are [...] after training, expected [...]. It seems that the gradients are divided by the number of all ranks.
+# solution, with `parameter.grad /= taking_part` as `parameter.grad /= n`
+
+# %% my_joined: leaves early
+# Not yet. Deadlock: ... Call world.restart(), then run the lesson again, from its setup cell to this check.
+def my_joined(model, optimizer, batches):
+    for batch in batches:
+        optimizer.zero_grad()
+        model(batch).sum().backward()
+        for parameter in model.parameters():
+            dist.all_reduce(parameter.grad)
+            parameter.grad /= n
+        optimizer.step()
+
+# %% my_joined: agrees on the longest list first
 # Solved. ...
-def my_mean(gradient, has_data):
-    pair = torch.tensor([gradient.item() * has_data, float(has_data)])
-    dist.all_reduce(pair)
-    return pair[0] / pair[1]
+def my_joined(model, optimizer, batches):
+    batches = list(batches)
+    counts = [None] * n
+    dist.all_gather_object(counts, len(batches))
+    for step in range(max(counts)):
+        optimizer.zero_grad(set_to_none=False)
+        if step < len(batches):
+            model(batches[step]).sum().backward()
+        for parameter in model.parameters():
+            gradient = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+            dist.all_reduce(gradient)
+            parameter.grad = gradient / sum(count > step for count in counts)
+        optimizer.step()
 
-# %% my_mean
+# %% my_joined: one message for all
 # Solved. ...
-def my_mean(gradient, has_data):
-    total = gradient if has_data else torch.zeros(1)
-    count = torch.tensor([1.0 * has_data])
-    dist.all_reduce(total)
-    dist.all_reduce(count)
-    return total / count
+def my_joined(model, optimizer, batches):
+    batches = iter(batches)
+    parameters = list(model.parameters())
+    while True:
+        batch = next(batches, None)
+        message = torch.zeros(1 + sum(p.numel() for p in parameters))
+        if batch is not None:
+            gradients = torch.autograd.grad(model(batch).sum(), parameters)
+            message = torch.cat([torch.ones(1), *(g.flatten() for g in gradients)])
+        dist.all_reduce(message)
+        if message[0] == 0:
+            break
+        for p, g in zip(parameters, (message[1:] / message[0]).split([p.numel() for p in parameters])):
+            p.grad = g.view_as(p)
+        optimizer.step()
 
-# %% my_mean
+# %% my_joined: weights the loss
 # Solved. ...
-def my_mean(gradient, has_data):
-    all_of = [None] * n
-    dist.all_gather_object(all_of, gradient.item() if has_data else None)
-    there = [x for x in all_of if x is not None]
-    return sum(there) / len(there)
+def my_joined(model, optimizer, batches):
+    batches, has_batch = iter(batches), True
+    while True:
+        batch = next(batches, None)
+        taking_part = torch.tensor([batch is not None], dtype=torch.int64)
+        dist.all_reduce(taking_part)
+        if not taking_part:
+            return
+        loss = 0 * sum(p.sum() for p in model.parameters())
+        if batch is not None:
+            loss = loss + model(batch).sum() / taking_part.item()
+        optimizer.zero_grad()
+        loss.backward()
+        for p in model.parameters():
+            dist.all_reduce(p.grad)
+        optimizer.step()
 
-# %% my_mean
-# Not yet. When only the last rank has data, rank 0 returned 1.0, expected 4.0.
-# skeleton, with `return gradient` as `total = gradient * has_data; dist.all_reduce(total); return total / n`
+# %% my_joined: sums
+# Not yet. With 2 batches on every rank, on rank 0 the weights are [...] after training, expected [...]. It seems that the gradients are sums, not means.
+# solution, without `parameter.grad /= taking_part`
 
-# %% my_mean
-# Not yet. When only the last rank has data, rank 0 returned 751.0, expected 4.0.
-# skeleton, with `return gradient` as `dist.all_reduce(gradient); return gradient / n`
+# %% my_joined: keeps the gradient of an earlier step
+# Not yet. With r + 1 batches on rank r, on rank 0 the weights are [...] after training, expected [...].
+# solution, with `        optimizer.zero_grad()` as `        if batch is not None: optimizer.zero_grad()`
 
-# %% my_mean
-# Not yet. When all ranks have data, rank 0 returned 10.0, expected 2.5.
-# skeleton, with `return gradient` as `total = gradient * has_data; dist.all_reduce(total); return total`
+# %% my_joined: never removes gradients
+# Not yet. With 2 batches on every rank, on rank 0 the weights are [...] after training, expected [...].
+# solution, without `optimizer.zero_grad()`
 
-# %% my_mean
-# Not yet. When all ranks have data, rank 0 returned None, expected 2.5.
-# skeleton, with `return gradient` as `return None`
+# %% my_joined: no step without a batch
+# Not yet. With r + 1 batches on rank r, rank 0 took 1 step, expected 4.
+# solution, with `        optimizer.step()` as `        if batch is not None: optimizer.step()`
+
+# %% my_joined: broadcasts the weights at the end
+# Not yet. With r + 1 batches on rank r, rank 0 took 1 step, expected 4.
+# solution, with `            return` as `            [dist.broadcast(p.data, src=n - 1) for p in model.parameters()]; return`
+# and `        optimizer.step()` as `        if batch is not None: optimizer.step()`
+
+# %% my_joined: ends when the gradients are 0
+# Not yet. With 2 batches on every rank, whose first gradients add up to 0, rank 0 took 0 steps, expected 2.
+def my_joined(model, optimizer, batches):
+    batches = iter(batches)
+    while True:
+        batch = next(batches, None)
+        optimizer.zero_grad()
+        taking_part = torch.tensor(float(batch is not None))
+        dist.all_reduce(taking_part)
+        if batch is not None:
+            model(batch).sum().backward()
+        for parameter in model.parameters():
+            if parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
+            dist.all_reduce(parameter.grad)
+        if all(parameter.grad.abs().max() < 1e-6 for parameter in model.parameters()):
+            return
+        for parameter in model.parameters():
+            parameter.grad /= taking_part
+        optimizer.step()
+
+# %% my_joined: as long as the shortest list
+# Not yet. With r + 1 batches on rank r, rank 0 took 1 step, expected 4.
+# solution, with `if taking_part == 0:` as `if taking_part < n:`
+
+# %% my_joined: None stays None
+# Not yet. ... TypeError: ...
+# solution, without `if parameter.grad is None:` and without `parameter.grad = torch.zeros_like(parameter)`
+
+# %% my_joined: without an optimizer
+# Not yet. With 2 batches on every rank, rank 0 took 0 steps, expected 2.
+# solution, without `optimizer.step()`
 
 # %% straggler: solution
 # Solved. Every rank named each of the 4 stragglers, and none where there was none.
@@ -84,13 +166,13 @@ def straggler(seconds):
 
 # %% straggler: that communicates most
 # Not yet. When the ranks communicate for 0.2, 1, 1, 1 s, rank 0 returned 1, expected 0.
-# solution, with `least, following = sorted(everywhere)[:2]` as `return everywhere.index(max(everywhere))`,
-# without `return everywhere.index(least) if least <= following / 2 else None`
+# solution, with `    return int(everywhere.argmin()) if least <= following / 2 else None`
+# as `    return int(everywhere.argmax())`
 
 # %% straggler: always
 # Not yet. When the ranks communicate for 1, 1, 1, 1 s, rank 0 returned 0, expected None.
-# solution, with `least, following = sorted(everywhere)[:2]` as `return everywhere.index(min(everywhere))`,
-# without `return everywhere.index(least) if least <= following / 2 else None`
+# solution, with `    return int(everywhere.argmin()) if least <= following / 2 else None`
+# as `    return int(everywhere.argmin())`
 
 # %% straggler
 # Not yet. When the ranks communicate for 0.2, 0.3, 1, 1 s, rank 0 returned 0, expected None.
@@ -127,80 +209,6 @@ def straggler(seconds):
     dist.all_gather_object(everywhere, seconds)
     return rank if seconds < sorted(everywhere)[1] / 2 else None
 
-# %% averages: solution
-# Solved. Every rank returned the means of all steps, [2.5, 13.0, 23.5, 34.0] with r + 1 gradients on rank r.
-
-# %% averages: that ask for the longest list first
-# Solved. ...
-def averages(gradients):
-    longest = torch.tensor(len(gradients))
-    dist.all_reduce(longest, op=dist.ReduceOp.MAX)
-    means = []
-    for step in range(longest):
-        message = torch.tensor([gradients[step].item(), 1.0]) if step < len(gradients) else torch.zeros(2)
-        dist.all_reduce(message)
-        means.append((message[0] / message[1]).item())
-    return means
-
-# %% averages: all lists at once
-# Solved. ...
-def averages(gradients):
-    everybody = [None] * n
-    dist.all_gather_object(everybody, [gradient.item() for gradient in gradients])
-    steps = range(max(map(len, everybody)))
-    taking_part = [[numbers[step] for numbers in everybody if step < len(numbers)] for step in steps]
-    return [sum(numbers) / len(numbers) for numbers in taking_part]
-
-# %% averages: asking in every step
-# Solved. ...
-def averages(gradients):
-    means, waiting = [], list(gradients)
-    while True:
-        count = torch.tensor(float(bool(waiting)))
-        dist.all_reduce(count)
-        if count == 0:
-            return means
-        number = waiting.pop(0).clone() if waiting else torch.zeros(1)
-        dist.all_reduce(number)
-        means.append(float(number / count))
-
-# %% averages: that end when the sum is 0
-# Not yet. With two gradients on every rank, of which the first add up to 0, rank 0 returned a list of 0, expected a
-# list of 2.
-def averages(gradients):
-    means, waiting = [], list(gradients)
-    while True:
-        message = torch.tensor([waiting.pop(0).item(), 1.0]) if waiting else torch.zeros(2)
-        dist.all_reduce(message)
-        if message[0] == 0:
-            return means
-        means.append((message[0] / message[1]).item())
-
-# %% averages: skeleton
-# Not yet. With r + 1 gradients on rank r, rank 0 returned a list of 1, expected a list of 4.
-
-# %% averages: over all ranks
-# Not yet. With r + 1 gradients on rank r, rank 0 returned 9.75 for step 1, expected 13.0.
-# answer "that ask for the longest list first",
-# with `means.append((message[0] / message[1]).item())` as `means.append((message[0] / n).item())`
-
-# %% averages: as tensors
-# Not yet. With r + 1 gradients on rank r, rank 0 returned a Tensor for step 0, expected 2.5.
-# answer "that ask for the longest list first",
-# with `means.append((message[0] / message[1]).item())` as `means.append((message[0] / message[1]))`
-
-# %% averages: of the shortest list
-# Not yet. With r + 1 gradients on rank r, rank 0 returned a list of 1, expected a list of 4.
-# answer "that ask for the longest list first",
-# with `dist.all_reduce(longest, op=dist.ReduceOp.MAX)` as `dist.all_reduce(longest, op=dist.ReduceOp.MIN)`
-
-# %% averages: that leave early
-# Not yet. Deadlock: ... Call world.restart(), then run the lesson again, from its setup cell to this check.
-def averages(gradients):
-    for gradient in gradients:
-        dist.all_reduce(gradient)
-    return [gradient.item() / n for gradient in gradients]
-
 # %% token_weights: solution
 # Solved. The weighted sums give the mean over all tokens of all ranks.
 
@@ -228,4 +236,4 @@ def token_weights(masks):
     dist.all_gather_object(counts, sum(mask.sum().item() for mask in masks))
     return [torch.tensor(1 / (sum(counts) / n))] * len(masks)
 
-# %% World(2), World(5): straggler, averages, token_weights
+# %% World(2), World(5): my_joined, straggler, token_weights

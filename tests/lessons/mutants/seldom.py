@@ -55,4 +55,12 @@ MUTANTS = {
         "norm.weight.grad = norm.bias.grad = torch.zeros(1)\n",
     ),
     "the mean is a sum": ("    return total / n\n", "    return total\n"),
+    "between the hosts, a round has five steps": (
+        "arguments = model, optimizer, batches(100), period, synchronise",
+        "arguments = model, optimizer, batches(100), min(period, 5), synchronise",
+    ),
+    "the cables are not paced": (
+        "    network.limit(world, RATE)\n    for name",
+        "    for name",
+    ),
 }

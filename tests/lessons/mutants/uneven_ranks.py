@@ -2,8 +2,8 @@
 
 MUTANTS = {
     "all ranks have one batch": (
-        "    for number in range(rank + 1):\n        model.zero_grad()",
-        "    for number in range(1):\n        model.zero_grad()",
+        "    for number in range(rank + 1):\n        yield",
+        "    for number in range(1):\n        yield",
     ),
     "join divides by the other number": (
         "divide_by_initial_world_size=by_all",
@@ -17,8 +17,32 @@ MUTANTS = {
         "lr=0.01, momentum=0.9)",
         "lr=0.01)",
     ),
+    "the loop divides by all ranks": (
+        "parameter.grad /= taking_part",
+        "parameter.grad /= n",
+    ),
+    "a rank without a batch takes no step": (
+        "            parameter.grad /= taking_part\n        optimizer.step()",
+        "            parameter.grad /= taking_part\n        if batch is not None:\n            optimizer.step()",
+    ),
+    "a rank without a batch sends its last gradient": (
+        "            return\n        optimizer.zero_grad()\n        if batch is not None:",
+        "            return\n        if batch is not None:\n            optimizer.zero_grad()",
+    ),
+    "the workers do not split the stream": (
+        "numbers = islice(numbers, worker.id, None, worker.num_workers)",
+        "numbers = islice(numbers, 0, None, 1)",
+    ),
+    "the ranks do not split the stream": (
+        "numbers = islice(numbers, rank, None, n)",
+        "numbers = islice(numbers, 0, None, 1)",
+    ),
+    "all ranks have the same number of examples": (
+        "numbers = range(6 * n + 1)",
+        "numbers = range(6 * n)",
+    ),
     "join calls nothing": (
-        "as intervals, model.join() if joined else nullcontext():",
+        "as intervals, model.join() if under_join else nullcontext():",
         "as intervals, nullcontext():",
     ),
     "another rank straggles": (
@@ -26,15 +50,15 @@ MUTANTS = {
         "time.sleep(0.4 if straggling and rank == 0 else 0.01)",
     ),
     "nobody straggles": (
-        "step(straggling=True),",
-        "step(),",
+        "step(straggling=True)}",
+        "step()}",
     ),
     "the slow links are not slow": (
-        "links = network.limit(world, 4e8, ranks=[WORLD_SIZE - 1])",
-        "links = network.limit(world, 4e11, ranks=[WORLD_SIZE - 1])",
+        "links = network.limit(world, 4e8, ranks=[LAST])",
+        "links = network.limit(world, 4e11, ranks=[LAST])",
     ),
     "the slow links are those of another rank": (
-        "links = network.limit(world, 4e8, ranks=[WORLD_SIZE - 1])",
+        "links = network.limit(world, 4e8, ranks=[LAST])",
         "links = network.limit(world, 4e8, ranks=[0])",
     ),
     "the others go on when one rank is through": (
