@@ -189,7 +189,7 @@ def fetched_layers(title: str, steps: Mapping[str, Sequence[Interval]]) -> None:
             lane, look = _BARS[kind]
             begin, end = 1e3 * (interval.begin - origin), 1e3 * (interval.end - origin)
             place = (begin, top + lane)
-            edge = {"edgecolor": "#404040" if kind in ("wait", "forward", "backward") else "white"}
+            edge = {"edgecolor": "none" if kind == "reduce-scatter" else "white" if kind == "all-gather" else "#404040"}
             axes.add_patch(Rectangle(place, end - begin, 0.85, linewidth=0.5, **look, **edge))
             if layer:
                 colour = "white" if kind == "backward" else "black"
