@@ -5,10 +5,11 @@ from contextlib import contextmanager
 
 import torch
 from torch import nn
-from torch.nn.functional import gelu, linear
+from torch.nn.functional import cross_entropy, gelu, linear
 
 from helpers import tap
 from helpers.checks.exam import Wrong, answer, errors_of_answer, exercise, show
+from helpers.measure.traffic import recorded
 
 _INPUTS, _HIDDEN, _OUTPUTS = 3, 4, 5  # of two layers; _HIDDEN for each rank
 _HEAD_WIDTH, _HEADS = 2, 2  # heads for each rank
@@ -202,6 +203,60 @@ def next_words(exam):
         f"expected at most {3 * _TOKENS}.",
     )
     return "Every rank knows the best words, and no rank passed more than three values per token."
+
+
+@exercise
+def my_cross_entropy(exam):
+    """Check `my_cross_entropy(logits, targets)`: the loss and the gradient of one process, with few values sent.
+
+    Each rank has the logits of its own words. They are so large that their exponentials overflow.
+    """
+    rank, tokens = exam.rank, 2 * _TOKENS
+    torch.manual_seed(7)
+    logits = 1000 + 3 * torch.randn(2, _TOKENS, _WORDS * exam.n, dtype=torch.float64)
+    targets = torch.randint(_WORDS * exam.n, (2, _TOKENS))
+    whole = logits.clone().requires_grad_()
+    expected = cross_entropy(whole.flatten(0, 1), targets.flatten())
+    expected.backward()
+    words = slice(rank * _WORDS, (rank + 1) * _WORDS)
+    loss, gradient, brought = exam.on_rank(_loss_and_gradient, logits[..., words].clone(), targets)
+    exam.require(
+        isinstance(loss, torch.Tensor) and loss.numel() == 1,
+        f"Rank {rank} returned {show(loss)}, expected the mean loss, a tensor with one element.",
+    )
+    exam.require(
+        not isinstance(loss, torch.Tensor) or bool(loss.isfinite().all()),
+        f"Rank {rank} returned {show(loss)}, expected {show(expected.item())}. Subtract the largest logit of all "
+        "words before `exp`.",
+    )
+    exam.require(
+        _close(torch.as_tensor(loss).reshape(()) if isinstance(loss, torch.Tensor) else None, expected.detach()),
+        f"Rank {rank} returned {show(loss)}, expected {show(expected.item())}, the mean over all tokens.",
+    )
+    own = whole.grad[..., words]
+    exam.require(
+        _close(gradient, own),
+        f"The loss is right. Rank {rank} got {_compared(gradient, own, 'gradient of its logits')}, expected the "
+        "gradient of one process. The gradients of sums pass through `g`.",
+    )
+    exam.require(
+        brought <= 3 * tokens,
+        f"The loss and its gradient are right. Rank {rank} passed {brought} values to its collectives for {tokens} "
+        f"tokens, expected at most {3 * tokens}.",
+    )
+    return "Every rank has the loss and the gradient of one process, for three values per token."
+
+
+def _loss_and_gradient(logits, targets):
+    """Return the loss of `my_cross_entropy`, the gradient of the logits, and how many values this rank sent for it."""
+    logits.requires_grad_()
+    with _brought() as numbers, recorded() as messages:
+        loss = answer("my_cross_entropy", [logits, targets])
+    if isinstance(loss, torch.Tensor) and loss.numel() == 1 and loss.requires_grad:
+        with errors_of_answer():
+            loss.backward()
+    sent = sum(message.bytes // 8 for message in messages if message.sent)
+    return loss.detach() if isinstance(loss, torch.Tensor) else loss, logits.grad, sum(numbers) + sent
 
 
 def _numbers_brought(logits):

@@ -44,7 +44,7 @@ from helpers.plots.sharded_data_parallel import (
     shards_of_ranks,
     step_ledgers,
 )
-from helpers.plots.tensor_parallel import two_cut_layers
+from helpers.plots.tensor_parallel import halves_of_block, two_cut_layers
 from helpers.plots.three_dimensions import grids_of_ranks, stacked_seconds
 from helpers.plots.two_hosts import routes_over_cables, training_and_cable
 from helpers.plots.uneven_ranks import two_kinds_of_uneven, waiting_and_transfer
@@ -81,11 +81,12 @@ __all__ = [
     "episode_rewards",
     "expert_loads",
     "exposed_steps",
-    "fewer_and_longer_steps",
     "fetched_layers",
+    "fewer_and_longer_steps",
     "flat_vector",
     "flight_records",
     "grids_of_ranks",
+    "halves_of_block",
     "hook_of_ddp",
     "kept_over_time",
     "layouts_of_ranks",

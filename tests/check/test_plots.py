@@ -320,6 +320,19 @@ def test_a_layer_is_a_bar_with_its_number():
     assert [text.get_text() for text in axes.texts] == ["one", "0", "0", "600 ms"]
 
 
+def test_outside_f_and_g_only_sequence_parallel_splits():
+    plots.halves_of_block(4)
+    (axes,) = plt.gcf().axes
+    boxes = [patch for patch in axes.patches if isinstance(patch, Rectangle)]
+    assert len(boxes) == (3 + 2 * 4) + 5 * 4  # three grey boxes in the first row
+    texts = [text.get_text() for text in axes.texts]
+    assert [text for text in texts if text.startswith(("→", "←"))] == [
+        *("→ nothing", "← all_reduce", "→ all_reduce", "← nothing"),
+        *("→ all_gather", "← reduce_scatter", "→ reduce_scatter", "← all_gather"),
+        *("→ forward", "← backward"),
+    ]
+
+
 def test_a_bar_for_each_rank():
     plots.elements_by_rank({"DDP": [20, 20], "fully_shard": [11, 9]})
     (axes,) = plt.gcf().axes
