@@ -1,5 +1,6 @@
 """Exercises of 36_sharded_data_parallel: stages of ZeRO, judged by their weights, bytes held and bytes sent."""
 
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import torch
@@ -8,6 +9,7 @@ from torch.nn.functional import mse_loss
 
 from helpers.checks.exam import answer, errors_of_answer, exercise, show
 from helpers.checks.learner import learners_module
+from helpers.checks.patching import replaced
 from helpers.measure import tensors, traffic
 
 _LAYERS, _WIDTH, _SAMPLES, _STEPS = 6, 21, 2, 3
@@ -39,9 +41,10 @@ def my_zero1(exam):
 def my_zero3(exam):
     """Check `my_zero3(units)`: a rank keeps its shards only, and holds a layer whole only while it computes.
 
-    The optimizer and the function that it returns train a model of six layers for three steps.
+    The optimizer and the function that it returns train a model of six layers for three steps. The answer must fetch
+    its layers by the lesson's `gather`, because the lesson goes on with the answer and another `gather`.
     """
-    return _judge_sharded(exam, "my_zero3")
+    return _judge_sharded(exam, "my_zero3", gathers=2 * _LAYERS - 1)  # the last layer may stay for backward
 
 
 @exercise
@@ -67,12 +70,14 @@ def largest(exam):
 class _Step(NamedTuple):
     """What a rank measured in a step: `held` pairs each moment with the bytes of all tensors of the training.
 
+    `gathers` is the number of calls of the lesson's `gather`.
     `in_shards` and `in_layers` are the largest differences from one process, in its shards and in its whole layers.
     """
 
     held: list
     sent: int
     collectives: dict
+    gathers: int
     in_shards: float
     in_layers: float
 
@@ -94,13 +99,19 @@ def _training(exam, name):
     return None if none else training
 
 
-def _judge_sharded(exam, name):
+def _judge_sharded(exam, name, gathers=0):
     training = _training(exam, name)
     if training:
         _require_weights(exam, [(step.in_shards,) for step in training.steps])
         _require_no_all_reduce(exam, training)  # gloo may still hold its tensor, so before the memory
         _require_shards_only(exam, training)
         _require_traffic(exam, training, 3 * (exam.n - 1) * training.whole // exam.n)
+        for number, step in enumerate(training.steps):
+            exam.require(
+                step.gathers >= gathers,
+                f"In step {number} rank {exam.rank} called `gather` {step.gathers} times, expected at least {gathers} "
+                "times: each layer is gathered for forward and for backward.",
+            )
     return "Each rank keeps its shards only, and all train as one process does."
 
 
@@ -165,16 +176,18 @@ def _train(name, rank, n):
     before = tensors.alive()
     model = _new_model()
     units = [lesson["Unit"](layer) for layer in model]
-    held = []
+    held, gathers = [], []
     _observe(units, lambda moment: held.append((moment, tensors.alive() - before)))
-    result = answer(name, [units])
+    with _listed_calls("gather", gathers):  # the answer may bind it now
+        result = answer(name, [units])
     if not isinstance(result, tuple) or len(result) != 2 or not callable(result[1]):
         return f"{name} returned a {type(result).__name__}, expected an optimizer and a function."
     optimizer, update = result
     steps = []
-    with errors_of_answer():
+    with errors_of_answer(), _listed_calls("gather", gathers):
         for _ in range(_STEPS):
             held.clear()
+            gathers.clear()
             optimizer.zero_grad()
             reference.zero_grad()
             mse_loss(alone(inputs), targets).backward()
@@ -186,9 +199,27 @@ def _train(name, rank, n):
                 update()
             held.append(("update", tensors.alive() - before))
             sent = sum(message.bytes for message in messages if message.sent)
-            steps.append(_Step(list(held), sent, dict(collectives), *_differences(units, alone, rank)))
+            differences = _differences(units, alone, rank)
+            steps.append(_Step(list(held), sent, dict(collectives), len(gathers), *differences))
         sizes = [unit.full.nbytes for unit in units]
         return _Training(sum(sizes), max(sizes), tensors.nbytes(_state(optimizer)), steps)
+
+
+@contextmanager
+def _listed_calls(name, calls):
+    """Append to `calls` at each call of the lesson's function `name` in the block, if the lesson has defined it."""
+    module = learners_module()
+    if name not in vars(module):
+        yield
+        return
+    function = vars(module)[name]
+
+    def listed(*arguments, **options):
+        calls.append(name)
+        return function(*arguments, **options)
+
+    with replaced([(module, name, listed)]):
+        yield
 
 
 def _new_model():

@@ -5,14 +5,16 @@ from contextlib import contextmanager
 
 import torch
 from torch import nn
-from torch.nn.functional import gelu, linear
+from torch.nn.functional import cross_entropy, gelu, linear, scaled_dot_product_attention
 
 from helpers import tap
 from helpers.checks.exam import Wrong, answer, errors_of_answer, exercise, show
+from helpers.measure.traffic import recorded
 
 _INPUTS, _HIDDEN, _OUTPUTS = 3, 4, 5  # of two layers; _HIDDEN for each rank
 _HEAD_WIDTH, _HEADS = 2, 2  # heads for each rank
 _TOKENS, _WORDS = 6, 7  # words for each rank
+_LAYERS = ("attention.q", "attention.k", "attention.v", "attention.out", "mlp.up", "mlp.down")
 
 
 def _judge_sum(returned):
@@ -128,6 +130,89 @@ def _backward_of_my_mlp(x, up, down):
 
 
 @exercise
+def my_plan(exam):
+    """Check `my_plan()`: under its plan a block has the results of one process, and a rank keeps 1/n of each matrix."""
+    rank = exam.rank
+    by_plan = exam.on_rank(_step_by_plan, exam.n)
+    if isinstance(by_plan, str):
+        exam.refuse(f"Rank {rank}: {by_plan}")
+        return None
+    kept, output, gradient = by_plan
+    for name, fraction in kept.items():
+        exam.require(
+            abs(fraction - 1 / exam.n) < 1e-9,
+            f"Rank {rank} keeps {fraction:.3g} of the weight of `{name}`, expected 1/{exam.n}.",
+        )
+    exam.require(
+        output < 1e-10,
+        f"The output on rank {rank} differs from the output of one process by up to {output:.2g}, expected less than "
+        "1e-10.",
+    )
+    exam.require(
+        gradient < 1e-10,
+        f"The output is right. On rank {rank} the gradient of the input differs from the gradient of one process by up "
+        f"to {gradient:.2g}, expected less than 1e-10.",
+    )
+    return "Each rank keeps 1/n of all six matrices, and the results are the results of one process."
+
+
+def _step_by_plan(n):
+    """Return which fraction of each weight this rank keeps, and the differences of the output and of x's gradient.
+
+    Return a sentence instead if the plan is not a plan for the six layers.
+    """
+    from torch.distributed.device_mesh import init_device_mesh  # slow
+    from torch.distributed.tensor.parallel import parallelize_module
+
+    plan = answer("my_plan", [])
+    if not isinstance(plan, dict):
+        return f"my_plan returned {show(plan)}, expected a dict."
+    if unknown := [name for name in plan if name not in _LAYERS]:
+        return f"The plan names `{unknown[0]}`, expected only {', '.join(f'`{name}`' for name in _LAYERS)}."
+    width = 4 * n
+    torch.manual_seed(7)
+    x = torch.randn(2, 3, width, dtype=torch.float64)
+    x, of_x = x.clone().requires_grad_(), x.clone().requires_grad_()
+    whole, block = _Block(width), _Block(width)
+    block.load_state_dict(whole.state_dict())
+    with errors_of_answer():
+        parallelize_module(block, init_device_mesh("cpu", (n,)), plan)
+        output = block(x)
+        output.square().sum().backward()
+    expected = whole(of_x)
+    expected.square().sum().backward()
+    weights = {name: block.get_submodule(name).weight for name in _LAYERS}
+    local = {name: getattr(weight, "to_local", lambda weight=weight: weight)() for name, weight in weights.items()}
+    kept = {name: local[name].numel() / whole.get_submodule(name).weight.numel() for name in _LAYERS}
+    return kept, _difference(output, expected), _difference(x.grad, of_x.grad)
+
+
+def _difference(result, expected):
+    if getattr(result, "shape", None) != expected.shape:
+        return math.inf
+    return (result - expected).detach().abs().max().item()
+
+
+class _Block(nn.Module):
+    """A small block whose layers have the names of the lesson's block; its heads have a width of 4."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.attention, self.mlp, self.head_width = nn.Module(), nn.Module(), 4
+        for name in ("q", "k", "v", "out"):
+            self.attention.add_module(name, nn.Linear(width, width, dtype=torch.float64))
+        self.mlp.up = nn.Linear(width, 4 * width, dtype=torch.float64)
+        self.mlp.down = nn.Linear(4 * width, width, dtype=torch.float64)
+
+    def forward(self, x):
+        parts = (layer(x) for layer in (self.attention.q, self.attention.k, self.attention.v))
+        heads = [part.unflatten(-1, (-1, self.head_width)).transpose(1, 2) for part in parts]
+        mixed = scaled_dot_product_attention(*heads, is_causal=True).transpose(1, 2).flatten(2)
+        x = x + self.attention.out(mixed)
+        return x + self.mlp.down(gelu(self.mlp.up(x)))
+
+
+@exercise
 def cut_qkv(exam):
     """Check `cut_qkv(layer)`: the rows of this rank's heads in a layer for queries, keys and values."""
     rank, width = exam.rank, _HEAD_WIDTH * _HEADS
@@ -202,6 +287,60 @@ def next_words(exam):
         f"expected at most {3 * _TOKENS}.",
     )
     return "Every rank knows the best words, and no rank passed more than three values per token."
+
+
+@exercise
+def my_cross_entropy(exam):
+    """Check `my_cross_entropy(logits, targets)`: the loss and the gradient of one process, with few values sent.
+
+    Each rank has the logits of its own words. They are so large that their exponentials overflow.
+    """
+    rank, tokens = exam.rank, 2 * _TOKENS
+    torch.manual_seed(7)
+    logits = 1000 + 3 * torch.randn(2, _TOKENS, _WORDS * exam.n, dtype=torch.float64)
+    targets = torch.randint(_WORDS * exam.n, (2, _TOKENS))
+    whole = logits.clone().requires_grad_()
+    expected = cross_entropy(whole.flatten(0, 1), targets.flatten())
+    expected.backward()
+    words = slice(rank * _WORDS, (rank + 1) * _WORDS)
+    loss, gradient, brought = exam.on_rank(_loss_and_gradient, logits[..., words].clone(), targets)
+    exam.require(
+        isinstance(loss, torch.Tensor) and loss.numel() == 1,
+        f"Rank {rank} returned {show(loss)}, expected the mean loss, a tensor with one element.",
+    )
+    exam.require(
+        not isinstance(loss, torch.Tensor) or bool(loss.isfinite().all()),
+        f"Rank {rank} returned {show(loss)}, expected {show(expected.item())}. Subtract the largest logit of all "
+        "words before `exp`.",
+    )
+    exam.require(
+        _close(torch.as_tensor(loss).reshape(()) if isinstance(loss, torch.Tensor) else None, expected.detach()),
+        f"Rank {rank} returned {show(loss)}, expected {show(expected.item())}, the mean over all tokens.",
+    )
+    own = whole.grad[..., words]
+    exam.require(
+        _close(gradient, own),
+        f"The loss is right. Rank {rank} got {_compared(gradient, own, 'gradient of its logits')}, expected the "
+        "gradient of one process. The gradients of sums pass through `g`.",
+    )
+    exam.require(
+        brought <= 3 * tokens,
+        f"The loss and its gradient are right. Rank {rank} passed {brought} values to its collectives for {tokens} "
+        f"tokens, expected at most {3 * tokens}.",
+    )
+    return "Every rank has the loss and the gradient of one process, for three values per token."
+
+
+def _loss_and_gradient(logits, targets):
+    """Return the loss of `my_cross_entropy`, the gradient of the logits, and how many values this rank sent for it."""
+    logits.requires_grad_()
+    with _brought() as numbers, recorded() as messages:
+        loss = answer("my_cross_entropy", [logits, targets])
+    if isinstance(loss, torch.Tensor) and loss.numel() == 1 and loss.requires_grad:
+        with errors_of_answer():
+            loss.backward()
+    sent = sum(message.bytes // 8 for message in messages if message.sent)
+    return loss.detach() if isinstance(loss, torch.Tensor) else loss, logits.grad, sum(numbers) + sent
 
 
 def _numbers_brought(logits):

@@ -37,8 +37,14 @@ from helpers.plots.rpc_threads_and_failures import server_threads
 from helpers.plots.scaling import batch_sizes, fewer_and_longer_steps, mfu_by_gpus, throughput, time_to_loss
 from helpers.plots.seldom import loss_by_cost, loss_by_learning_rate, often_and_seldom
 from helpers.plots.several_trainers import trainer_steps
-from helpers.plots.sharded_data_parallel import flat_vector, step_ledgers
-from helpers.plots.tensor_parallel import two_cut_layers
+from helpers.plots.sharded_data_parallel import (
+    fetched_layers,
+    flat_vector,
+    peaks_over_ranks,
+    shards_of_ranks,
+    step_ledgers,
+)
+from helpers.plots.tensor_parallel import halves_of_block, two_cut_layers
 from helpers.plots.three_dimensions import grids_of_ranks, stacked_seconds
 from helpers.plots.two_hosts import routes_over_cables, training_and_cable
 from helpers.plots.uneven_ranks import two_kinds_of_uneven, waiting_and_transfer
@@ -75,10 +81,12 @@ __all__ = [
     "episode_rewards",
     "expert_loads",
     "exposed_steps",
+    "fetched_layers",
     "fewer_and_longer_steps",
     "flat_vector",
     "flight_records",
     "grids_of_ranks",
+    "halves_of_block",
     "hook_of_ddp",
     "kept_over_time",
     "layouts_of_ranks",
@@ -100,6 +108,7 @@ __all__ = [
     "overlap_sketch",
     "paces",
     "passed_by_rank",
+    "peaks_over_ranks",
     "perplexity_curve",
     "pipeline_steps",
     "remote_product",
@@ -113,6 +122,7 @@ __all__ = [
     "routes_over_cables",
     "rpc_steps",
     "server_threads",
+    "shards_of_ranks",
     "stacked_seconds",
     "stale_losses",
     "state_of_ranks",

@@ -275,12 +275,69 @@ def test_a_flat_vector_and_its_shards():
 
 
 def test_what_a_rank_holds_adds_up():
-    moments = [("forward 0", (100, 0, 200)), ("backward 0", (100, 100, 200))]
-    plots.step_ledgers({"whole": moments, "sharded": [("forward 0", (25, 0, 50)), ("backward 0", (25, 25, 50))]}, 100)
+    moments = [("forward 0", (100, 0, 200, 0)), ("backward 0", (100, 100, 200, 0)), ("copy 0", (100, 100, 200, 50))]
+    plots.step_ledgers({"whole": moments, "sharded": [("forward 0", (25, 0, 50, 0)), ("update", (25, 25, 50, 0))]}, 100)
     panels = [axes for axes in plt.gcf().axes if axes.get_title(loc="left")]
-    assert [axes.get_title(loc="left") for axes in panels] == ["whole: at most 4.00 B", "sharded: at most 1.00 B"]
+    assert [axes.get_title(loc="left") for axes in panels] == ["whole: peak 4.50 B", "sharded: peak 1.00 B"]
     tops = [round(bar.get_y() + bar.get_height(), 2) for bar in panels[0].patches]
-    assert tops == [2, 2, 2, 3, 3, 4]  # of the state, of the gradients above it, of the parameters on top
+    # Of the state, of the parameters above it, of the gradients, and of the flat copy on top.
+    assert tops == [2, 2, 2, 3, 3, 3, 3, 4, 4, 3, 4, 4.5]
+
+
+def test_a_flat_copy_belongs_to_the_phase_in_which_it_is_made():
+    early = ["backward 1", "copy 1", "backward 0", "copy 0", "update"]
+    late = ["backward 1", "backward 0", "copy 0", "copy 1", "update"]
+    for names, phases in ((early, ["backward", "update"]), (late, ["backward", "update"])):
+        plots.step_ledgers({"one": [(name, (1, 1, 1, 1)) for name in names]}, 1)
+        axes = plt.gcf().axes[0]
+        assert [text.get_text() for text in axes.texts] == phases
+        (border,) = [line.get_xdata()[0] for line in axes.lines if line.get_linestyle() == "-"]
+        assert border == (3.5 if names is early else 1.5)
+
+
+def test_a_sharded_rank_has_its_own_chunks_and_one_whole_layer():
+    plots.shards_of_ranks()
+    (axes,) = plt.gcf().axes
+    white = [patch for patch in axes.patches if patch.get_facecolor()[:3] == (1, 1, 1)]
+    assert len(axes.patches) == 2 * 4 * 4 * 4
+    assert len(white) == 3 * 4 * 3  # three layers, of which each rank lacks three chunks
+
+
+def test_peaks_are_curves_with_a_dot_for_this_world():
+    peaks = {"data parallel": [4.0, 4.0], "ZeRO-1": [3.0, 2.5], "ZeRO-2": [2.5, 2.0], "ZeRO-3": [2.0, 1.0]}
+    plots.peaks_over_ranks([2, 4], peaks, {"n": 4} | {name: values[1] for name, values in peaks.items()})
+    (axes,) = plt.gcf().axes
+    assert [list(line.get_ydata()) for line in axes.lines[::2]] == list(peaks.values())
+    assert [tuple(line.get_xydata()[0]) for line in axes.lines[1::2]] == [(4, values[1]) for values in peaks.values()]
+
+
+def test_a_layer_is_a_bar_with_its_number():
+    step = [
+        Interval("wait", 1.0, 1.1),
+        Interval("gloo:all_gather", 1.0, 1.2),
+        Interval("forward 0", 1.1, 1.3),
+        Interval("backward", 1.3, 1.6),
+        Interval("backward 0", 1.3, 1.5),
+        Interval("gloo:send", 1.5, 1.6),
+    ]
+    plots.fetched_layers("layers", {"one": step})
+    (axes,) = plt.gcf().axes
+    bars = [(bar.get_y(), round(bar.get_x()), round(bar.get_width())) for bar in axes.patches]
+    assert bars == [(0, 0, 100), (1, 0, 200), (0, 100, 200), (0, 300, 200), (2, 500, 100)]
+    assert [text.get_text() for text in axes.texts] == ["one", "0", "0", "600 ms"]
+
+
+def test_outside_f_and_g_only_sequence_parallel_splits():
+    plots.halves_of_block(4)
+    (axes,) = plt.gcf().axes
+    boxes = [patch for patch in axes.patches if isinstance(patch, Rectangle)]
+    assert len(boxes) == (3 + 2 * 4) + 5 * 4  # three grey boxes in the first row
+    texts = [text.get_text() for text in axes.texts]
+    assert [text for text in texts if text.startswith(("→", "←"))] == [
+        *("→ nothing", "← all_reduce", "→ all_reduce", "← nothing"),
+        *("→ all_gather", "← reduce_scatter", "→ reduce_scatter", "← all_gather"),
+        *("→ forward", "← backward"),
+    ]
 
 
 def test_a_bar_for_each_rank():

@@ -102,14 +102,9 @@ def my_zero3(units):
     def finish(unit):
         unit.shard.grad = reduce_scatter(unit.take_gradient()) / n; free(unit)
 
-    def launch(unit):
+    def need(unit):
         if unit.full.untyped_storage().nbytes() == 0:
-            unit.full.untyped_storage().resize_(unit.full.nbytes)
-            unit.work = dist.all_gather_into_tensor(unit.full, unit.shard, async_op=True)
-
-    def fetch(unit):
-        launch(unit)
-        unit.work.wait()
+            gather(unit)
 
     for unit in units:
         unit.shard = unit.shard.clone()
@@ -121,21 +116,19 @@ def my_zero3(units):
     optimizer = adam([unit.shard for unit in units])
     return optimizer, optimizer.step
 
-# %% my_zero3: the library gathers
+# %% my_zero3: bound early
 # Solved. ...
-# answer "as in the lesson", with `unit=unit: gather(unit)` as `unit=unit: fetch(unit)`
+# answer "as in the lesson", with `optimizer = adam` as `bind(units); optimizer = adam`
+# and `unit.layer.register_forward_pre_hook(lambda *_, unit=unit: gather(unit))` as `pass`
+def bind(units):
+    for unit in units:
+        unit.layer.register_forward_pre_hook(lambda *_, fetch=functools.partial(gather, unit): fetch())
 
-# %% my_zero3: fetched ahead
-# Solved. ...
-# answer "as in the lesson", with `unit=unit: gather(unit)` as `unit=unit: fetch(unit)`
-# and `optimizer = adam` as `fetch_ahead(units, launch); optimizer = adam`
-def fetch_ahead(units, launch):
-    for unit, following in zip(units, units[1:]):
-        unit.layer.register_forward_pre_hook(lambda *_, following=following: launch(following))
+import functools
 
 # %% my_zero3: the last layer stays for backward
 # Solved. ...
-# answer "as in the lesson", with `unit=unit: gather(unit)` as `unit=unit: fetch(unit)`
+# answer "as in the lesson", with `unit=unit: gather(unit)` as `unit=unit: need(unit)`
 # and `unit=unit: free(unit)` as `unit=unit: None if unit is units[-1] else free(unit)`
 
 # %% my_zero3: the mean is a copy
@@ -149,7 +142,7 @@ def fetch_ahead(units, launch):
 # %% my_zero3: whole after forward
 # Not yet. In step 1, in the forward of layer 3, rank 0 holds ...
 # answer "as in the lesson", with `unit=unit: free(unit)` as `unit=unit: None`
-# and `forward_pre_hook(lambda *_, unit=unit: gather(unit))` as `forward_pre_hook(lambda *_, unit=unit: fetch(unit))`
+# and `forward_pre_hook(lambda *_, unit=unit: gather(unit))` as `forward_pre_hook(lambda *_, unit=unit: need(unit))`
 # and `backward_pre_hook(lambda *_, unit=unit: gather(unit))` as `backward_pre_hook(lambda *_, unit=unit: None)`
 
 # %% my_zero3: whole after backward
@@ -180,6 +173,26 @@ def fetch_ahead(units, launch):
 # answer "as in the lesson",
 # with `backward_pre_hook(lambda *_, unit=unit: gather(unit))` as `backward_pre_hook(lambda *_, unit=unit: None)`
 
+# %% my_zero3: the library gathers
+# Not yet. In step 0 rank 0 called `gather` 0 times, expected at least 11 times: each layer is gathered for ...
+# answer "as in the lesson", with `unit=unit: gather(unit)` as `unit=unit: fetch(unit)`
+def launch(unit):
+    if unit.full.untyped_storage().nbytes() == 0:
+        unit.full.untyped_storage().resize_(unit.full.nbytes)
+        unit.work = dist.all_gather_into_tensor(unit.full, unit.shard, async_op=True)
+
+def fetch(unit):
+    launch(unit)
+    unit.work.wait()
+
+# %% my_zero3: one hook for all
+# Not yet. ...
+# answer "as in the lesson", with `forward_hook(lambda *_, unit=unit: free(unit))` as `forward_hook(lambda *_: free(unit))`
+
+# %% my_zero3: the shard is freed
+# Not yet. ...
+# answer "as in the lesson", without `unit.shard = unit.shard.clone()`
+
 # %% thrifty: solution
 # Solved. Each rank keeps its shards only, and all train as one process does.
 
@@ -197,7 +210,11 @@ def fetch_ahead(units, launch):
 
 # %% thrifty: fetched ahead
 # Solved. ...
-# answer "fetched ahead" to my_zero3, with `my_zero3` as `thrifty`
+# answer "the library gathers" to my_zero3, with `my_zero3` as `thrifty`
+# and `optimizer = adam` as `fetch_ahead(units); optimizer = adam`
+def fetch_ahead(units):
+    for unit, following in zip(units, units[1:]):
+        unit.layer.register_forward_pre_hook(lambda *_, following=following: launch(following))
 
 # %% thrifty: the last layer stays for backward
 # Solved. ...

@@ -10,21 +10,21 @@ MUTANTS = {
         "/ n\n        optimizer.step()\n",
     ),
     "after the step of ZeRO-1 all ranks have all new parameters": (
-        "after_step = changed()\nall_gather(unit.shard, unit.full)\n",
-        "all_gather(unit.shard, unit.full)\nafter_step = changed()\n",
+        "optimizer.step()\nassert changed(unit, before) == [rank]",
+        "optimizer.step()\nall_gather(unit.shard, unit.full)\nassert changed(unit, before) == [rank]",
     ),
     "ZeRO-2 adds up its gradients at the end of backward": (
         "        when_complete(unit, scatter_gradient)\n    optimizer = adam([unit.shard for unit in units])\n"
         "    def update():\n        optimizer.step()\n        for unit in units:\n"
-        '            all_gather(unit.shard, unit.full)\n    return optimizer, update\n\nas_ddp("zero2")',
+        '            all_gather(unit.shard, unit.full)\n    return optimizer, update\n\nvariants["ZeRO-2"] = zero2',
         "        pass\n    optimizer = adam([unit.shard for unit in units])\n"
         "    def update():\n        for unit in units:\n            scatter_gradient(unit)\n"
         "        optimizer.step()\n        for unit in units:\n"
-        '            all_gather(unit.shard, unit.full)\n    return optimizer, update\n\nas_ddp("zero2")',
+        '            all_gather(unit.shard, unit.full)\n    return optimizer, update\n\nvariants["ZeRO-2"] = zero2',
     ),
     "a view keeps only what it shows": (
-        "in_place, divided = chunk.div_(n), chunk / n",
-        "in_place, divided = chunk / n, chunk / n",
+        "divided, in_place = chunk / n, chunk.div_(n)",
+        "divided, in_place = chunk / n, chunk / n",
     ),
     "the gradient of a shard may be a view": (
         "    unit.shard.grad = reduce_scatter(unit.take_gradient()) / n\n\ndef zero2",
@@ -50,19 +50,47 @@ MUTANTS = {
         "[gather(unit), gather(unit)].clear())\n        when_complete(unit, scatter_and_free)",
     ),
     "the ledger may forget the optimizer": (
-        "    kinds = parameters, gradients, state_of(optimizer)",
-        "    kinds = parameters, gradients, []",
+        "    kinds = parameters, gradients, state_of(optimizer), [flat_copy]",
+        "    kinds = parameters, gradients, [], [flat_copy]",
     ),
     "gloo's reduce-scatter sends what a ring sends": (
-        "    reduce_scatter_single(shard, flat)",
-        "    shard.copy_(reduce_scatter(flat))",
+        "carried_by(reduce_scatter_single, shard.clone(), whole)",
+        "carried_by(reduce_scatter, whole.clone())",
     ),
     "fetching ahead costs no memory": (
         "following=following: launch(following)",
         "following=following: None",
     ),
-    "the plain version fetches ahead, too": (
-        "    return zero3_of_the_lesson(units, gather=fetch)\n\ndef prefetching",
-        "    return prefetching(units)\n\ndef prefetching",
+    "prefetching is ZeRO-3 alone": (
+        'variants["prefetching"] = prefetching',
+        'variants["prefetching"] = variants["ZeRO-3"]',
+    ),
+    "all ranks train on the same samples": (
+        "model(inputs[rank::n]), targets[rank::n]",
+        "model(inputs[::n]), targets[::n]",
+    ),
+    "the peak has no flat copy": (
+        "            note(at, flat)\n",
+        "            note(at)\n",
+    ),
+    "with many ranks ZeRO-3 peaks at two layers": (
+        '"ZeRO-3": 3 / n + (L - 1) / (L * n) + 3 / L',
+        '"ZeRO-3": 3 / n + (L - 1) / (L * n) + 2 / L',
+    ),
+    "the library sends both ends of each message": (
+        "library = carried.bytes / 2, ",
+        "library = carried.bytes, ",
+    ),
+    "ZeRO-2 sends all its bytes in backward": (
+        "return sum(sizes), sum(sizes[in_backward:])",
+        "return sum(sizes), 0",
+    ),
+    "layers that take no time hide an all-gather": (
+        "            time.sleep(0.04)\n",
+        "            time.sleep(0.0)\n",
+    ),
+    "the links are fast": (
+        "network.limit(world, 8 * B / L * (n - 1) / n / travel)",
+        "network.lift(world)",
     ),
 }

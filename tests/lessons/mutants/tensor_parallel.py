@@ -53,4 +53,9 @@ MUTANTS = {
     "the first plan is as good as the second": ('plan["attention"] = once', 'plan["mlp"] = once'),
     "the norms have all tokens": ('    "norm1": SequenceParallel(),\n', ""),
     "the library needs no loss_parallel": ("with loss_parallel():\n", "if True:\n"),
+    "f waits for its sum before the second product": ("        if not context.overlap:\n", "        if True:\n"),
+    "the sum of f is not needed": (
+        "        work = dist.all_reduce(of_x, async_op=True)\n",
+        "        work = dist.barrier(async_op=True)\n",
+    ),
 }
