@@ -13,8 +13,8 @@ TURNS = 5
 SEEDS = range(5)
 LEARNING = ["Policy", "Episode", "discounted", "Agent", "learn", "train", "mean_lengths"]
 COLLECTING = ["Collecting", "answer_of_the_lesson", "by_rule", "Counted", "race"]
-OBSERVERS = ["Observer", "OneCall", "play_all_of_the_lesson", "as_tensor", "ManyEnvironments"]
-VERSIONS = ["two calls", "one call", "many environments", "many, collected"]
+OBSERVERS = ["Observer", "WithoutReports", "play_all_of_the_lesson", "as_tensor", "ManyEnvironments"]
+VERSIONS = ["with reports", "without reports", "many environments", "collected"]
 
 # On all ranks, and on the agent, with names of the lesson.
 USED = """
@@ -25,7 +25,7 @@ sizes = []
 """
 MEASURED = """
 def racers():
-    agents = [Agent(Counted, kind) for kind in (Observer, OneCall, ManyEnvironments)]
+    agents = [Agent(Counted, kind) for kind in (Observer, WithoutReports, ManyEnvironments)]
     return [by_rule(agent) for agent in [*agents, Collecting(Counted, ManyEnvironments)]]
 
 def turn():
