@@ -26,7 +26,7 @@ from helpers.checks.rpc_judging import answer_with_rpc, one_line_errors, rpc_run
 
 # For my_answer: how many observers play, and the number of observations in each waiting request.
 _REQUESTS = ((3, (2,)), (3, (2, 3, 1)), (2, (2, 2)), (1, (4,)), (2, ()), (0, ()))
-_BROKEN = "BrokenNetworkError"
+_BROKEN = "BrokenNetworkError: the network is broken"  # the error that every future gets
 _ENVIRONMENTS = 3  # of each observer, for play_all
 _COLUMNS = ("observations", "actions", "rewards")  # of an episode of play_all, before its end
 _MANY_STEPS = 30  # a limit if play_all does not see an end; the first episodes have at most 7
@@ -75,6 +75,10 @@ def _require_no_answers(exam, case, sizes, answered):
 
 def _require_answers(exam, case, sizes, answered):
     """Require that one pass answered all requests; `sizes` are their numbers of observations."""
+    for request, result in enumerate(answered.answers):
+        exam.require(
+            not isinstance(result, str), f"{case}, request {request} got the error {result}, expected its actions."
+        )
     exam.require(
         answered.passes == [sum(sizes)],
         f"{case}, the passes had {answered.passes} observations, expected one pass with all {sum(sizes)}.",
@@ -109,14 +113,13 @@ def _require_errors(exam):
     """Require that every future gets the error of a network that raises. `my_answer` itself may raise it, too."""
     answered = exam.on_rank(_answer_requests, 2, (2, 1), True)
     for request, result in enumerate(answered.answers):
-        error = getattr(result, "type_name", result)
         exam.require(
             answered.done[request],
             f"`agent.draw` raised an error, and request {request} got no answer, expected the error by "
             "`set_exception`: its observer would wait until the timeout.",
         )
         exam.require(
-            error == _BROKEN,
+            isinstance(result, str) and result == _BROKEN,
             f"`agent.draw` raised an error, and request {request} got a result, expected the error by `set_exception`.",
         )
     exam.require(
@@ -410,11 +413,11 @@ def _answer_requests(playing, sizes, is_broken=False) -> _Answered:
 
 
 def _result_of(future):
-    """Return the result of a future, or the name of the type of its error."""
+    """Return the result of a future, or its error in words."""
     try:
         return future.value()
     except Exception as error:
-        return type(error).__name__
+        return f"{type(error).__name__}: {error}"
 
 
 # ---------------------------------------------------------------- play_all

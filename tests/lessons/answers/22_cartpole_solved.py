@@ -215,7 +215,8 @@ def my_answer(agent):
 # solution, with `future.set_result(own)` as `future.set_result(actions)`
 
 # %% my_answer: a method that is not there
-# Not yet. With 3 of 3 requests in the list, request 0 got the actions of type str, expected [0, 4].
+# Not yet. With 3 of 3 requests in the list, request 0 got the error AttributeError: 'Collector' object has no attribute
+# 'select', expected its actions.
 # solution, with `agent.draw` as `agent.select`
 
 # %% my_answer: one pass for each request
@@ -304,7 +305,7 @@ def play_all(agent, environments):
 
 # %% play_all: stops at the first end
 # Not yet. observer1 made 2 steps, expected 7: after 7 steps every first episode is over.
-# solution, with `len(ends) < environments.num_envs` as `not ends`
+# solution, with `len(ends) < environments.num_envs` as `not ends` and `ends[place]) for` as `ends.get(place)) for`
 
 # %% play_all: never stops
 # Not yet. ... and 30 steps have been taken ...
