@@ -90,18 +90,8 @@ def training_curve(rewards: Sequence[float], running: Sequence[float], threshold
     axes.set_xlim(0, 1.02 * max(len(rewards), 1))
     axes.set_ylim(0, 560)
     note(axes, f"threshold: {threshold:g}", (0, threshold), (6, 5))
-    if running:
-        place = {"textcoords": "offset points", "ha": "right"}
-        behind = {"facecolor": "#FFFFFFC0", "edgecolor": "none", "pad": 1}
-        axes.annotate("running reward", (len(running), reached), (-6, -34), color=RED, bbox=behind, **place)
-        axes.text(
-            0.01,
-            0.45,
-            "dots: the rewards of the episodes",
-            color=BLUE,
-            transform=axes.transAxes,
-            bbox=behind,
-        )
+    for height, text, colour in ((0.7, "line: the running reward", RED), (0.62, "dots: rewards of the episodes", BLUE)):
+        axes.text(0.01, height, text, color=colour, transform=axes.transAxes)
     axes.set_xlabel("finished episodes")
     axes.set_ylabel("reward (steps)")
     return axes.figure
