@@ -11,18 +11,22 @@ from helpers import World
 NOTEBOOK = "22_cartpole_solved.ipynb"
 TURNS = 5
 SEEDS = range(5)
-LEARNING = ["Policy", "discounted", "Agent", "learn", "Collecting", "answer_if_complete", "train", "mean_lengths"]
-OBSERVERS = ["Observer", "OneCall", "ManyEnvironments", "apart", "Together", "Counted", "by_rule", "race"]
-VERSIONS = ["two calls", "one call", "many environments", "many, collected"]
+LEARNING = ["Policy", "Episode", "discounted", "Agent", "learn", "train", "mean_lengths"]
+COLLECTING = ["Collecting", "answer_of_the_lesson", "by_rule", "Counted", "race"]
+OBSERVERS = ["Observer", "WithoutReports", "play_all_of_the_lesson", "as_tensor", "ManyEnvironments"]
+VERSIONS = ["with reports", "without reports", "many environments", "collected"]
 
-# On the agent, with names of the lesson.
-MEASURED = """
+# On all ranks, and on the agent, with names of the lesson.
+USED = """
+play_first_episodes = play_all_of_the_lesson
 Agent.learn = learn
-Collecting.answer_if_complete = answer_if_complete
-
+Collecting.answer_if_complete = answer_of_the_lesson
+sizes = []
+"""
+MEASURED = """
 def racers():
-    agents = [Agent(Counted, kind) for kind in (Observer, OneCall, ManyEnvironments)]
-    return [by_rule(agent) for agent in [*agents, Collecting(Counted, Together)]]
+    agents = [Agent(Counted, kind) for kind in (Observer, WithoutReports, ManyEnvironments)]
+    return [by_rule(agent) for agent in [*agents, Collecting(Counted, ManyEnvironments)]]
 
 def turn():
     return [race(agent)[0] for agent in racing]
@@ -30,10 +34,10 @@ def turn():
 def solve():
     '''Return the seconds to a running reward above the threshold, the last one, and the mean of 20 greedy episodes.'''
     agent, rewards, running, begin = Agent(ManyEnvironments), [], [0.0], time.monotonic()
-    train(agent, rewards, running, gym.spec("CartPole-v1").reward_threshold, report=lambda found: None)
+    train(agent, rewards, running, gym.spec("CartPole-v1").reward_threshold, report=lambda rewards: None)
     seconds = time.monotonic() - begin
-    agent.select_action = lambda seen: agent.policy(seen).argmax(dim=1)
-    return seconds, running[-1], sum(len(actions) for _, actions, _ in agent.run_round()[:20]) / 20
+    agent.draw = lambda observations: agent.policy(observations).argmax(dim=1)
+    return seconds, running[-1], sum(len(episode.actions) for episode in agent.run_round()[:20]) / 20
 
 def curves(rounds):
     return [mean_lengths(Agent(Observer), share, rounds), mean_lengths(Agent(ManyEnvironments), 1, rounds)]
@@ -45,7 +49,8 @@ def rows() -> list[list]:
     world = World(3)
     try:
         world.view["SEED"] = 0
-        world.view.execute(lesson.setup(NOTEBOOK) + "\n" + lesson.definitions(NOTEBOOK, *LEARNING, *OBSERVERS))
+        definitions = lesson.definitions(NOTEBOOK, *LEARNING, *COLLECTING, *OBSERVERS)
+        world.view.execute(f"{lesson.setup(NOTEBOOK)}\n{definitions}\n{USED}")
         world.view.client[0].execute(MEASURED + "\nracing = racers()", block=True)
         _on_agent(world, "turn")  # to warm up
         turns = [_on_agent(world, "turn") for _ in tqdm(range(TURNS), desc="turns")]

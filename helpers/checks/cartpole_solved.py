@@ -1,4 +1,4 @@
-"""Exercises of 22_cartpole_solved: how the agent answers, what observers play, and how training resumes."""
+"""Exercises of 22_cartpole_solved: what observers play, how the agent answers, and how a training continues."""
 
 import os
 from types import SimpleNamespace
@@ -26,8 +26,10 @@ from helpers.checks.rpc_judging import answer_with_rpc, one_line_errors, rpc_run
 
 # For my_answer: how many observers play, and the number of observations in each waiting request.
 _REQUESTS = ((3, (2,)), (3, (2, 3, 1)), (2, (2, 2)), (1, (4,)), (2, ()), (0, ()))
+_BROKEN = "BrokenNetworkError: the network is broken"  # the error that every future gets
 _ENVIRONMENTS = 3  # of each observer, for play_all
-_MANY_STEPS = 30  # a limit if play_all does not see an end; the first episodes have at most 4
+_COLUMNS = ("observations", "actions", "rewards")  # of an episode of play_all, before its end
+_MANY_STEPS = 30  # a limit if play_all does not see an end; the first episodes have at most 7
 # For play, (episodes, k): k divides the episodes, does not, and exceeds them.
 _TASKS = ((7, 3), (4, 2), (3, 5))
 _RUNNING = 123.0  # for snapshot, the running reward
@@ -37,85 +39,179 @@ _NO_RPC = "RPC is not running: run the setup cell and the cell of your answer, t
 
 @exercise
 def my_answer(exam):
-    """Check `my_answer(agent)`: one pass for all requests if as many wait as observers play, and nothing otherwise."""
+    """Check `my_answer(agent)`: one pass for all requests if as many wait as observers play, and nothing otherwise.
+
+    Only the list may be used under the lock. If the network raises, every future gets the error.
+    """
     if exam.rank == 0:
         for playing, sizes in _REQUESTS:
-            case = f"With {len(sizes)} of {playing} requests there"
+            case = f"With {len(sizes)} of {playing} requests in the list"
             answered = exam.on_rank(_answer_requests, playing, sizes)
-            if not exam.require(not answered.error, f"{case}, my_answer raised {answered.error}"):
+            if not exam.require(not answered.error, f"{case}, `my_answer` raised {answered.error}"):
                 continue
+            exam.require(
+                not answered.without_lock,
+                f"{case}, `my_answer` used `agent.{answered.without_lock}` without `agent.lock`, expected under the "
+                "lock: another request may change it at the same time.",
+            )
             if sizes and len(sizes) >= playing:
                 _require_answers(exam, case, sizes, answered)
-                continue
-            exam.require(
-                not answered.passes and not any(answered.done),
-                f"{case}, my_answer asked the network, expected it to wait.",
-            )
-            exam.require(
-                answered.waiting == len(sizes),
-                f"{case}, {answered.waiting} of them are left in agent.waiting, expected all.",
-            )
-    return "All requests were answered by one pass, each with its own actions, and not before all were there."
+            else:
+                _require_no_answers(exam, case, sizes, answered)
+        _require_errors(exam)
+    return "One pass outside the lock answered all requests, and not before every playing observer had one."
+
+
+def _require_no_answers(exam, case, sizes, answered):
+    exam.require(
+        not answered.passes and not any(answered.done),
+        f"{case}, `my_answer` called `agent.draw`, expected that it waits for the other requests.",
+    )
+    exam.require(
+        answered.waiting == len(sizes),
+        f"{case}, `agent.waiting` has {_count(answered.waiting, 'request')} afterwards, expected {len(sizes)}.",
+    )
 
 
 def _require_answers(exam, case, sizes, answered):
     """Require that one pass answered all requests; `sizes` are their numbers of observations."""
+    for request, result in enumerate(answered.answers):
+        exam.require(
+            not isinstance(result, str), f"{case}, request {request} got the error {result}, expected its actions."
+        )
     exam.require(
         answered.passes == [sum(sizes)],
-        f"{case}, the network got {answered.passes} observations, one number for each pass, expected one pass with all "
-        f"{sum(sizes)}.",
+        f"{case}, the passes had {answered.passes} observations, expected one pass with all {sum(sizes)}.",
     )
     all_expected = _observations(sizes)[:, 0].long().split(list(sizes))
     for request, expected in enumerate(map(torch.Tensor.tolist, all_expected)):
-        exam.require(answered.done[request], f"{case}, request {request} got no answer.")
-        found = answered.answers[request]
-        if isinstance(found, torch.Tensor | np.ndarray):
-            found = found.tolist()
+        exam.require(answered.done[request], f"{case}, request {request} got no answer, expected {expected}.")
+        result = answered.answers[request]
+        if isinstance(result, torch.Tensor | np.ndarray):
+            result = result.tolist()
         else:
-            found = f"of type {_type_name(found)}"
-        exam.require(found == expected, f"{case}, request {request} got the actions {found}, expected {expected}.")
-    exam.require(not answered.waiting, f"{case}, {answered.waiting} that have been answered are left in agent.waiting.")
+            result = f"of type {_type_name(result)}"
+        exam.require(result == expected, f"{case}, request {request} got the actions {result}, expected {expected}.")
+    exam.require(
+        not answered.waiting,
+        f"{case}, `agent.waiting` still has {_count(answered.waiting, 'request')} afterwards, expected none: they have "
+        "been answered.",
+    )
+    exam.require(
+        not answered.drew_under_lock,
+        "The actions are right. `my_answer` called `agent.draw` under the lock, expected outside: during the pass no "
+        "other request can join the list.",
+    )
+    exam.require(
+        not answered.completed_under_lock,
+        "The actions are right. `my_answer` called `set_result` under the lock, expected outside: `set_result` runs "
+        "the callbacks of the future, and a callback may need the lock.",
+    )
+
+
+def _require_errors(exam):
+    """Require that every future gets the error of a network that raises. `my_answer` itself may raise it, too."""
+    answered = exam.on_rank(_answer_requests, 2, (2, 1), True)
+    for request, result in enumerate(answered.answers):
+        exam.require(
+            answered.done[request],
+            f"`agent.draw` raised an error, and request {request} got no answer, expected the error by "
+            "`set_exception`: its observer would wait until the timeout.",
+        )
+        exam.require(
+            isinstance(result, str) and result == _BROKEN,
+            f"`agent.draw` raised an error, and request {request} got a result, expected the error by `set_exception`.",
+        )
+    exam.require(
+        not answered.completed_under_lock, "`my_answer` called `set_exception` under the lock, expected outside."
+    )
 
 
 @exercise
 def play_all(exam):
-    """Check `play_all(agent, environments)`: the rewards of the first episode of each environment, a call a step."""
+    """Check `play_all(agent, environments)`: the first episode of each environment, with a call for each step of all.
+
+    The first half is the loop: calls, steps and actions. The second half is the list of episodes.
+    """
     if exam.rank == 0 and exam.require(exam.on_rank(rpc_runs), _NO_RPC):
         for rank, played in exam.on_rank(_have_played_all).items():
-            _require_played_all(exam, rank, played)
-    return f"Each observer brought {_ENVIRONMENTS} episodes, by one call a step, without the steps after an end."
+            _require_first_half(exam, rank, played)
+            _require_episodes(exam, rank, played.result)
+    return f"Each observer returned {_ENVIRONMENTS} episodes with their ends, and made one RPC per step."
 
 
-def _require_played_all(exam, rank, played):
+def _require_first_half(exam, rank, played):
+    """Require a call and a step for all environments, with the agent's actions, until all first episodes are over."""
     observer, steps = f"observer{rank}", max(_vector_lengths(rank))
     exam.require(
         played.error != missing("play_all"),
         f"Rank {rank} has no function `play_all`: run the cell that defines it, then this check.",
     )
     exam.require(not played.error, f"{observer} raised {played.error}")
-    rewards = _rewards_in(played.result)
-    is_list = exam.require(
-        rewards is not None and len(rewards) == _ENVIRONMENTS,
-        f"{observer} returned {_rewards_in_words(played.result)}, expected a list of rewards for each environment.",
-    )
     if played.wrong:
         place, step, action = played.wrong
         exam.refuse(
-            f"On {observer} environment {place} got action {action} in step {step}, and the agent says the other one."
+            f"On {observer} environment {place} got action {action} in step {step}, expected the action that the "
+            f"agent chose, {1 - action}."
         )
-    for place, length in enumerate(_vector_lengths(rank) if is_list else ()):
-        expected = [_reward(place, step) for step in range(length)]
+    exam.require(
+        played.steps == steps,
+        f"{observer} made {_count(played.steps, 'step')}, expected {steps}: after {steps} steps every first episode "
+        "is over.",
+    )
+    exam.require(
+        played.calls == steps,
+        f"{observer} made {_count(played.calls, 'RPC')} for {steps} steps, expected one RPC per step.",
+    )
+
+
+def _require_episodes(exam, rank, result):
+    """Require the first episode of each environment, without the steps after its end, and with its own end."""
+    observer = f"The first half is right. observer{rank}"
+    if not exam.require(
+        isinstance(result, list | tuple) and len(result) == _ENVIRONMENTS,
+        f"{observer} returned {_in_words(result)}, expected a list with an episode for each of {_ENVIRONMENTS} "
+        "environments.",
+    ):
+        return
+    for place, (episode, length) in enumerate(zip(result, _vector_lengths(rank), strict=True)):
+        if not exam.require(
+            isinstance(episode, list | tuple) and len(episode) == len(_COLUMNS) + 1,
+            f"{observer} returned {_in_words(episode)} for environment {place}, expected a tuple (observations, "
+            "actions, rewards, end).",
+        ):
+            continue
+        for column, entries, expected in zip(_COLUMNS, episode, _first_episode(place, length), strict=False):
+            _require_column(exam, f"{observer} returned", column, _listed(entries), expected, place)
+        end = "terminated" if _falls(place, 0) else "truncated"
         exam.require(
-            rewards[place] == expected,
-            f"Of environment {place} {observer} returned {rewards[place]}, and its first episode has {expected}.",
+            episode[-1] == end,
+            f"{observer} returned the end {episode[-1]!r} for environment {place}, expected {end!r}.",
         )
+
+
+def _require_column(exam, who, column, entries, expected, place):
+    """Require the observations, actions or rewards of one episode, an entry for each step."""
+    if not exam.require(
+        isinstance(entries, list),
+        f"{who} {entries} as the {column} of environment {place}, expected an entry for each step.",
+    ):
+        return
     exam.require(
-        played.steps <= steps, f"{observer} took {played.steps} steps, and after {steps} all episodes were over."
+        len(entries) == len(expected),
+        f"{who} {len(entries)} {column} for environment {place}, expected {len(expected)}: its first episode has "
+        f"{len(expected)} steps.",
     )
-    exam.require(
-        played.calls <= steps,
-        f"{observer} made {played.calls} calls for {steps} steps, expected one for each.",
-    )
+    for step, (entry, right) in enumerate(zip(entries, expected, strict=False)):
+        exam.require(
+            entry == right, f"{who} {entry} in the {column} of environment {place} at step {step}, expected {right}."
+        )
+
+
+def _first_episode(place, length):
+    """Return the observations, actions and rewards of the first episode of an environment."""
+    observations = [[float(place), float(step), 0.0, 0.0] for step in range(length)]
+    return observations, [float(step % 2) for step in range(length)], [_reward(place, step) for step in range(length)]
 
 
 @exercise
@@ -141,11 +237,11 @@ def _require_played(exam, observer, played, episodes, k):
     for episode, (used, length) in enumerate(zip(played.used, lengths, strict=False)):
         exam.require(
             len(used) == length,
-            f"{task} took {_count(len(used), 'step')} in episode {episode}, which has {length}.",
+            f"{task} took {_count(len(used), 'step')} in episode {episode}, expected {length}.",
         )
     exam.require(
         not played.wrong_actions,
-        f"{task} took {_count(played.wrong_actions, 'action')} that its policy does not prefer.",
+        f"{task} took {_count(played.wrong_actions, 'action')} that its policy does not prefer, expected 0.",
     )
     fetches = _fetches(episodes, k)
     exam.require(played.calls == fetches, f"{task} made {_count(played.calls, 'call')}, expected {fetches}.")
@@ -176,43 +272,109 @@ def snapshot(exam):
         later = _weights(never_saved)
         exam.require(
             _same(old, later),
-            "The agent that was saved did not train on as before: snapshot has changed it.",
+            "The old agent did not train as before, expected the same updates: `snapshot` changed the agent.",
         )
         exam.require(
             not _same(begin, later),
-            "The new agent began with weights that the old one had only later: what state_dict() returns changes with "
-            "the agent. Save a copy.",
+            "The new agent began with weights that the old agent had only later, expected the weights at the stop: the "
+            "tensors in state_dict() change with the agent, so save a copy.",
         )
         exam.require(
             _same(begin, at_stop),
-            "The new agent did not begin with the weights that the old one had when it was saved.",
+            "The new agent began with other weights, expected the weights that the old agent had when it was saved.",
         )
         exam.require(
             _same(end, later),
-            "It began with the right weights, and the next updates led elsewhere: the optimizer has a state, too, as "
-            "it was when the agent was saved.",
+            "The new agent began with the right weights. Its next updates differ, expected the updates of the old "
+            "agent: the optimizer has a state, too, which has to be saved as it was at the stop.",
         )
         exam.require(
-            near(running, _RUNNING), f"go_on returned {show(running)}, expected the running reward, {_RUNNING}."
+            near(running, _RUNNING), f"`go_on` returned {show(running)}, expected the running reward, {_RUNNING}."
         )
-    return "The new agent went on as the old one did, weight for weight."
+    return "The new agent made the same updates as the old agent, weight for weight."
 
 
 # ---------------------------------------------------------------- my_answer
 
 
+class BrokenNetworkError(Exception):
+    """The error of a network that raises."""
+
+
+class Lock:
+    """A lock of a single thread that notices if the thread waits for itself."""
+
+    def __init__(self):
+        self.is_held = False
+
+    def acquire(self, blocking=True, timeout=-1):
+        """Take the lock. Raises RuntimeError if it is held, because no other thread can release it."""
+        if self.is_held:
+            raise RuntimeError("agent.lock is held already, so this thread would wait for itself")
+        self.is_held = True
+        return True
+
+    def release(self):
+        """Give the lock back."""
+        if not self.is_held:
+            raise RuntimeError("release unlocked lock")
+        self.is_held = False
+
+    def locked(self):
+        """Return whether the lock is held."""
+        return self.is_held
+
+    __enter__ = acquire
+
+    def __exit__(self, *_):
+        self.release()
+
+
 class Collector:
-    """An agent with waiting requests. It notes how many observations each pass has."""
+    """An agent with waiting requests. It notes the size of each pass, and what happens with and without the lock."""
 
-    def __init__(self, playing, sizes):
-        self.playing = playing
+    def __init__(self, playing, sizes, is_broken):
+        self.lock = Lock()
         self.passes = []
-        self.waiting = [(own, torch.futures.Future()) for own in _observations(sizes).split(list(sizes))]
+        self.without_lock = ""  # the first attribute that was used without the lock
+        self.drew_under_lock = self.completed_under_lock = False
+        self._is_broken = is_broken
+        self._playing = playing
+        self.requests = [(own, torch.futures.Future()) for own in _observations(sizes).split(list(sizes))]
+        for _, future in self.requests:
+            future.then(self._note_completion)
 
-    def select_action(self, observations):
+    @property
+    def waiting(self):
+        """The requests, which only code under the lock may use."""
+        self._note_use("waiting")
+        return self.requests
+
+    @waiting.setter
+    def waiting(self, requests):
+        self._note_use("waiting")
+        self.requests = requests
+
+    @property
+    def playing(self):
+        """The number of observers that still play, which only code under the lock may use."""
+        self._note_use("playing")
+        return self._playing
+
+    def draw(self, observations):
         """Return an action for each observation, namely its first value."""
         self.passes.append(len(observations))
+        self.drew_under_lock |= self.lock.is_held
+        if self._is_broken:
+            raise BrokenNetworkError("the network is broken")
         return observations[:, 0].long()
+
+    def _note_use(self, name):
+        if not self.lock.is_held:
+            self.without_lock = self.without_lock or name
+
+    def _note_completion(self, _):
+        self.completed_under_lock |= self.lock.is_held
 
 
 class _Answered(NamedTuple):
@@ -223,26 +385,39 @@ class _Answered(NamedTuple):
     done: list[bool]
     answers: list
     waiting: int
+    without_lock: str
+    drew_under_lock: bool
+    completed_under_lock: bool
 
 
 def _observations(sizes):
     return torch.arange(4.0 * sum(sizes)).reshape(-1, 4)
 
 
-def _answer_requests(playing, sizes) -> _Answered:
-    agent = Collector(playing, sizes)
-    futures = [future for _, future in agent.waiting]
-    error, done, answers = "", [], []
+def _answer_requests(playing, sizes, is_broken=False) -> _Answered:
+    agent = Collector(playing, sizes, is_broken)
+    futures = [future for _, future in agent.requests]
+    error = ""
     try:
         with one_line_errors():
             answer("my_answer", [agent])
-            done = [future.done() for future in futures]
-            answers = [future.value() if future.done() else None for future in futures]
     except AnswerError as raised:
         error = str(raised)
         if error == missing("my_answer"):
             raise
-    return _Answered(error, agent.passes, done, plain(answers), len(agent.waiting))
+    done = [future.done() for future in futures]
+    answers = [_result_of(future) if future.done() else None for future in futures]
+    waiting = len(agent.requests) if isinstance(agent.requests, list | tuple) else 0
+    noted = agent.without_lock, agent.drew_under_lock, agent.completed_under_lock
+    return _Answered(error, agent.passes, done, plain(answers), waiting, *noted)
+
+
+def _result_of(future):
+    """Return the result of a future, or its error in words."""
+    try:
+        return future.value()
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
 
 
 # ---------------------------------------------------------------- play_all
@@ -259,7 +434,7 @@ class Chooser:
 class Vector:
     """Environments that begin their next episode on the step after an end, as in gymnasium; that step is no transition.
 
-    Episodes end in turn by a fall and by a cut, and all rewards differ.
+    The episodes of an environment are terminated and truncated in turn, and all rewards differ.
     """
 
     num_envs = _ENVIRONMENTS
@@ -268,7 +443,7 @@ class Vector:
         self.lengths = _vector_lengths(rank)
         self.places = [0] * self.num_envs  # how many steps of the episode are over
         self.ended = [False] * self.num_envs
-        self.played = [False] * self.num_envs  # whether the first episode is over
+        self.episodes = [0] * self.num_envs  # how many episodes are over
         self.steps = 0
         self.wrong = None  # the first wrong action: its environment, step, and action
 
@@ -282,20 +457,21 @@ class Vector:
             raise RuntimeError(f"the first episodes were over long ago, and {_MANY_STEPS} steps have been taken")
         self.steps += 1
         rewards = np.zeros(self.num_envs)
-        falls, cuts = np.zeros(self.num_envs, dtype=bool), np.zeros(self.num_envs, dtype=bool)
+        terminated, truncated = np.zeros(self.num_envs, dtype=bool), np.zeros(self.num_envs, dtype=bool)
         before = self._observations()
         for place, action in enumerate(np.asarray(actions)):
             if self.ended[place]:  # the step after the end
                 self.ended[place], self.places[place] = False, 0
                 continue
-            if not self.played[place] and action != _preferred(before[place]) and not self.wrong:
-                self.wrong = place, self.places[place], action
+            if not self.episodes[place] and action != _preferred(before[place]) and not self.wrong:
+                self.wrong = place, self.places[place], int(action)
             rewards[place] = _reward(place, self.places[place])
             self.places[place] += 1
             if self.places[place] == self.lengths[place]:
-                self.ended[place] = self.played[place] = True
-                (falls if place % 2 else cuts)[place] = True
-        return self._observations(), rewards, falls, cuts, {}
+                self.ended[place] = True
+                (terminated if _falls(place, self.episodes[place]) else truncated)[place] = True
+                self.episodes[place] += 1
+        return self._observations(), rewards, terminated, truncated, {}
 
     def _observations(self):
         return np.array([[place, step, 0, 0] for place, step in enumerate(self.places)], dtype=np.float32)
@@ -326,17 +502,12 @@ def _play_all(agent, rank) -> _PlayedAll:
     return _PlayedAll(result, error, calls, environments.steps, plain(environments.wrong))
 
 
-def _rewards_in(result):
-    """Return a list of lists of numbers; None for anything else."""
+def _listed(entries):
+    """Return the entries of a column of an episode as plain numbers; the type of anything else in words."""
     try:
-        return [[float(reward) for reward in rewards] for rewards in result]
+        return [np.asarray(entry, dtype=float).tolist() for entry in entries]
     except (TypeError, ValueError):
-        return None
-
-
-def _rewards_in_words(result):
-    rewards = _rewards_in(result)
-    return _in_words(result) if rewards is None else rewards
+        return _in_words(entries)
 
 
 def _preferred(observation):
@@ -344,7 +515,13 @@ def _preferred(observation):
 
 
 def _vector_lengths(rank):
-    return [2 + (place + rank) % 3 for place in range(_ENVIRONMENTS)]
+    """Return the lengths of the episodes of each environment. The shortest ends again, but not with the longest."""
+    return [(2, 5, 7)[(place + rank) % 3] for place in range(_ENVIRONMENTS)]
+
+
+def _falls(place, episode):
+    """Return whether an episode of an environment is terminated, and not truncated."""
+    return (place + episode) % 2 == 0
 
 
 def _reward(place, step):
@@ -532,7 +709,9 @@ def _same(weights, expected):
 
 
 def _in_words(result):
-    """Describe by its type what an answer returned instead of a list."""
+    """Describe by its type, and its length if it has one, what an answer returned instead of a list."""
+    if isinstance(result, list | tuple):
+        return f"a {type(result).__name__} with {_count(len(result), 'part')}"
     return "None" if result is None else f"something of type {_type_name(result)}"
 
 

@@ -7,7 +7,7 @@ from helpers.plots.a_backend_of_your_own import behind_a_name
 from helpers.plots.a_ddp_of_your_own import step_of_ddp, two_trainings
 from helpers.plots.a_language_model_on_a_mesh import curves_of_layouts, layouts_of_ranks
 from helpers.plots.actors import ages_of_batches, object_and_actor
-from helpers.plots.cartpole_solved import angles, paces, training_curve
+from helpers.plots.cartpole_solved import angles, one_message_for_many, paces, training_curve
 from helpers.plots.collectives import before_and_after, chunk_grid, stays
 from helpers.plots.controls import live
 from helpers.plots.data_parallel import data_parallel_step, loss_curves
@@ -105,6 +105,7 @@ __all__ = [
     "object_and_actor",
     "object_and_users",
     "often_and_seldom",
+    "one_message_for_many",
     "overlap_sketch",
     "paces",
     "passed_by_rank",

@@ -58,7 +58,7 @@ rpc.init_rpc(name, rank=rank, world_size=n, rpc_backend_options=options)
 # solution, with `policy.load_state_dict(server.rpc_sync().weights())` as `server.rpc_sync().weights()`
 
 # %% play: actions that the policy does not prefer
-# Not yet. With episodes = 7 and k = 3, observer1 took 20 actions that its policy does not prefer.
+# Not yet. With episodes = 7 and k = 3, observer1 took 20 actions that its policy does not prefer, expected 0.
 # solution, with `argmax` as `argmin`
 
 # %% play: returns no lengths
@@ -74,13 +74,13 @@ rpc.init_rpc(name, rank=rank, world_size=n, rpc_backend_options=options)
 # solution, with `range(episodes)` as `range(episodes - 1)`
 
 # %% play: an episode cut short
-# Not yet. With episodes = 7 and k = 3, observer1 took 1 step in episode 0, which has 2.
-# solution, with `length += 1` as `length += 1; over = True`
+# Not yet. With episodes = 7 and k = 3, observer1 took 1 step in episode 0, expected 2.
+# solution, with `length += 1` as `length += 1; break`
 
 # %% play: an error on an observer
 # Not yet. With episodes = 7 and k = 3, observer1 raised RuntimeError: the environment was asked for a step after its
 # episode had ended
-# solution, with `terminated or truncated` as `terminated`
+# solution, with `(terminated or truncated)` as `terminated`
 
 # %% play: that is not there on one observer
 # Not yet. With episodes = 7 and k = 3, observer3 has no function `play`: run its cell on all ranks.
@@ -89,144 +89,313 @@ if rank == 3:
     del play
 
 # %% my_answer: skeleton
-# Not yet. With 1 of 3 requests there, my_answer asked the network, expected it to wait.
+# Not yet. With 1 of 3 requests in the list, `my_answer` called `agent.draw`, expected that it waits for the other
+# requests.
 
 # %% my_answer: solution
-# Solved. All requests were answered by one pass, each with its own actions, and not before all were there.
+# Solved. One pass outside the lock answered all requests, and not before every playing observer had one.
 
-# %% my_answer
-# Solved. All requests were answered by one pass, each with its own actions, and not before all were there.
+# %% my_answer: under the lock
+# Not yet. The actions are right. `my_answer` called `agent.draw` under the lock, expected outside: during the pass no
+# other request can join the list.
 def my_answer(agent):
-    if agent.waiting and len(agent.waiting) == agent.playing:
-        actions = agent.select_action(torch.cat([seen for seen, _ in agent.waiting]))
-        begin = 0
-        for seen, future in agent.waiting:
-            future.set_result(actions[begin : begin + len(seen)])
-            begin += len(seen)
-        agent.waiting.clear()
+    with agent.lock:
+        if agent.waiting and len(agent.waiting) >= agent.playing:
+            observations, futures = zip(*agent.waiting)
+            agent.waiting = []
+            actions = agent.draw(torch.cat(observations)).split([len(asked) for asked in observations])
+            for future, own in zip(futures, actions):
+                future.set_result(own)
 
-# %% my_answer
-# Solved. All requests were answered by one pass, each with its own actions, and not before all were there.
+# %% my_answer: completes the futures under the lock
+# Not yet. The actions are right. `my_answer` called `set_result` under the lock, expected outside: `set_result` runs
+# the callbacks of the future, and a callback may need the lock.
+# solution, with `        future.set_result(own)` as `        with agent.lock: future.set_result(own)`
+
+# %% my_answer: without the lock
+# Not yet. With 1 of 3 requests in the list, `my_answer` used `agent.waiting` without `agent.lock`, expected under the
+# lock: another request may change it at the same time.
+# solution, with `with agent.lock:` as `if True:`
+
+# %% my_answer: looks before it takes the lock
+# Not yet. With 1 of 3 requests in the list, `my_answer` used `agent.waiting` without `agent.lock`, expected under the
+# lock: ...
 def my_answer(agent):
-    while agent.waiting and len(agent.waiting) >= agent.playing:
-        asked, agent.waiting = agent.waiting, []
-        seen = torch.vstack([one for one, _ in asked])
-        actions = list(agent.select_action(seen))
-        for one, future in asked:
-            own = [actions.pop(0) for _ in one]
-            future.set_result(torch.stack(own))
+    if not agent.waiting or len(agent.waiting) < agent.playing:
+        return
+    with agent.lock:
+        requests, agent.waiting = agent.waiting, []
+    observations, futures = zip(*requests)
+    actions = agent.draw(torch.cat(observations)).split([len(asked) for asked in observations])
+    for future, own in zip(futures, actions):
+        future.set_result(own)
 
-# %% my_answer
-# Solved. All requests were answered by one pass, each with its own actions, and not before all were there.
+# %% my_answer: takes the lock twice
+# Not yet. With 3 of 3 requests in the list, `my_answer` raised RuntimeError: agent.lock is held already, so this thread
+# would wait for itself
+# solution, with `observations, futures =` as `agent.lock.acquire(); agent.lock.acquire(); observations, futures =`
+
+# %% my_answer: by acquire and release
+# Solved. One pass outside the lock answered all requests, and not before every playing observer had one.
 def my_answer(agent):
-    if 0 < agent.playing <= len(agent.waiting):
-        observations, futures = zip(*agent.waiting)
-        del agent.waiting[:]
-        actions = agent.select_action(torch.cat(observations)).split([len(one) for one in observations])
-        [future.set_result(own) for future, own in zip(futures, actions)]
+    requests = []
+    agent.lock.acquire()
+    try:
+        if agent.waiting and len(agent.waiting) == agent.playing:
+            requests = list(agent.waiting)
+            agent.waiting.clear()
+    finally:
+        agent.lock.release()
+    if not requests:
+        return
+    try:
+        actions = agent.draw(torch.vstack([asked for asked, _ in requests]))
+    except ValueError:
+        raise
+    except Exception as error:
+        for _, future in requests:
+            future.set_exception(error)
+        raise
+    begin = 0
+    for asked, future in requests:
+        future.set_result(actions[begin : begin + len(asked)])
+        begin += len(asked)
 
-# %% my_answer
-# Not yet. With 0 of 0 requests there, my_answer raised ...
+# %% my_answer: with a helper
+# Solved. One pass outside the lock answered all requests, and not before every playing observer had one.
+def take(agent):
+    with agent.lock:
+        if 0 < agent.playing <= len(agent.waiting) or agent.waiting and not agent.playing:
+            taken = agent.waiting[:]
+            del agent.waiting[:]
+            return taken
+    return []
+
+def my_answer(agent):
+    if requests := take(agent):
+        try:
+            actions = list(agent.draw(torch.cat([one for one, _ in requests])))
+            for one, future in requests:
+                future.set_result(torch.stack([actions.pop(0) for _ in one]))
+        except Exception as error:
+            [future.set_exception(error) for _, future in requests]
+
+# %% my_answer: raises on an empty list
+# Not yet. With 0 of 0 requests in the list, `my_answer` raised ...
 # solution, without `not agent.waiting or `
 
-# %% my_answer
-# Not yet. With 1 of 3 requests there, my_answer asked the network ...
+# %% my_answer: does not wait
+# Not yet. With 1 of 3 requests in the list, `my_answer` called `agent.draw`, expected that it waits ...
 # solution, without ` or len(agent.waiting) < agent.playing`
 
-# %% my_answer
-# Not yet. With 2 of 2 requests there, the network ...
+# %% my_answer: waits for observers that have left
+# Not yet. With 2 of 2 requests in the list, the passes had [] observations, expected one pass with all 4.
 # solution, with `len(agent.waiting) < agent.playing` as `len(agent.waiting) < 3`
 
-# %% my_answer
-# Not yet. With 3 of 3 requests there, 3 that have been answered are left in ...
+# %% my_answer: loses requests that have to wait
+# Not yet. With 1 of 3 requests in the list, `agent.waiting` has 0 requests afterwards, expected 1.
+# solution, with `            return` as `            agent.waiting = []; return`
+
+# %% my_answer: keeps the requests
+# Not yet. With 3 of 3 requests in the list, `agent.waiting` still has 3 requests afterwards, expected none: they have
+# been answered.
 # solution, without `agent.waiting = []`
 
-# %% my_answer
+# %% my_answer: splits evenly
 # Not yet. ... request 1 got the actions [8, 12], ...
 # solution, with `actions.split(sizes)` as `actions.split(2)`
 
-# %% my_answer
-# Not yet. With 3 of 3 requests there, request 0 got no answer.
-# solution, with `requests,` as `requests[1:],`
+# %% my_answer: forgets a request
+# Not yet. With 3 of 3 requests in the list, request 0 got no answer, expected [0, 4].
+# solution, with `for future, own in zip(futures, actions.split(sizes)):`
+# as `for future, own in list(zip(futures, actions.split(sizes)))[1:]:`
 
-# %% my_answer
+# %% my_answer: all actions for everybody
 # Not yet. ... request 0 got the actions [0, 4, 8, 12, 16, 20], ...
-# solution, with `answer.set_result(own)` as `answer.set_result(actions)`
+# solution, with `future.set_result(own)` as `future.set_result(actions)`
 
-# %% my_answer
-# Not yet. With 3 of 3 requests there, my_answer raised AttributeError ...
-# solution, with `agent.select_action` as `agent.select`
+# %% my_answer: a method that is not there
+# Not yet. With 3 of 3 requests in the list, request 0 got the error AttributeError: 'Collector' object has no attribute
+# 'select', expected its actions.
+# solution, with `agent.draw` as `agent.select`
 
 # %% my_answer: one pass for each request
-# Not yet. ... the network got [2, 3, 1] observations, one number for each pass ...
+# Not yet. ... the passes had [2, 3, 1] observations, expected one pass with all 6.
 def my_answer(agent):
-    if agent.waiting and len(agent.waiting) == agent.playing:
-        for seen, future in agent.waiting:
-            future.set_result(agent.select_action(seen))
-        agent.waiting = []
+    with agent.lock:
+        if not agent.waiting or len(agent.waiting) < agent.playing:
+            return
+        requests, agent.waiting = agent.waiting, []
+    for seen, future in requests:
+        future.set_result(agent.draw(seen))
+
+# %% my_answer: lets the error go
+# Not yet. `agent.draw` raised an error, and request 0 got no answer, expected the error by `set_exception`: its observer
+# would wait until the timeout.
+# solution, with `except Exception as error` as `except ZeroDivisionError as error`
+
+# %% my_answer: the error for the last observer only
+# Not yet. `agent.draw` raised an error, and request 0 got no answer, ...
+# solution, with `for future in futures:` as `for future in futures[-1:]:`
+
+# %% my_answer: the error as a result
+# Not yet. `agent.draw` raised an error, and request 0 got a result, expected the error by `set_exception`.
+# solution, with `set_exception(error)` as `set_result(error)`
 
 # %% play_all: skeleton
-# Not yet. Of environment 0 observer1 returned [10.0, 11.0, 12.0, 0.0, 10.0, 11.0, 12.0, 0.0 ... and its first episode
-# has [10.0, 11.0, 12.0].
+# Not yet. observer1 made 1 step, expected 7: after 7 steps every first episode is over.
 
 # %% play_all: solution
-# Solved. Each observer brought 3 episodes, by one call a step, without the steps after an end.
+# Solved. Each observer returned 3 episodes with their ends, and made one RPC per step.
 
-# %% play_all
-# Solved. Each observer brought 3 episodes, by one call a step, without the steps after an end.
-# solution,
-# with `agent.rpc_sync().select_action(observations)` as `agent.remote().select_action(observations).to_here()`
+# %% play_all: the first half
+# Not yet. The first half is right. observer1 returned 0 observations for environment 0, expected 5: its first episode
+# has 5 steps.
+def play_all(agent, environments):
+    observations, _ = environments.reset()
+    playing = torch.ones(environments.num_envs, dtype=torch.bool)
+    while playing.any():
+        actions = agent.rpc_sync().select_action(torch.from_numpy(observations))
+        observations, rewards, terminated, truncated, _ = environments.step(actions.numpy())
+        playing &= ~torch.from_numpy(terminated | truncated)
+    return [([], [], [], "terminated") for _ in range(environments.num_envs)]
 
-# %% play_all
-# Solved. Each observer brought 3 episodes, by one call a step, without the steps after an end.
-# solution, with `return rewards` as `return [torch.tensor(own) for own in rewards]`
+# %% play_all: by tensors
+# Solved. Each observer returned 3 episodes with their ends, and made one RPC per step.
+def play_all(agent, environments):
+    observations, _ = environments.reset()
+    playing = torch.ones(environments.num_envs, dtype=torch.bool)
+    fell = torch.zeros(environments.num_envs, dtype=torch.bool)
+    steps = []
+    while playing.any():
+        before = torch.from_numpy(observations)
+        actions = agent.rpc_sync().select_action(before)
+        observations, rewards, terminated, truncated, _ = environments.step(actions.numpy())
+        steps.append((before, actions, torch.from_numpy(rewards), playing))
+        fell |= playing & torch.from_numpy(terminated)
+        playing = playing & ~torch.from_numpy(terminated | truncated)
+    observed, drawn, earned, played = (torch.stack(column) for column in zip(*steps))
+    return [
+        (observed[own, place], drawn[own, place], earned[own, place], "terminated" if fell[place] else "truncated")
+        for place, own in enumerate(played.T)
+    ]
 
-# %% play_all
-# Solved. Each observer brought 3 episodes, by one call a step, without the steps after an end.
-# solution, with `select_action(observations)` as `select_action(torch.from_numpy(observations))`
+# %% play_all: by numpy, a remote and to_here
+# Solved. Each observer returned 3 episodes with their ends, and made one RPC per step.
+import numpy as np
 
-# %% play_all
-# Not yet. observer1 raised RuntimeError: the first episodes were over long ago ...
-# solution, without ` or truncated[place]`
+def play_all(agent, environments):
+    observations, _ = environments.reset()
+    episodes = [[[], [], [], None] for _ in range(environments.num_envs)]
+    while any(episode[3] is None for episode in episodes):
+        actions = agent.remote().select_action(observations).to_here()
+        after, rewards, terminated, truncated, _ = environments.step(np.asarray(actions))
+        for place, episode in enumerate(episodes):
+            if episode[3] is None:
+                episode[0].append(observations[place])
+                episode[1].append(actions[place].item())
+                episode[2].append(float(rewards[place]))
+                episode[3] = "terminated" if terminated[place] else "truncated" if truncated[place] else None
+        observations = after
+    return tuple(episodes)
 
-# %% play_all
-# Not yet. Of environment 0 observer1 returned [10.0, 11.0], and its ...
-# solution, with `while any(playing)` as `while all(playing)`
+# %% play_all: stops at falls only
+# Not yet. observer1 made ... steps, expected 7: after 7 steps every first episode is over.
+# solution, with `elif truncated[place]` as `elif False and truncated[place]`
 
-# %% play_all
+# %% play_all: stops at the first end
+# Not yet. observer1 made 2 steps, expected 7: after 7 steps every first episode is over.
+# solution, with `len(ends) < environments.num_envs` as `not ends` and `ends[place]) for` as `ends.get(place)) for`
+
+# %% play_all: never stops
 # Not yet. ... and 30 steps have been taken ...
-# solution, with `            if playing[place]:` as `            if True:`
+# solution, with `len(ends) < environments.num_envs` as `True`
 
-# %% play_all
-# Not yet. observer1 made 8 calls for 4 steps, expected one for each.
-# solution,
-# with `actions = agent.rpc_sync().select_action(observations)`
-# as `actions = agent.rpc_sync().select_action(observations); agent.rpc_sync().select_action(observations)`
+# %% play_all: with the steps after the end
+# Not yet. The first half is right. observer1 returned 7 observations for environment 0, expected 5: its first episode
+# has 5 steps.
+# solution, with `if place not in ends:` as `if True:`
 
-# %% play_all
-# Not yet. ... environment 0 got action 1 in step 0, and the agent says ...
+# %% play_all: with the ends of the last step
+# Not yet. The first half is right. observer1 returned the end 'truncated' for environment 0, expected 'terminated'.
+# solution, with `ends[place]) for` as `"terminated" if terminated[place] else "truncated") for`
+
+# %% play_all: with the last end of each environment
+# Not yet. The first half is right. observer1 returned the end 'truncated' for environment 2, expected 'terminated'.
+def play_all(agent, environments):
+    observations, _ = environments.reset()
+    episodes = [([], [], []) for _ in range(environments.num_envs)]
+    ends = {}
+    while len(ends) < environments.num_envs:
+        before = observations
+        actions = agent.rpc_sync().select_action(before)
+        observations, rewards, terminated, truncated, _ = environments.step(actions.numpy())
+        for place, columns in enumerate(episodes):
+            if place not in ends:
+                for column, entries in zip(columns, (before, actions, rewards)):
+                    column.append(entries[place])
+            if terminated[place] or truncated[place]:
+                ends[place] = "terminated" if terminated[place] else "truncated"
+    return [(*columns, ends[place]) for place, columns in enumerate(episodes)]
+
+# %% play_all: with the observations after the actions
+# Not yet. The first half is right. observer1 returned [0.0, 1.0, 0.0, 0.0] in the observations of environment 0 at step
+# 0, expected [0.0, 0.0, 0.0, 0.0].
+# solution, with `zip(columns[place], (before,` as `zip(columns[place], (observations,`
+
+# %% play_all: two ends thrown together
+# Not yet. The first half is right. observer1 returned the end 'truncated' for environment 0, expected 'terminated'.
+# solution, with `if terminated[place]:` as `if terminated[place] or truncated[place]:`
+# and `= "terminated"` as `= "truncated"`
+
+# %% play_all: without the ends
+# Not yet. The first half is right. observer1 returned a tuple with 3 parts for environment 0, expected a tuple
+# (observations, actions, rewards, end).
+# solution, with `(*columns[place], ends[place])` as `columns[place]`
+
+# %% play_all: rewards only
+# Not yet. The first half is right. observer1 returned a list with 5 parts for environment 0, expected a tuple ...
+# solution, with `(*columns[place], ends[place])` as `columns[place][2]`
+
+# %% play_all: the sum of the rewards
+# Not yet. The first half is right. observer1 returned something of type float as the rewards of environment 0, expected
+# an entry for each step.
+# solution, with `(*columns[place], ends[place])` as `(*columns[place][:2], float(sum(columns[place][2])), ends[place])`
+
+# %% play_all: one episode
+# Not yet. The first half is right. observer1 returned a list with 1 part, expected a list with an episode for each of 3
+# environments.
+# solution, with `for place in range(environments.num_envs)]` as `for place in [0]]`
+
+# %% play_all: nothing
+# Not yet. The first half is right. observer1 returned None, expected a list with an episode for each of 3 environments.
+# solution, with `    return [` as `    [`
+
+# %% play_all: asks twice
+# Not yet. observer1 made 14 RPCs for 7 steps, expected one RPC per step.
+# solution, with `actions = agent.rpc_sync().select_action(before)`
+# as `actions = agent.rpc_sync().select_action(before); agent.rpc_sync().select_action(before)`
+
+# %% play_all: other actions
+# Not yet. On observer1 environment 0 got action 1 in step 0, expected the action that the agent chose, 0.
 # solution, with `actions.numpy()` as `1 - actions.numpy()`
 
-# %% play_all
-# Not yet. ... expected a list of rewards for each environment.
-# solution, with `return rewards` as `return rewards[0]`
-
-# %% play_all
+# %% play_all: an error
 # Not yet. observer1 raised NameError ...
-# solution, with `return rewards` as `return missing`
+# solution, with `    return [` as `    return missing + [`
 
 # %% play_all: that are not there
 # Not yet. Rank 1 has no function `play_all`: run the cell that defines it, then this check.
 globals().pop("play_all", None)
 
 # %% snapshot: skeleton
-# Not yet. ... weights that the old one had only later ...
+# Not yet. The new agent began with weights that the old agent had only later, expected the weights at the stop ...
 
 # %% snapshot: solution
-# Solved. The new agent went on as the old one did, weight for weight.
+# Solved. The new agent made the same updates as the old agent, weight for weight.
 
 # %% snapshot
-# Solved. The new agent went on as the old one did, weight for weight.
+# Solved. The new agent made the same updates as the old agent, weight for weight.
 import io
 
 def snapshot(agent, running):
@@ -241,7 +410,7 @@ def go_on(agent, saved):
     return running
 
 # %% snapshot
-# Solved. The new agent went on as the old one did, weight for weight.
+# Solved. The new agent made the same updates as the old agent, weight for weight.
 import copy
 
 def snapshot(agent, running):
@@ -252,7 +421,7 @@ def go_on(agent, saved):
     return running
 
 # %% snapshot
-# Solved. The new agent went on as the old one did, weight for weight.
+# Solved. The new agent made the same updates as the old agent, weight for weight.
 import pickle
 
 def snapshot(agent, running):
@@ -277,11 +446,11 @@ def go_on(agent, saved):
 # solution, with `return copy.deepcopy(saved)` as `return {**saved, 'policy': copy.deepcopy(saved['policy'])}`
 
 # %% snapshot
-# Not yet. ... did not begin with the weights ...
+# Not yet. The new agent began with other weights, expected the weights that the old agent had when it was saved.
 # solution, without `agent.policy.load_state_dict(saved["policy"])`
 
 # %% snapshot
-# Not yet. go_on returned 0.0, expected the running reward, 123.0.
+# Not yet. `go_on` returned 0.0, expected the running reward, 123.0.
 # solution, with `return saved["running"]` as `return 0.0`
 
 # %% snapshot
