@@ -27,8 +27,9 @@ def saved_and_resumed() -> None:
     for epoch in range(1, 1 + _STEPS // _EPOCH):
         axes.axvline(epoch * _EPOCH, zorder=0, **GUIDE)
         axes.text((epoch - 0.5) * _EPOCH, -0.62, f"epoch {epoch - 1}", ha="center", va="center", fontsize=8)
+    box = {"boxstyle": "round,pad=0.15", "facecolor": "white", "linewidth": 0}
     axes.text(_SAVED + 0.5, 1, "saves one file", ha="left", va="center", fontsize=9)
-    axes.text(_SAVED - 0.5, 2, "loads this file", ha="right", va="center", fontsize=9)
+    axes.text(_SAVED - 0.5, 2, "loads this file", ha="right", va="center", fontsize=9, bbox=box)
     axes.set(xlim=(0, _STEPS + 0.5), ylim=(2.5, -0.85), xlabel="step", yticks=[])
     axes.grid(visible=False)
 

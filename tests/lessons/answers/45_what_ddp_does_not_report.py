@@ -4,6 +4,7 @@
 # cell `def as_bytes(`
 # cell `def same_of_the_lesson(`
 same = same_of_the_lesson
+from torch.nn.utils import parameters_to_vector as vector
 
 # %% my_same: skeleton
 # Not yet. When all ranks hold the same, rank 0 returned ... , expected True.
