@@ -37,4 +37,12 @@ MUTANTS = {
         "gradient_as_bucket_view=views",
         "gradient_as_bucket_view=True",
     ),
+    "two ranks on one GPU take NCCL": (
+        "    if ranks > gpus:\n",
+        "    if gpus == 1:\n",
+    ),
+    "DDP takes device_ids on the CPU": (
+        "    ids = [torch.device(device).index] if on_gpu else None",
+        "    ids = [0]",
+    ),
 }
