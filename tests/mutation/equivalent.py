@@ -65,6 +65,9 @@ EQUIVALENT = {
         "57f438782c": "the worker is dead already only where the cell runs twice",
         "756b10e088": "a deadline: the text does not say how long `leave` waits",
     },
+    "what_ddp_does_not_report": {
+        "37b63c109c": "the model's output has one element, so its mean is its sum",
+    },
     "when_ranks_disagree": {
         "6f5380d38e": "no cell waits for the timeout of the default group",
         "cc2f75359b": "the text says that ranks wait until the timeout, and does not say how long it is",
