@@ -11,7 +11,7 @@ from helpers.plots.cartpole_solved import angles, one_message_for_many, paces, t
 from helpers.plots.collectives import before_and_after, chunk_grid, stays
 from helpers.plots.controls import live
 from helpers.plots.data_parallel import data_parallel_step, loss_curves
-from helpers.plots.ddp_in_practice import backward_and_buckets, state_of_ranks
+from helpers.plots.ddp_in_practice import backward_and_buckets, saved_and_resumed
 from helpers.plots.distributed_autograd import autograd_graph, remote_product
 from helpers.plots.distributed_rnn import cut_model, perplexity_curve
 from helpers.plots.experts import expert_loads, loads_over_training, tokens_to_experts
@@ -49,6 +49,7 @@ from helpers.plots.three_dimensions import grids_of_ranks, stacked_seconds
 from helpers.plots.two_hosts import routes_over_cables, training_and_cable
 from helpers.plots.uneven_ranks import two_kinds_of_uneven, waiting_and_transfer
 from helpers.plots.what_all_reduce_costs import all_reduce_times, bus_bandwidths, modelled_times, tree_and_ring
+from helpers.plots.what_ddp_does_not_report import drifting_bias, state_of_ranks
 from helpers.plots.when_ranks_disagree import passed_by_rank
 from helpers.plots.when_ranks_fail import who_waits
 
@@ -77,6 +78,7 @@ __all__ = [
     "cut_model",
     "data_parallel_step",
     "distances",
+    "drifting_bias",
     "elements_by_rank",
     "episode_rewards",
     "expert_loads",
@@ -122,6 +124,7 @@ __all__ = [
     "roles",
     "routes_over_cables",
     "rpc_steps",
+    "saved_and_resumed",
     "server_threads",
     "shards_of_ranks",
     "stacked_seconds",

@@ -1,42 +1,37 @@
-"""Figures of 14_ddp_in_practice: which state of the ranks DDP sends, and when a compiled model sends its buckets."""
+"""Figures of 14_ddp_in_practice: a run that is resumed, and when a compiled model sends its buckets."""
 
 from collections.abc import Mapping, Sequence
 
 from matplotlib.patches import Rectangle
 
-from helpers.plots.style import TINTS, new_axes
+from helpers.plots.style import GUIDE, TINTS, new_axes
 
-# A part of a rank's state, what DDP sends of it, and the arrow between the ranks.
-_STATE = [
-    ("weights", "broadcast from rank 0, once", "-|>"),
-    ("gradients", "averaged in every step", "<|-|>"),
-    ("buffers", "broadcast from rank 0", "-|>"),
-    ("optimizer's state", "nothing is sent", ""),
-    ("random generator", "nothing is sent", ""),
-    ("position in the data", "nothing is sent", ""),
-]
-_WIDTH, _RIGHT = 2.3, 6.1  # of a box, and the place of rank 1's boxes
 _LOOKS = {"backward": TINTS[0], "bucket": "#F3B58C"}
 
 
-def state_of_ranks() -> None:
-    """Draw the state of two ranks on which the next step depends, and arrows for what DDP sends of it."""
-    axes = new_axes("DDP sends weights, gradients and buffers, and nothing else", width=7.2, height=2.9)
-    axes.set_axis_off()
-    axes.set(xlim=(-0.1, _RIGHT + _WIDTH + 0.1), ylim=(len(_STATE) - 0.1, -0.75))
-    for rank, left in enumerate((0, _RIGHT)):
-        axes.text(left + _WIDTH / 2, -0.35, f"rank {rank}", ha="center", va="center", fontsize=9, fontweight="bold")
-    for row, (name, sent, arrow) in enumerate(_STATE):
-        middle = row + 0.4
-        for left in (0, _RIGHT):
-            look = {"facecolor": TINTS[0]} if arrow else {"facecolor": "white", "linestyle": "--"}
-            axes.add_patch(Rectangle((left, row), _WIDTH, 0.8, edgecolor="#404040", linewidth=0.8, **look))
-            axes.text(left + _WIDTH / 2, middle, name, ha="center", va="center", fontsize=9)
-        if arrow:
-            ends = (_RIGHT - 0.1, middle), (_WIDTH + 0.1, middle)
-            axes.annotate("", *ends, arrowprops={"arrowstyle": arrow, "color": "#404040"})
-        box = {"boxstyle": "round,pad=0.15", "facecolor": "white", "linewidth": 0}
-        axes.text((_WIDTH + _RIGHT) / 2, middle, sent, ha="center", va="center", fontsize=8, bbox=box)
+_STEPS, _SAVED, _EPOCH = 40, 17, 13  # of the lesson's runs: all steps, the steps before the file, the steps of an epoch
+
+
+def saved_and_resumed() -> None:
+    """Draw an unbroken run, and a run that is saved in the middle of an epoch and resumed from the file."""
+    axes = new_axes("A resumed run should end where the unbroken run ends", width=7.2, height=2.4)
+    bars = [
+        (0, 0, _STEPS, "unbroken run", 0),
+        (1, 0, _SAVED, "run that stops", 1),
+        (2, _SAVED, _STEPS, "resumed run", 2),
+    ]
+    for row, first, last, name, tint in bars:
+        look = {"facecolor": TINTS[tint], "edgecolor": "#404040", "linewidth": 0.8}
+        axes.add_patch(Rectangle((first, row - 0.36), last - first, 0.72, **look))
+        axes.text((first + last) / 2, row, f"{name}: {last - first} steps", ha="center", va="center", fontsize=9)
+    for epoch in range(1, 1 + _STEPS // _EPOCH):
+        axes.axvline(epoch * _EPOCH, zorder=0, **GUIDE)
+        axes.text((epoch - 0.5) * _EPOCH, -0.62, f"epoch {epoch - 1}", ha="center", va="center", fontsize=8)
+    box = {"boxstyle": "round,pad=0.15", "facecolor": "white", "linewidth": 0}
+    axes.text(_SAVED + 0.5, 1, "saves one file", ha="left", va="center", fontsize=9)
+    axes.text(_SAVED - 0.5, 2, "loads this file", ha="right", va="center", fontsize=9, bbox=box)
+    axes.set(xlim=(0, _STEPS + 0.5), ylim=(2.5, -0.85), xlabel="step", yticks=[])
+    axes.grid(visible=False)
 
 
 def backward_and_buckets(events: Mapping[str, Sequence[str]]) -> None:

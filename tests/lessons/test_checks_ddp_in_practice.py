@@ -8,10 +8,8 @@ NAME = "14_ddp_in_practice.ipynb"
 SETUP = setup_of("ddp_in_practice")
 
 _COURSES_OWN = """
-same, remaining = same_of_the_lesson, remaining_of_the_lesson
+remaining = remaining_of_the_lesson
 save, resume = save_of_the_lesson, resume_of_the_lesson
-def in_step(named_tensors):
-    return True
 """
 
 

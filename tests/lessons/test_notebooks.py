@@ -48,7 +48,7 @@ LINES_THAT_DIFFER = {
         "dist.broadcast(weights, src=0, group=group)",
     },
     "uneven_ranks": {"model(batch).sum().backward()"},
-    "ddp_in_practice": {
+    "what_ddp_does_not_report": {
         "model(torch.ones(1, 2)).sum().backward()",
         "return DDP(model, process_group=dist.new_group(timeout=timedelta(seconds=4)))",
         "wrapped(_BRIGHT if rank else _DARK).sum().backward()",  # of a check

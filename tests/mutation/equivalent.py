@@ -75,6 +75,9 @@ EQUIVALENT = {
         "b609af79ad": "the additional step still has the same input on all ranks",
         "f2c0aab1f0": "the size of the batch changes neither the bytes of the gradients nor which rank waits",
     },
+    "what_ddp_does_not_report": {
+        "37b63c109c": "the model's output has one element, so its mean is its sum",
+    },
     "when_ranks_disagree": {
         "6f5380d38e": "no cell waits for the timeout of the default group",
         "cc2f75359b": "the text says that ranks wait until the timeout, and does not say how long it is",

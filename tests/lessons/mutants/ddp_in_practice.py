@@ -1,14 +1,6 @@
 """The lesson ddp_in_practice, broken on purpose."""
 
 MUTANTS = {
-    "every forward sends the buffers": (
-        "for trains in (True, False, False, True, True):",
-        "for trains in (True, True, True, True, True):",
-    ),
-    "the average of the variances is enough": (
-        "        square = module.running_var + mean**2",
-        "        square = module.running_var",
-    ),
     "autocast also changes the dtype of the gradients": (
         "model, dtypes = DDP(nn.Linear(64, 10)), {}",
         "model, dtypes = DDP(nn.Linear(64, 10).bfloat16()), {}",
@@ -41,40 +33,16 @@ MUTANTS = {
         "with torch._dynamo.config.patch(optimize_ddp=split):",
         "with torch._dynamo.config.patch(optimize_ddp=False):",
     ),
-    "a rank that finds an unused parameter sends its gradients": (
-        "_, model = two_steps(Branch(), find_unused_parameters=True)",
-        "_, model = two_steps(nn.ModuleDict())",
-    ),
-    "every rank uses the layer": (
-        "return hidden if rank == 0 else self.second(hidden)",
-        "return self.second(hidden)",
-    ),
-    "a layer may be frozen after wrapping": (
-        "        self[0].requires_grad_(False)  #",
-        "        self[0].requires_grad_(True)  #",
-    ),
-    "a reentrant checkpoint is harmless": (
-        '"reentrant": two_steps(Twice(use_reentrant=True)),',
-        '"reentrant": two_steps(Twice(use_reentrant=False)),',
-    ),
-    "samplers with other seeds miss nothing": (
-        "enumerate([SEED, SEED + rank])",
-        "enumerate([SEED, SEED])",
-    ),
-    "the layers have one order on all ranks": (
-        'if rank == 1 else ["first", "second"]',
-        'if rank == -1 else ["first", "second"]',
-    ),
-    "a drift heals": (
-        "difference, weights_agreed = drift(weight_decay=0)",
-        "difference, weights_agreed = drift(weight_decay=0.1)",
-    ),
-    "a rank compares its checksum with itself": (
-        "    dist.all_reduce(ends, op=dist.ReduceOp.MAX)\n",
-        "",
-    ),
     "buckets are no memory of their own": (
         "gradient_as_bucket_view=views",
         "gradient_as_bucket_view=True",
+    ),
+    "two ranks on one GPU take NCCL": (
+        "    if ranks > gpus:\n",
+        "    if gpus == 1:\n",
+    ),
+    "DDP takes device_ids on the CPU": (
+        "    ids = [torch.device(device).index] if on_gpu else None",
+        "    ids = [0]",
     ),
 }

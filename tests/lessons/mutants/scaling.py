@@ -49,14 +49,6 @@ MUTANTS = {
         "paced = network.limit(world, 5e8)",
         "paced = network.lift(world)",
     ),
-    "two ranks on one GPU take NCCL": (
-        "    if ranks > gpus:\n",
-        "    if gpus == 1:\n",
-    ),
-    "DDP takes device_ids on the CPU": (
-        "    DDP(nn.Linear(64, 10), device_ids=[0])\n",
-        "    DDP(nn.Linear(64, 10), device_ids=None)\n",
-    ),
     "a step sends half of its gradients": (
         "    layers = [nn.Linear(512, 512) for _ in range(4)]",
         "    layers = [nn.Linear(512, 512) for _ in range(2)]",
