@@ -187,7 +187,7 @@ _LOGS = (
 
 _SAVED = {"trainer": [5.0], "server": [1.0, 2.0]}  # the values of the parameters of each owner
 _STARTS = {"trainer": [0.0], "server": [0.0, 0.0]}
-_LOSSES = [3.0, 2.0]
+_LOSSES = [4.0, 3.0, 2.0]
 
 
 class Restored(NamedTuple):

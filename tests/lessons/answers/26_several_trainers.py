@@ -122,7 +122,7 @@ def my_staleness(log):
 # solution, with `version_read[trainer] = version` as `version_read.setdefault(trainer, version)`
 
 # %% my_staleness: counts failed steps
-# Not yet. For the log [trainer0 reads, trainer1 reads, ...] it returned [0, 1, 3], expected [0, 0, 2].
+# Not yet. For the log [trainer0 reads, trainer1 reads, ...] it returned [1, 0, 3], expected [0, 0, 2].
 def my_staleness(log):
     counts, staleness = {}, []
     for trainer, event, seconds in log:
@@ -232,11 +232,11 @@ class MyCheckpoint:
 # solution, with `torch.save((losses, hidden, values)` as `torch.save((losses, None, values)`
 
 # %% MyCheckpoint: one loss more
-# Not yet. `restore` returned the losses [3.0, 2.0, 0.0], expected [3.0, 2.0].
+# Not yet. `restore` returned the losses [4.0, 3.0, 2.0, 0.0], expected [4.0, 3.0, 2.0].
 # solution, with `torch.save((losses, hidden, values)` as `torch.save((losses + [0.0], hidden, values)`
 
 # %% MyCheckpoint: returns the losses alone
-# Not yet. `restore` returned a list of 2, expected a pair: losses and hidden state.
+# Not yet. `restore` returned a list of 3, expected a pair: losses and hidden state.
 # solution, with `return losses, hidden` as `return losses`
 
 # %% MyCheckpoint: only what is here
@@ -250,7 +250,7 @@ class MyCheckpoint:
 # `reference.to_here().detach().copy_(values)`
 
 # %% MyCheckpoint: in another order
-# Not yet. After `restore` the parameters of the trainer are [2.0], expected [5.0].
+# Not yet. After `restore` the parameters of the server are [2.0, 1.0], expected [1.0, 2.0].
 # solution, with `zip(model.parameter_rrefs(), all_values, strict=True)` as `zip(model.parameter_rrefs(), all_values[::-1])`
 
 # %% MyCheckpoint: saves the references
