@@ -60,8 +60,8 @@ def trainer_steps(log: Sequence[tuple[str, str, float]]) -> None:
     """
     steps = _steps(log)
     trainers = sorted({step.trainer for step in steps})
-    shown = _most_eventful(steps, _SHOWN * len(trainers))
-    start = min(step.begin for step in shown)
+    start, last = _most_eventful(steps, _SHOWN * len(trainers))
+    shown = [step for step in steps if step.end > start and step.begin < last]
     counts = {name: sum(step.outcome == name for step in shown) for name in _LOOKS}
     title = f"{counts['stale']} of {len(shown)} steps were stale, and {counts['failed']} failed"
     axes = new_axes(title, height=1.3 + 0.6 * len(trainers))
@@ -70,13 +70,13 @@ def trainer_steps(log: Sequence[tuple[str, str, float]]) -> None:
         bar = 1e3 * (step.begin - start), 1e3 * (step.end - step.begin)
         lane = trainers.index(step.trainer) - 0.3, 0.6
         axes.broken_barh([bar], lane, edgecolor="white", linewidth=0.8, zorder=2, **_LOOKS[step.outcome])
-    last = max(step.end for step in shown)
     for _, event, seconds in log:
         if event == "updates" and start <= seconds <= last:
             axes.axvline(1e3 * (seconds - start), zorder=3, **_UPDATE)
     label_rows(axes, range(len(trainers)), trainers)
+    axes.set_xlim(0, 1e3 * (last - start))  # cuts off a step that began earlier or ends later
     axes.set_ylim(len(trainers) - 0.5, -0.5)
-    axes.set_xlabel("time since the first read (ms)")
+    axes.set_xlabel("time (ms)")
     handles = [Patch(label=f"{name} step", **_LOOKS[name]) for name, count in counts.items() if count]
     handles.append(Line2D([], [], label="update", **_UPDATE))
     axes.figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), frameon=False, fontsize="small")
@@ -97,6 +97,7 @@ def _steps(log):
 
 
 def _most_eventful(steps, count):
-    """Return consecutive steps, at most so many: those with the most failed steps, and the earliest of such."""
+    """Return the begin and end of consecutive steps, at most so many: the first with the most failed steps."""
     windows = [steps[first : first + count] for first in range(max(1, len(steps) - count + 1))]
-    return max(windows, key=lambda window: sum(step.outcome == "failed" for step in window))
+    window = max(windows, key=lambda window: sum(step.outcome == "failed" for step in window))
+    return min(step.begin for step in window), max(step.end for step in window)
