@@ -16,7 +16,7 @@ _LOOKS = {
 _UPDATE = {"color": "#404040", "linewidth": 0.8, "linestyle": ":"}
 _SHOWN = 8  # steps of each trainer, on average
 
-# Of the figure in principle: the lane of each trainer, and when each of its steps reads and writes.
+# For `trainers_and_server`: the lane of each trainer, and the times at which its steps read and write.
 _SERVER = 1.5
 _STEPS = ((3.0, ((0.6, 5.0), (6.0, 9.6))), (0.0, ((1.6, 3.4), (4.2, 7.2))))
 
@@ -97,7 +97,7 @@ def _steps(log):
 
 
 def _most_eventful(steps, count):
-    """Return the begin and end of consecutive steps, at most so many: the first with the most failed steps."""
+    """Return the begin and the end of `count` consecutive steps, chosen to contain the most failed steps."""
     windows = [steps[first : first + count] for first in range(max(1, len(steps) - count + 1))]
     window = max(windows, key=lambda window: sum(step.outcome == "failed" for step in window))
     return min(step.begin for step in window), max(step.end for step in window)
