@@ -1,10 +1,14 @@
-"""Exercises of 26_several_trainers: a step in turn, and classes on the server that two threads use at once.
+"""Exercises of 26_several_trainers: a step in turn, staleness, a checkpoint, and classes that two threads use at once.
 
 Rank 0 is a trainer, and the last rank is the server.
 """
 
+import os
+import shutil
+import tempfile
 import threading
 import time
+from contextlib import suppress
 from typing import NamedTuple
 
 import torch
@@ -28,6 +32,30 @@ def my_step_in_turn(exam):
         fault = _fault_of(*exam.on_rank(_step_of_the_answer))
         exam.require(not fault, fault)
     return "The step waits for its turn, and loses nothing that came before."
+
+
+@exercise
+def my_staleness(exam):
+    """Check `my_staleness(log)`: the updates of other trainers between the read of a trainer and its update."""
+    if exam.rank == 0:
+        for events, expected in _LOGS:
+            log = [(f"trainer{number}", event, 0.5 * place) for place, (number, event) in enumerate(events)]
+            result = exam.call(log)
+            history = ", ".join(f"trainer{number} {event}" for number, event in events)
+            exam.require(
+                isinstance(result, list | tuple) and list(result) == expected,
+                f"For the log [{history}] it returned {result}, expected {expected}.",
+            )
+    return "Each update counts the updates of other trainers since its read."
+
+
+@exercise
+def MyCheckpoint(exam):
+    """Check `MyCheckpoint(path)`: a file that is always complete, and values restored on their owners."""
+    exam.on_rank(require_rpc, "MyCheckpoint")
+    if exam.rank == 0:
+        _require_checkpoint(exam)
+    return "The file was complete at every moment, and `restore` copied the values of both ranks into the new model."
 
 
 @exercise
@@ -140,6 +168,160 @@ def taken(step, context, parameter):
     if errors:
         raise errors[0]
     return early, kept, values[0].item()
+
+
+# ---------------------------------------------------------------- my_staleness
+
+_R, _U, _F = "reads", "updates", "fails"
+# Logs, each with the staleness of its updates.
+_LOGS = (
+    ([(0, _R), (0, _U), (0, _R), (0, _U)], [0, 0]),
+    ([(0, _R), (1, _R), (1, _U), (0, _U)], [0, 1]),
+    ([(0, _R), (1, _R), (1, _U), (1, _R), (1, _U), (2, _R), (0, _U), (2, _U)], [0, 0, 2, 1]),
+    ([(1, _R), (0, _R), (0, _U), (1, _F), (1, _R), (0, _R), (1, _U), (0, _F), (0, _R), (0, _U)], [0, 0, 0]),
+    ([(0, _R), (1, _R), (2, _R), (1, _F), (2, _U), (1, _R), (1, _U), (0, _U)], [0, 0, 2]),
+)
+
+
+# ---------------------------------------------------------------- MyCheckpoint
+
+_SAVED = {"trainer": [5.0], "server": [1.0, 2.0]}  # the values of the parameters of each owner
+_STARTS = {"trainer": [0.0], "server": [0.0, 0.0]}
+_LOSSES = [4.0, 3.0, 2.0]
+
+
+class Restored(NamedTuple):
+    """What `save` did to the file, what `restore` returned, and the values of both models afterwards."""
+
+    wrote: bool
+    survived: bool
+    replaced: bool
+    in_words: str
+    losses: list | None
+    hidden: list | None
+    saved: dict[str, list[float]]
+    restored: dict[str, list[float]]
+
+
+def _require_checkpoint(exam):
+    found = exam.on_rank(_saved_and_restored)
+    exam.require(found.wrote, "`save` left no file at `path`, expected the checkpoint there.")
+    exam.require(
+        found.survived,
+        "The second `save` raised an error while it wrote, and the first checkpoint is gone, expected it to stay "
+        "complete: write another file, and then call `os.replace`.",
+    )
+    exam.require(
+        found.replaced,
+        "`save` changed the old file, so the file at `path` is incomplete for a moment, expected a new file in its "
+        "place: write another file, and then call `os.replace`.",
+    )
+    exam.require(not found.in_words, f"`restore` returned {found.in_words}, expected a pair: losses and hidden state.")
+    exam.require(found.losses == _LOSSES, f"`restore` returned the losses {found.losses}, expected {_LOSSES}.")
+    exam.require(
+        found.hidden == [1.5, 2.5],
+        f"`restore` returned a hidden state with the values {found.hidden}, expected the values at `save`, [1.5, 2.5].",
+    )
+    exam.require(
+        found.saved == {owner: [value + 10 for value in values] for owner, values in _SAVED.items()},
+        f"After `restore` the saved model has the values {found.saved}, expected it to be left alone.",
+    )
+    for owner, values in _SAVED.items():
+        now = found.restored[owner]
+        reason = " These are the values before `restore`." if now == _STARTS[owner] else ""
+        reason = " These are later values of the saved model." if now == [v + 10 for v in values] else reason
+        exam.require(
+            now == values, f"After `restore` the parameters of the {owner} are {now}, expected {values}.{reason}"
+        )
+
+
+class _Parts:
+    """A model with two parameters on the server and one on this rank."""
+
+    def __init__(self, values):
+        self.local = [torch.tensor(value, requires_grad=True) for value in values["trainer"]]
+        self.remote = [rpc.rpc_sync("server", parameter_of, (value,)) for value in values["server"]]
+
+    def parameter_rrefs(self):
+        first, *others = self.remote
+        return [first, *map(rpc.RRef, self.local), *others]
+
+    def values(self):
+        server = [rpc.rpc_sync("server", value_of, (reference,)) for reference in self.remote]
+        return {"trainer": [parameter.item() for parameter in self.local], "server": server}
+
+    def add(self, amount):
+        for parameter in self.local:
+            parameter.detach().add_(amount)
+        for reference in self.remote:
+            rpc.rpc_sync("server", add_to, (reference, amount))
+
+
+class _Unsavable:
+    def __reduce__(self):
+        raise RuntimeError("the process has died while it wrote the file")
+
+
+def _saved_and_restored() -> Restored:
+    """Save a model three times, once with an error, change it, and restore another model. Runs on a trainer."""
+    folder = tempfile.mkdtemp(prefix="checkpoint-")
+    path = os.path.join(folder, "checkpoint.pt")
+    trained, fresh = _Parts(_SAVED), _Parts(_STARTS)
+    try:
+        with one_line_errors():
+            answer("MyCheckpoint", [path]).save(trained, _LOSSES[:1], None)
+        if not os.path.exists(path):
+            return Restored(False, True, True, "", None, None, {}, {})
+        with open(path, "rb") as old:
+            first = old.read()
+            with suppress(Exception):
+                answer("MyCheckpoint", [path]).save(trained, [*_LOSSES, _Unsavable()], None)
+            survived = _content(path) == first
+            with one_line_errors():
+                answer("MyCheckpoint", [path]).save(trained, list(_LOSSES), _hidden())
+            old.seek(0)
+            replaced = old.read() == first
+        trained.add(10)
+        with one_line_errors():
+            result = answer("MyCheckpoint", [path]).restore(fresh)
+        return Restored(True, survived, replaced, *_pair_in(result), trained.values(), fresh.values())
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _hidden():
+    return [torch.tensor([1.5]), torch.tensor([2.5])]
+
+
+def _content(path):
+    with suppress(OSError), open(path, "rb") as file:
+        return file.read()
+    return None
+
+
+def _pair_in(result):
+    """Return the result of `restore` in words if it is no pair, and the losses and hidden state of the pair."""
+    if not isinstance(result, tuple | list) or len(result) != 2:
+        return show(plain(result)), None, None
+    losses, hidden = result
+    losses = list(losses) if isinstance(losses, tuple | list) else losses
+    is_state = isinstance(hidden, tuple | list) and all(isinstance(part, torch.Tensor) for part in hidden)
+    return "", losses, [part.item() for part in hidden] if is_state else hidden
+
+
+def parameter_of(value):
+    """Return an RRef to a new parameter with one value. Runs on the server."""
+    return rpc.RRef(torch.tensor(value, requires_grad=True))
+
+
+def value_of(reference):
+    """Return the value of a parameter. Runs on the server."""
+    return reference.local_value().item()
+
+
+def add_to(reference, amount):
+    """Add an amount to a parameter. Runs on the server."""
+    reference.local_value().detach().add_(amount)
 
 
 # ---------------------------------------------------------------- SharedOptimizer

@@ -36,7 +36,7 @@ from helpers.plots.rpc_and_rref import call_through_threads, object_and_users
 from helpers.plots.rpc_threads_and_failures import server_threads
 from helpers.plots.scaling import batch_sizes, fewer_and_longer_steps, mfu_by_gpus, throughput, time_to_loss
 from helpers.plots.seldom import loss_by_cost, loss_by_learning_rate, often_and_seldom
-from helpers.plots.several_trainers import trainer_steps
+from helpers.plots.several_trainers import trainer_steps, trainers_and_server
 from helpers.plots.sharded_data_parallel import (
     fetched_layers,
     flat_vector,
@@ -141,6 +141,7 @@ __all__ = [
     "tokens_per_second",
     "tokens_to_experts",
     "trainer_steps",
+    "trainers_and_server",
     "trainers_learn",
     "training_and_cable",
     "training_curve",

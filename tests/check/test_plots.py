@@ -75,11 +75,27 @@ def test_one_step_of_a_ring():
 
 
 def test_steps_of_trainers_and_lines_of_their_updates():
-    steps = {"trainer0": [(1.0, 1.1, "fresh"), (1.1, 1.3, "stale")], "trainer1": [(1.05, 1.2, "fails")]}
-    plots.trainer_steps(steps)
+    log = [
+        ("trainer0", "reads", 1.0),
+        ("trainer1", "reads", 1.05),
+        ("trainer0", "updates", 1.1),
+        ("trainer1", "fails", 1.2),
+        ("trainer1", "reads", 1.25),
+        ("trainer1", "updates", 1.3),
+    ]
+    plots.trainer_steps(log)
     (axes,) = plt.gcf().axes
-    assert [label.get_text() for label in axes.get_yticklabels()] == list(steps)
+    assert axes.get_title(loc="left") == "0 of 3 steps were stale, and 1 failed"
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["trainer0", "trainer1"]
     assert [round(line.get_xdata()[0]) for line in axes.lines] == [100, 300]  # a step that fails makes no update
+
+
+def test_the_part_of_a_long_log_with_a_failed_step_is_drawn():
+    log = [(f"trainer{n % 2}", event, n + time) for n in range(40) for event, time in (("reads", 0), ("updates", 0.5))]
+    log[-1] = ("trainer1", "fails", 40)
+    plots.trainer_steps(log)
+    (axes,) = plt.gcf().axes
+    assert axes.get_title(loc="left") == "0 of 16 steps were stale, and 1 failed"
 
 
 def test_a_box_for_each_forward_and_backward():

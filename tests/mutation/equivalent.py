@@ -78,6 +78,11 @@ EQUIVALENT = {
     "what_ddp_does_not_report": {
         "37b63c109c": "the model's output has one element, so its mean is its sum",
     },
+    "several_trainers": {
+        "2541f3f501": "only hides a warning of torch",
+        "4943da4b23": "no step has run before, so the log of the server has no earlier events to drop",
+        "14cb7e2512": "the steps are only compared and counted, so they may carry a graph",
+    },
     "when_ranks_disagree": {
         "6f5380d38e": "no cell waits for the timeout of the default group",
         "cc2f75359b": "the text says that ranks wait until the timeout, and does not say how long it is",

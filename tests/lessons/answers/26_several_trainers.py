@@ -1,12 +1,11 @@
 # %% World(3)
-# cell `init_rpc(`
-turn = threading.Lock()
+# cell `init_rpc(` of solutions
 
 # %% my_step_in_turn: solution
 # Solved. The step waits for its turn, and loses nothing that came before.
 
 # %% my_step_in_turn: skeleton
-# Not yet. ...
+# Not yet. The step has subtracted nothing: the value is 10, expected 9.
 
 # %% my_step_in_turn: in one block
 # Solved. The step waits for its turn, and loses nothing that came before.
@@ -82,6 +81,205 @@ def my_step_in_turn(context, parameter):
 # %% my_step_in_turn
 # Not yet. Rank 0 raised RuntimeError('a leaf Variable that requires grad ...
 # answer "in one block", with `with turn, torch.no_grad():` as `with turn:`
+
+# %% my_staleness: solution
+# Solved. Each update counts the updates of other trainers since its read.
+
+# %% my_staleness: skeleton
+# Not yet. For the log [trainer0 reads, trainer1 reads, trainer1 updates, ...] it returned [0, 0], expected [0, 1].
+
+# %% my_staleness: looks back
+# Solved. Each update counts the updates of other trainers since its read.
+def my_staleness(log):
+    result = []
+    for place, (trainer, event, _) in enumerate(log):
+        if event != "updates":
+            continue
+        count = 0
+        for other, what, _ in reversed(log[:place]):
+            if (other, what) == (trainer, "reads"):
+                break
+            if what == "updates":
+                count += 1
+        result.append(count)
+    return result
+
+# %% my_staleness: counters
+# Solved. Each update counts the updates of other trainers since its read.
+def my_staleness(log):
+    counts, staleness = {}, ()
+    for trainer, event, seconds in log:
+        if event == "reads":
+            counts[trainer] = 0
+        elif event == "updates":
+            staleness += (counts[trainer],)
+            for other in counts:
+                counts[other] += 1
+    return staleness
+
+# %% my_staleness
+# Not yet. For the log [trainer0 reads, trainer0 updates, trainer0 reads, ...] it returned [0, 1], expected [0, 0].
+# solution, with `version_read[trainer] = version` as `version_read.setdefault(trainer, version)`
+
+# %% my_staleness: counts failed steps
+# Not yet. For the log [trainer0 reads, trainer1 reads, ...] it returned [1, 0, 3], expected [0, 0, 2].
+def my_staleness(log):
+    counts, staleness = {}, []
+    for trainer, event, seconds in log:
+        if event == "reads":
+            counts[trainer] = 0
+        else:
+            if event == "updates":
+                staleness.append(counts[trainer])
+            for other in counts:
+                counts[other] += 1
+    return staleness
+
+# %% my_staleness: for each trainer
+# Not yet. For the log [trainer0 reads, trainer0 updates, ...] it returned {'trainer0': [0, 0]}, expected [0, 0].
+def my_staleness(log):
+    staleness, version, version_read = {}, 0, {}
+    for trainer, event, seconds in log:
+        if event == "reads":
+            version_read[trainer] = version
+        if event == "updates":
+            staleness.setdefault(trainer, []).append(version - version_read[trainer])
+            version += 1
+    return staleness
+
+# %% my_staleness: without return
+# Not yet. For the log [trainer0 reads, ...] it returned None, expected [0, 0].
+# solution, with `return staleness` as `pass`
+
+# %% my_staleness: counts itself
+# Not yet. For the log [trainer0 reads, ...] it returned [1, 1], expected [0, 0].
+# solution, with `version - version_read[trainer]` as `version + 1 - version_read[trainer]`
+
+# %% my_staleness: the error of the answer
+# Not yet. Rank 0 raised KeyError ...
+# solution, with `"reads"` as `"read"`
+
+# %% MyCheckpoint: solution
+# Solved. The file was complete at every moment, and `restore` copied the values of both ranks into the new model.
+
+# %% MyCheckpoint: skeleton
+# Not yet. The second `save` raised an error while it wrote, and the first checkpoint is gone, expected it to stay ...
+
+# %% MyCheckpoint: first half
+# Not yet. After `restore` the parameters of the trainer are [0.0], expected [5.0]. These are the values before ...
+class MyCheckpoint:
+    def __init__(self, path):
+        self.path = path
+
+    def save(self, model, losses, hidden):
+        values = [reference.to_here() for reference in model.parameter_rrefs()]
+        torch.save((losses, hidden, values), self.path + ".new")
+        os.replace(self.path + ".new", self.path)
+
+    def restore(self, model):
+        losses, hidden, values = torch.load(self.path)
+        return losses, hidden
+
+# %% MyCheckpoint: another format, written on the owners without `write`
+# Solved. The file was complete at every moment, and `restore` copied the values of both ranks into the new model.
+class MyCheckpoint:
+    def __init__(self, path):
+        self.path = path
+        self.other = os.path.join(os.path.dirname(path), "other")
+
+    def save(self, model, losses, hidden):
+        values = {place: rref.to_here() for place, rref in enumerate(model.parameter_rrefs())}
+        with open(self.other, "wb") as file:
+            torch.save({"losses": losses, "hidden": hidden, "values": values}, file)
+        os.rename(self.other, self.path)
+
+    def restore(self, model):
+        saved = torch.load(self.path)
+        for place, rref in enumerate(model.parameter_rrefs()):
+            rref.remote().detach().rpc_sync().copy_(saved["values"][place])
+        return [saved["losses"], saved["hidden"]]
+
+# %% MyCheckpoint: in memory first
+# Not yet. `save` changed the old file, so the file at `path` is incomplete for a moment, expected a new file ...
+class MyCheckpoint:
+    def __init__(self, path):
+        self.path = path
+
+    def save(self, model, losses, hidden):
+        import io
+        values = [reference.to_here().detach() for reference in model.parameter_rrefs()]
+        buffer = io.BytesIO()
+        torch.save((losses, hidden, values), buffer)
+        with open(self.path, "wb") as file:
+            file.write(buffer.getvalue())
+
+    def restore(self, model):
+        losses, hidden, all_values = torch.load(self.path)
+        for reference, values in zip(model.parameter_rrefs(), all_values, strict=True):
+            rpc.rpc_sync(reference.owner(), write, (reference, values))
+        return losses, hidden
+
+# %% MyCheckpoint: removes the old file first
+# Not yet. The second `save` raised an error while it wrote, and the first checkpoint is gone, expected it to stay ...
+# solution, with `torch.save(` as `os.path.exists(self.path) and os.remove(self.path); torch.save(`
+
+# %% MyCheckpoint: leaves the new file
+# Not yet. `save` left no file at `path`, expected the checkpoint there.
+# solution, with `os.replace(self.path + ".new", self.path)` as `pass`
+
+# %% MyCheckpoint
+# Not yet. `restore` returned a hidden state with the values None, expected the values at `save`, [1.5, 2.5].
+# solution, with `torch.save((losses, hidden, values)` as `torch.save((losses, None, values)`
+
+# %% MyCheckpoint: one loss more
+# Not yet. `restore` returned the losses [4.0, 3.0, 2.0, 0.0], expected [4.0, 3.0, 2.0].
+# solution, with `torch.save((losses, hidden, values)` as `torch.save((losses + [0.0], hidden, values)`
+
+# %% MyCheckpoint: returns the losses alone
+# Not yet. `restore` returned a list of 3, expected a pair: losses and hidden state.
+# solution, with `return losses, hidden` as `return losses`
+
+# %% MyCheckpoint: only what is here
+# Not yet. After `restore` the parameters of the server are [0.0, 0.0], expected [1.0, 2.0]. These are the values ...
+# solution, with `rpc.rpc_sync(reference.owner(), write, (reference, values))` as
+# `reference.is_owner() and write(reference, values)`
+
+# %% MyCheckpoint: writes into a copy
+# Not yet. After `restore` the parameters of the server are [0.0, 0.0], expected [1.0, 2.0]. These are the values ...
+# solution, with `rpc.rpc_sync(reference.owner(), write, (reference, values))` as
+# `reference.to_here().detach().copy_(values)`
+
+# %% MyCheckpoint: in another order
+# Not yet. After `restore` the parameters of the server are [2.0, 1.0], expected [1.0, 2.0].
+# solution, with `zip(model.parameter_rrefs(), all_values, strict=True)` as `zip(model.parameter_rrefs(), all_values[::-1])`
+
+# %% MyCheckpoint: saves the references
+# Not yet. Rank 0 raised ...
+# solution, with `reference.to_here().detach()` as `reference`
+
+# %% MyCheckpoint: fetches the values when it restores
+# Not yet. After `restore` the parameters of the trainer are [15.0], expected [5.0]. These are later values ...
+class MyCheckpoint:
+    kept = {}
+
+    def __init__(self, path):
+        self.path = path
+
+    def save(self, model, losses, hidden):
+        MyCheckpoint.kept[self.path] = model
+        torch.save((losses, hidden), self.path + ".new")
+        os.replace(self.path + ".new", self.path)
+
+    def restore(self, model):
+        losses, hidden = torch.load(self.path)
+        old = MyCheckpoint.kept[self.path]
+        for reference, source in zip(model.parameter_rrefs(), old.parameter_rrefs()):
+            rpc.rpc_sync(reference.owner(), write, (reference, source.to_here()))
+        return losses, hidden
+
+# %% MyCheckpoint: that is not there
+# Not yet. ... has no function `MyCheckpoint`: run the cell that defines it ...
+globals().pop("MyCheckpoint", None)
 
 # %% SharedOptimizer: solution
 # Solved. Each step took the gradients of its own context, and no two were under way at the same time.
@@ -285,7 +483,7 @@ class Bounded:
 # Not yet. ... has no function `Bounded`: run the cell that defines it ...
 globals().pop("Bounded", None)
 
-# %% World(4): SharedOptimizer, Bounded
+# %% World(4): my_step_in_turn, my_staleness, MyCheckpoint, SharedOptimizer, Bounded
 
 # %% World(4)
 # Nobody has started RPC.
@@ -295,5 +493,9 @@ globals().pop("Bounded", None)
 pass
 
 # %% Bounded: before RPC has been started
+# Not yet. ... RPC has not been initialized ...
+pass
+
+# %% MyCheckpoint: before RPC has been started
 # Not yet. ... RPC has not been initialized ...
 pass

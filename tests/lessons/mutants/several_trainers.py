@@ -1,9 +1,9 @@
 """The lesson several_trainers, broken on purpose."""
 
 MUTANTS = {
-    "adding there loses increments": ("number.rpc_sync().add_(1)", "number.rpc_sync().copy_(place)"),
+    "adding on the owner loses increments": ("value.rpc_sync().add_(1)", "value.rpc_sync().copy_(number)"),
     "the owner holds no lock": ("    with turn:\n        slow_add(", "    if turn:\n        slow_add("),
-    "an update at the owner cannot be lost": ("read = number.local_value().clone()", "read = number.local_value()"),
+    "an update at the owner cannot be lost": ("read = value.local_value().clone()", "read = value.local_value()"),
     "the lesson's step does not wait for its turn": (
         "    with turn, torch.no_grad():\n        values.sub_(gradient)",
         "    with torch.no_grad():\n        values.sub_(gradient)",
@@ -16,30 +16,39 @@ MUTANTS = {
         'rpc.rpc_sync("server", subtract_in_turn, (context, self.parameter))',
         '[rpc.rpc_sync("server", subtract_in_turn, (context, self.parameter)) for _ in range(2)]',
     ),
-    "the class that is not known is known": ("DistributedOptimizer(PlainSGD,", "DistributedOptimizer(torch.optim.SGD,"),
-    "the other one's step comes too late to make a gradient stale": (
-        "        if not before_backward:\n            meanwhile()\n        optimizer.step(context)",
-        "        optimizer.step(context)\n    if before_backward is None:\n        meanwhile()",
+    "the class without a functional implementation has one": (
+        "DistributedOptimizer(PlainSGD,",
+        "DistributedOptimizer(torch.optim.SGD,",
     ),
-    "weights that change before backward are believed": (
-        "        if before_backward:\n            meanwhile()\n        dist_autograd.backward(context, [loss])",
-        "        dist_autograd.backward(context, [loss])\n        if before_backward:\n            meanwhile()",
+    "the whole step comes too late to make a gradient stale": (
+        '    world.call("whole_step", targets=1)\n    world.call("finish_step", targets=0)',
+        '    world.call("finish_step", targets=0)\n    world.call("whole_step", targets=1)',
     ),
-    "a trainer's own steps count as stale": (
-        'rpc.rpc_sync("server", updates_of, (bias,)) - before > 1',
-        'rpc.rpc_sync("server", updates_of, (bias,)) - before > 0',
+    "the whole step never comes before the backward pass": (
+        '"before backward": interrupted(1)',
+        '"before backward": interrupted(2)',
     ),
+    "the decoder's weights do not change": (
+        "            super().step()\n            log.append((self.trainer",
+        "            log.append((self.trainer",
+    ),
+    "a step that fails counts as an update": ('(model.trainer, "fails")', '(model.trainer, "updates")'),
     "each trainer has a decoder of its own": ("model = Model(table, decoder)", "model = Model(table)"),
+    "the lesson's staleness counts from the first read": (
+        "version_read[trainer] = version",
+        "version_read.setdefault(trainer, version)",
+    ),
     "the server lives on": ("os.kill(world.pids[-1], signal.SIGKILL)", "os.kill(world.pids[-1], signal.SIGCONT)"),
     "the weights of the checkpoint are never written back": (
-        "reference.remote().detach().rpc_sync().copy_(values)",
-        "values",
+        "reference.local_value().detach().copy_(values)",
+        "reference.local_value()",
     ),
-    "the hidden state of the checkpoint is forgotten": ("    return losses, hidden", "    return losses, None"),
+    "the hidden state of the checkpoint is forgotten": (
+        "write, (reference, values))\n        return losses, hidden",
+        "write, (reference, values))\n        return losses, None",
+    ),
     "the checkpoint is of another step than it says": (
-        "            save(model, losses, hidden)\n        loss, hidden = step(model, optimizer, *window, hidden)\n"
-        "        losses.append(loss)",
-        "            save(model, losses + [0.0], hidden)\n"
-        "        loss, hidden = step(model, optimizer, *window, hidden)\n        losses.append(loss)",
+        "Checkpoint(path).save(model, losses, hidden)",
+        "Checkpoint(path).save(model, losses + [0.0], hidden)",
     ),
 }
