@@ -26,7 +26,8 @@ from helpers.plots.in_your_own_job import flight_records
 from helpers.plots.inside_ddp import bucket_costs, buckets, hook_of_ddp
 from helpers.plots.meet_the_ranks import lines_of_ranks, notebook_and_ranks
 from helpers.plots.overlap import exposed_steps, overlap_sketch, step_timeline
-from helpers.plots.pipelines import bubbles, kept_over_time, pipeline_steps, stale_losses
+from helpers.plots.pipedream import flushed_pipeline, stale_losses
+from helpers.plots.pipelines import bubbles, kept_over_time, pipeline_steps
 from helpers.plots.point_to_point import message_cost, ring_of_waits, two_messages
 from helpers.plots.ranks_come_and_go import comings_and_goings
 from helpers.plots.reinforcement_learning import agent_and_observers, episode_rewards, message_diagram
@@ -78,6 +79,7 @@ __all__ = [
     "fewer_and_longer_steps",
     "flat_vector",
     "flight_records",
+    "flushed_pipeline",
     "grids_of_ranks",
     "hook_of_ddp",
     "kept_over_time",

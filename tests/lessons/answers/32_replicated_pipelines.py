@@ -7,55 +7,6 @@ SEED = 0
 # cell `next_rank =`
 # cell `def judged(`
 
-# %% staleness: solution
-# Solved. Every batch has the right number of updates, even in unusual orders.
-
-# %% staleness: skeleton
-# Not yet. For the order F0 F1 B0 F2 B1 B2 rank 0 returned [0, 0, 0], expected [0, 1, 1].
-
-# %% staleness
-# Solved. Every batch has the right number of updates, even in unusual orders.
-def staleness(order):
-    result = []
-    for batch in range(len(order) // 2):
-        between = order[order.index(("F", batch)) : order.index(("B", batch))]
-        result.append(sum(kind == "B" for kind, _ in between))
-    return result
-
-# %% staleness
-# Solved. Every batch has the right number of updates, even in unusual orders.
-def staleness(order):
-    stale = [0] * (len(order) // 2)
-    open_batches = set()
-    for kind, batch in order:
-        if kind == "F":
-            open_batches.add(batch)
-            continue
-        open_batches.remove(batch)
-        for other in open_batches:
-            stale[other] += 1
-    return tuple(stale)
-
-# %% staleness
-# Not yet. For the order F0 F1 B0 F2 B1 B2 rank 0 returned [0, 0, 0], expected [0, 1, 1].
-# solution, with `updates += 1` as `updates += 0`
-
-# %% staleness
-# Not yet. For the order F0 B0 F1 B1 rank 0 returned [0, 1], expected [0, 0].
-# solution, with `updates - at_forward[batch]` as `updates`
-
-# %% staleness
-# Not yet. For the order F0 F1 F2 B2 B1 B0 rank 0 returned [0, 1, 2], expected [2, 1, 0].
-# solution, with `sorted(stale)` as `stale`
-
-# %% staleness
-# Not yet. Rank 0 raised ValueError: ...
-# solution, with `return [stale[batch] for batch in sorted(stale)]` as `return max(stale)`
-
-# %% staleness
-# Not yet. For the order F0 F1 B0 F2 B1 B2 rank 0 returned [0, 0, 0] ...
-# solution, with `at_forward[batch] = updates` as `at_forward[batch] = batch`
-
 # %% best_cut: solution
 # Solved. Every cut is the one in which the busiest rank sends the fewest bytes.
 
