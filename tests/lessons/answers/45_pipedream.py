@@ -43,7 +43,7 @@ def my_stashed_backward(x, output, used, newest):
 # %% my_stashed_backward: adds up in .grad
 # Not yet. Stage 0, batch 1: it returned weights after an update by the gradients of two batches, which add up in
 # `.grad`, expected one update by the gradient of this batch.
-# answer "by .grad, which is cleared", without `tensor.grad = None` and with `in used:` as `in []:`
+# answer "by .grad, which is cleared", with `tensor.grad = None` as `pass`
 
 # %% my_stashed_backward: in place
 # Not yet. Stage 0, batch 0: it changed `newest` in place, expected new tensors: another batch may need that version.
@@ -160,18 +160,16 @@ def staleness(order, m):
 # Solved. Every micro-batch has the right number of updates, even in unusual orders.
 def staleness(order, m):
     stale = [0] * (len(order) // 2)
-    waiting, group, done = set(), [], 0
+    waiting, done = set(), 0
     for kind, batch in order:
         if kind == "F":
             waiting.add(batch)
             continue
-        group.append(batch)
         done += 1
         waiting.remove(batch)
         if done % m == 0:
-            for other in waiting | {b for b in group if False}:
+            for other in waiting:
                 stale[other] += 1
-            group.clear()
     return tuple(stale)
 
 # %% staleness: never updates
