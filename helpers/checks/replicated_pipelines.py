@@ -1,6 +1,17 @@
-"""Exercises of 32_replicated_pipelines: how to split ranks into pipelines."""
+"""Exercises of 32_replicated_pipelines: a step of a replicated pipeline, and how to split ranks into pipelines."""
 
-from helpers.checks.exam import exercise, number, show
+import time
+from typing import NamedTuple
+
+import torch
+import torch.distributed as dist
+import torch.distributed.autograd as dist_autograd
+from torch import nn
+from torch.nn.functional import mse_loss
+
+from helpers.checks.exam import AnswerError, exercise, missing, near, number, show
+from helpers.checks.learner import learners_module
+from helpers.checks.rpc_judging import answer_with_rpc
 
 _MIB = 2**20
 # Ranks, bytes of all weights, and bytes of the activations that a stage sends.
@@ -14,6 +25,63 @@ _CUTS = [
     (4, _MIB, 0),
     (1, _MIB, _MIB),
 ]
+
+
+_MICRO_BATCHES = 4
+_SECONDS_BUSY = 0.5  # in which the last stage computes nothing
+
+
+class _Step(NamedTuple):
+    """What a step of the learner did on a rank, and what one process does.
+
+    `waited` says whether each call of `last_stage` had ended before the next one began. Only ranks of a first stage
+    drive, and only they have more than the number of all-reduces.
+    """
+
+    all_reduces: int
+    drives: bool = False
+    calls: int = 0
+    waited: bool = False
+    result: object = None
+    gradient: torch.Tensor | None = None
+    expected_loss: float = 0.0
+    expected_gradient: torch.Tensor | None = None
+
+
+@exercise
+def my_step(exam):
+    """Check `my_step(context, m)`: all forwards under way at once, and one backward for the mean of the losses."""
+    step = exam.on_rank(_step)
+    who = f"Rank {exam.rank}"
+    if step is None or not step.drives:
+        if step is not None:
+            _require_one_all_reduce(exam, step)
+        return _SOLVED
+    exam.require(
+        step.calls == _MICRO_BATCHES,
+        f"{who} called `last_stage` {step.calls} times, expected {_MICRO_BATCHES} times, once for each micro-batch.",
+    )
+    exam.require(
+        not step.waited,
+        f"{who} waited for each micro-batch before it began the next one, expected that all are under way at once.",
+    )
+    if exam.require(
+        step.gradient is not None,
+        f"All calls are right, but after the step of rank {exam.rank} its stage has no gradient, expected the gradient "
+        "of one process: call `dist_autograd.backward` in the context.",
+    ):
+        _require_one_all_reduce(exam, step)
+        difference = _compared(step.gradient, step.expected_gradient)
+        exam.require(not difference, f"The gradient of rank {exam.rank} is {difference} the gradient of one process.")
+    exam.require(
+        near(step.result, step.expected_loss, 1e-6),
+        f"The gradients are right, but rank {exam.rank} returned {show(step.result)}, expected "
+        f"{step.expected_loss:.4f}, the mean of the losses.",
+    )
+    return _SOLVED
+
+
+_SOLVED = "Every stage has the gradients of one process, after one all-reduce of DDP."
 
 
 @exercise
@@ -32,6 +100,73 @@ def best_cut(exam):
             f"{sent[expected] / _MIB:.1f} MiB.",
         )
     return "Every cut is the one in which the busiest rank sends the fewest bytes."
+
+
+def _require_one_all_reduce(exam, step):
+    exam.require(
+        step.all_reduces == 1,
+        f"DDP all-reduced {step.all_reduces} times on rank {exam.rank}, expected once in the step.",
+    )
+
+
+def _step():
+    """Let the first stages do a step with the learner's function, while the last stages are busy for a moment."""
+    lesson = vars(learners_module())
+    for name in ("new_stage", "last_stage", "takes_part", "drives", "reduced", "lock"):
+        if name not in lesson:
+            raise AnswerError(missing(name))
+    lesson["new_stage"]()
+    try:
+        if lesson["drives"]:
+            dist.barrier()
+            return _driven(lesson)
+        with lesson["lock"]:
+            dist.barrier()
+            time.sleep(_SECONDS_BUSY)
+    finally:
+        dist.barrier()
+    return _Step(len(lesson["reduced"])) if lesson["takes_part"] else None
+
+
+def _driven(lesson):
+    with dist_autograd.context() as context:
+        result, made = answer_with_rpc("my_step", [context, _MICRO_BATCHES])
+        gradient = dist_autograd.get_gradients(context).get(lesson["stage"].module.linear.weight)
+        gradient = None if gradient is None else gradient.clone()
+    calls = [call for call in made if call.function == "last_stage"]
+    waited = len(calls) > 1 and all(
+        one.end is not None and one.end <= other.begin for one, other in zip(calls, calls[1:], strict=False)
+    )
+    loss, expected_loss, expected = _one_process(lesson)
+    loss.backward()
+    return _Step(
+        all_reduces=len(lesson["reduced"]),
+        drives=True,
+        calls=len(calls),
+        waited=waited,
+        result=result,
+        gradient=gradient,
+        expected_loss=expected_loss.item(),
+        expected_gradient=expected.weight.grad,
+    )
+
+
+def _one_process(lesson):
+    """Return the loss of all samples, the loss of this pipeline's shard, and the layer of the first stage."""
+    first, second = (lesson["Layer"](lesson["SEED"] + stage) for stage in range(2))
+    model = nn.Sequential(first, second)
+    shard_loss = mse_loss(model(lesson["my_inputs"]), lesson["my_targets"])
+    return mse_loss(model(lesson["inputs"]), lesson["targets"]), shard_loss, first.linear
+
+
+def _compared(gradient, expected):
+    """Return "" for equal gradients, the factor between proportional ones in words, and "not" for any others."""
+    if torch.allclose(gradient, expected, rtol=1e-9):
+        return ""
+    factor = (gradient.norm() / expected.norm()).item()
+    return (
+        f"{factor:.2f} times, expected 1.00 times," if torch.allclose(gradient, factor * expected, rtol=1e-9) else "not"
+    )
 
 
 def _divisors(ranks):

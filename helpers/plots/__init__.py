@@ -31,6 +31,7 @@ from helpers.plots.pipelines import bubbles, kept_over_time, pipeline_steps
 from helpers.plots.point_to_point import message_cost, ring_of_waits, two_messages
 from helpers.plots.ranks_come_and_go import comings_and_goings
 from helpers.plots.reinforcement_learning import agent_and_observers, episode_rewards, message_diagram
+from helpers.plots.replicated_pipelines import replicated_stages, times_of_splits
 from helpers.plots.ring_all_reduce import ring_of_chunks, ring_step, ring_storyboard
 from helpers.plots.ring_attention import causal_chunks, ring_work
 from helpers.plots.rpc_and_rref import call_through_threads, object_and_users
@@ -105,6 +106,7 @@ __all__ = [
     "perplexity_curve",
     "pipeline_steps",
     "remote_product",
+    "replicated_stages",
     "ring_of_chunks",
     "ring_of_waits",
     "ring_step",
@@ -125,6 +127,7 @@ __all__ = [
     "table_sizes",
     "throughput",
     "time_to_loss",
+    "times_of_splits",
     "tokens_per_second",
     "tokens_to_experts",
     "trainer_steps",
