@@ -6,22 +6,22 @@ MUTANTS = {
         "return updated(newest, gradients[:2])",
         "return updated(used, gradients[:2])",
     ),
-    "all stages are equally late": ('world.view["delays"] = delays', 'world.view["delays"] = [max(delays)] * n'),
+    "all stages are equally stale": ('world.view["delays"] = delays', 'world.view["delays"] = [max(delays)] * n'),
     "PipeDream's weights are fresh": ('world.view["delays"] = delays', 'world.view["delays"] = [0] * n'),
-    "the last stage is late, too": (
-        "assert late == [min(i, n - 1 - rank) for i in range(batches)]",
-        "assert late == [min(i, n - rank) for i in range(batches)]",
+    "the last stage is stale, too": (
+        "assert stale_by == [min(i, n - 1 - rank) for i in range(batches)]",
+        "assert stale_by == [min(i, n - rank) for i in range(batches)]",
     ),
-    "weights are late even with a flush": ("assert set(late_with_flush) == {0}", "assert max(late_with_flush) > 0"),
+    "weights are stale even with a flush": ("assert set(stale_with_flush) == {0}", "assert max(stale_with_flush) > 0"),
     "a stage keeps one version": (
         "assert [max(of_stage) for of_stage in versions] == [n - stage for stage in range(n)]",
         "assert [max(of_stage) for of_stage in versions] == [1] * n",
     ),
-    "a stage keeps no batch at a time more than another": (
+    "all stages are ahead by as many batches": (
         "ahead = min(stages - stage, m)",
         "ahead = min(stages, m)",
     ),
-    "a pipeline without a flush drains all the same": (
+    "a pipeline without a flush drains too": (
         '"no flush": (one_forward_one_backward(rank, n, batches), 1),',
         '"no flush": (with_flush(rank, n, batches, n), 1),',
     ),
@@ -38,7 +38,7 @@ MUTANTS = {
         "loss, new = delayed_step(versions, delays, inputs, targets)",
         "loss, new = delayed_step(versions, delays, inputs, -targets)",
     ),
-    "without shared updates two versions are enough": (
+    "two versions are enough for an update after each batch": (
         "run(order, update_every=n)",
         "run(order, update_every=1)",
     ),
