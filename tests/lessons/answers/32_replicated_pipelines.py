@@ -47,7 +47,7 @@ def my_step(context, m):
 # solution, with `(stage(x), target)))` as `(stage(x), target)).wait())` and `future.wait()` as `future`
 
 # %% my_step: the sum of the losses
-# Not yet. The gradient of rank 0 is 4.00 times, expected 1.00 times, the gradient of one process.
+# Not yet. The gradient of rank 0 is 4.00 times the gradient of one process, expected 1.00 times.
 # solution, with ` / m` as ``
 
 # %% my_step: a detached output
@@ -56,7 +56,7 @@ def my_step(context, m):
 # solution, with `(stage(x), target)` as `(stage(x).detach(), target)`
 
 # %% my_step: targets of other samples
-# Not yet. The gradient of rank 0 is not the gradient of one process.
+# Not yet. The gradient of rank 0 differs, expected the gradient of one process.
 # solution, with `my_targets.chunk(m)` as `my_targets.flip(0).chunk(m)`
 
 # %% my_step: two micro-batches

@@ -58,7 +58,7 @@ def my_stashed_backward(x, output, used, newest):
     return newest
 
 # %% my_stashed_backward: gradients of the newest weights
-# Not yet. Rank 0 raised RuntimeError: ...
+# Not yet. Rank ... raised RuntimeError: The differentiated Tensor at index 0 appears to not have been used in the ...
 # solution, with `used if first else [*used, x]` as `newest if first else [*newest, x]`
 
 # %% my_stashed_backward: ignores the gradient of the next stage
