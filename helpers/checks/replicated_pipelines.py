@@ -1,18 +1,19 @@
-"""Exercises of 32_replicated_pipelines: how stale weights are, and how to split ranks into pipelines."""
+"""Exercises of 32_replicated_pipelines: a step of a replicated pipeline, and how to split ranks into pipelines."""
+
+import time
+from typing import NamedTuple
 
 import torch
+import torch.distributed as dist
+import torch.distributed.autograd as dist_autograd
+from torch import nn
+from torch.nn.functional import mse_loss
 
-from helpers.checks.exam import exercise, number, show
+from helpers.checks.exam import AnswerError, exercise, missing, near, number, show
+from helpers.checks.learner import learners_module
+from helpers.checks.rpc_judging import answer_with_rpc
 
 _MIB = 2**20
-_ORDERS = [
-    "F0 B0 F1 B1",
-    "F0 F1 B0 F2 B1 B2",
-    "F0 F1 F2 B0 F3 B1 F4 B2 B3 B4",
-    "F0 F1 F2 B2 B1 B0",
-    "F1 F0 B1 B0",
-    "",
-]
 # Ranks, bytes of all weights, and bytes of the activations that a stage sends.
 _CUTS = [
     (8, 400 * _MIB, _MIB),
@@ -24,22 +25,58 @@ _CUTS = [
     (4, _MIB, 0),
     (1, _MIB, _MIB),
 ]
+_MICRO_BATCHES = 4
+_SECONDS_BUSY = 0.5  # in which the last stage computes nothing
+_SOLVED = "Every stage has the gradients of one process, after one all-reduce of DDP."
+
+
+class _Step(NamedTuple):
+    """What a step of the learner did on the rank of a first stage, and what one process does.
+
+    `waited` says whether calls of `last_stage` had ended before the last one began.
+    """
+
+    all_reduces: int
+    calls: int
+    waited: bool
+    result: object
+    gradient: torch.Tensor | None
+    expected_loss: float
+    expected_gradient: torch.Tensor
 
 
 @exercise
-def staleness(exam):
-    """Check `staleness(order)`: for each batch, the updates between its forward and its own update."""
-    for text in _ORDERS:
-        order = [(action[0], int(action[1:])) for action in text.split()]
-        expected = _stale(order)
-        result = exam.call(list(order))
-        numbers = _numbers(result)
-        shown = show(result) if numbers is None else numbers
+def my_step(exam):
+    """Check `my_step(context, m)`: all forwards under way at once, and one backward for the mean of the losses."""
+    step = exam.on_rank(_step)
+    who = f"Rank {exam.rank}"
+    if step is None:
+        return _SOLVED
+    exam.require(
+        step.calls == _MICRO_BATCHES,
+        f"{who} called `last_stage` {step.calls} times, expected {_MICRO_BATCHES} times, once for each micro-batch.",
+    )
+    exam.require(
+        not step.waited,
+        f"{who} waited for each micro-batch before it began the next one, expected that all are under way at once.",
+    )
+    if exam.require(
+        step.gradient is not None,
+        f"All calls are right, but after the step of rank {exam.rank} its stage has no gradient, expected the gradient "
+        "of one process: call `dist_autograd.backward` in the context.",
+    ):
         exam.require(
-            numbers == expected,
-            f"For the order {text or '[]'} rank {exam.rank} returned {shown}, expected {expected}.",
+            step.all_reduces == 1,
+            f"DDP all-reduced {step.all_reduces} times on rank {exam.rank}, expected once in the step.",
         )
-    return "Every batch has the right number of updates, even in unusual orders."
+        fault = _fault_of_gradient(step.gradient, step.expected_gradient)
+        exam.require(not fault, f"The gradient of rank {exam.rank} {fault}")
+    exam.require(
+        near(step.result, step.expected_loss, 1e-6),
+        f"The gradients are right, but rank {exam.rank} returned {show(step.result)}, expected "
+        f"{step.expected_loss:.4f}, the mean of the losses.",
+    )
+    return _SOLVED
 
 
 @exercise
@@ -60,22 +97,64 @@ def best_cut(exam):
     return "Every cut is the one in which the busiest rank sends the fewest bytes."
 
 
-def _numbers(result):
-    """Return an answer as a list of numbers, or None if it is something else."""
-    if not isinstance(result, list | tuple | torch.Tensor) or not getattr(result, "shape", (1,)):
-        return None
-    return [number(part) for part in result]
+def _step():
+    """Let the first stages do a step with the learner's function, while the last stages are busy for a moment."""
+    lesson = vars(learners_module())
+    for name in ("new_stage", "last_stage", "takes_part", "drives", "reduced", "lock"):
+        if name not in lesson:
+            raise AnswerError(missing(name))
+    lesson["new_stage"]()
+    try:
+        if lesson["drives"]:
+            dist.barrier()
+            return _driven(lesson)
+        with lesson["lock"]:
+            dist.barrier()
+            time.sleep(_SECONDS_BUSY)
+    finally:
+        dist.barrier()
+    return None
 
 
-def _stale(order):
-    updates, at_forward, stale = 0, {}, {}
-    for kind, batch in order:
-        if kind == "F":
-            at_forward[batch] = updates
-        else:
-            stale[batch] = updates - at_forward[batch]
-            updates += 1
-    return [stale[batch] for batch in sorted(stale)]
+def _driven(lesson):
+    with dist_autograd.context() as context:
+        result, made = answer_with_rpc("my_step", [context, _MICRO_BATCHES])
+        gradient = dist_autograd.get_gradients(context).get(lesson["stage"].module.linear.weight)
+        gradient = None if gradient is None else gradient.clone()
+    calls = [call for call in made if call.function == "last_stage"]
+    # The first call cannot end before the last stage is free again, and its end is noted by another thread.
+    waited = len(calls) > 1 and (
+        calls[0].kind == "sync" or calls[0].end is not None and calls[-1].begin > calls[0].end - _SECONDS_BUSY / 5
+    )
+    loss, expected_loss, expected = _one_process(lesson)
+    loss.backward()
+    return _Step(
+        all_reduces=len(lesson["reduced"]),
+        calls=len(calls),
+        waited=waited,
+        result=result,
+        gradient=gradient,
+        expected_loss=expected_loss.item(),
+        expected_gradient=expected.weight.grad,
+    )
+
+
+def _one_process(lesson):
+    """Return the loss of all samples, the loss of this pipeline's shard, and the layer of the first stage."""
+    first, second = (lesson["Layer"](lesson["SEED"] + stage) for stage in range(2))
+    model = nn.Sequential(first, second)
+    shard_loss = mse_loss(model(lesson["my_inputs"]), lesson["my_targets"])
+    return mse_loss(model(lesson["inputs"]), lesson["targets"]), shard_loss, first.linear
+
+
+def _fault_of_gradient(gradient, expected):
+    """Return the end of a sentence about a gradient that is not the expected gradient, or ""."""
+    if torch.allclose(gradient, expected, rtol=1e-9):
+        return ""
+    factor = (gradient.norm() / expected.norm()).item()
+    if torch.allclose(gradient, factor * expected, rtol=1e-9):
+        return f"is {factor:.2f} times the gradient of one process, expected 1.00 times."
+    return "differs, expected the gradient of one process."
 
 
 def _divisors(ranks):

@@ -26,10 +26,12 @@ from helpers.plots.in_your_own_job import flight_records
 from helpers.plots.inside_ddp import bucket_costs, buckets, hook_of_ddp
 from helpers.plots.meet_the_ranks import lines_of_ranks, notebook_and_ranks
 from helpers.plots.overlap import exposed_steps, overlap_sketch, step_timeline
-from helpers.plots.pipelines import bubbles, kept_over_time, pipeline_steps, stale_losses
+from helpers.plots.pipedream import flushed_pipeline, stale_losses
+from helpers.plots.pipelines import bubbles, kept_over_time, pipeline_steps
 from helpers.plots.point_to_point import message_cost, ring_of_waits, two_messages
 from helpers.plots.ranks_come_and_go import comings_and_goings
 from helpers.plots.reinforcement_learning import agent_and_observers, episode_rewards, message_diagram
+from helpers.plots.replicated_pipelines import replicated_stages, times_of_splits
 from helpers.plots.ring_all_reduce import ring_of_chunks, ring_step, ring_storyboard
 from helpers.plots.ring_attention import causal_chunks, ring_of_blocks, ring_work
 from helpers.plots.rpc_and_rref import call_through_threads, object_and_users
@@ -87,6 +89,7 @@ __all__ = [
     "fewer_and_longer_steps",
     "flat_vector",
     "flight_records",
+    "flushed_pipeline",
     "grids_of_ranks",
     "halves_of_block",
     "hook_of_ddp",
@@ -115,6 +118,7 @@ __all__ = [
     "perplexity_curve",
     "pipeline_steps",
     "remote_product",
+    "replicated_stages",
     "ring_of_blocks",
     "ring_of_chunks",
     "ring_of_waits",
@@ -138,6 +142,7 @@ __all__ = [
     "table_sizes",
     "throughput",
     "time_to_loss",
+    "times_of_splits",
     "tokens_per_second",
     "tokens_to_experts",
     "trainer_steps",

@@ -1,4 +1,4 @@
-"""Figures of 31_pipelines and 32_replicated_pipelines: the schedule of the stages, the bubble, and stale weights."""
+"""Figures of 31_pipelines and the lessons after it: the schedule of the stages, the bubble, and what a stage keeps."""
 
 from collections.abc import Mapping, Sequence
 
@@ -72,17 +72,6 @@ def kept_over_time(kept: Mapping[str, Sequence[int]]) -> None:
     axes.set_ylim(0, 1.25 * max(map(max, kept.values())))
     axes.set_xlabel("forwards and backwards done")
     axes.set_ylabel("micro-batches kept")
-
-
-def stale_losses(fresh: Sequence[float], stale: Sequence[float]) -> None:
-    """Draw the loss of each batch, for one process and for a pipeline whose weights are stale."""
-    axes = new_axes("With stale weights the loss falls some batches later", height=3.2)
-    axes.plot(list(fresh), label="one process", **MODEL)
-    axes.plot(list(stale), label="PipeDream", **MEASURED)
-    axes.set_ylim(bottom=0)
-    axes.set_xlabel("batch")
-    axes.set_ylabel("loss (mean squared error)")
-    axes.legend(frameon=False)
 
 
 def _box(axes, event, origin, top):

@@ -1,60 +1,84 @@
 # %% World(4)
 SEED = 0
-# cell `import os, time`
-# cell `init_rpc(`
-# cell `class Layer(`
-# cell `def new_stage(`
-# cell `next_rank =`
-# cell `def judged(`
+# cell `import os, warnings` of solutions
+# cell `init_rpc(` of solutions
+# cell `class Layer(` of solutions
+# cell `def new_stage(` of solutions
+next_rank = f"rank{rank + 1}"
 
-# %% staleness: solution
-# Solved. Every batch has the right number of updates, even in unusual orders.
+# %% World(5): my_step
 
-# %% staleness: skeleton
-# Not yet. For the order F0 F1 B0 F2 B1 B2 rank 0 returned [0, 0, 0], expected [0, 1, 1].
+# %% my_step: skeleton
+# Not yet. Rank 0 called `last_stage` 1 times, expected 4 times, once for each micro-batch.
 
-# %% staleness
-# Solved. Every batch has the right number of updates, even in unusual orders.
-def staleness(order):
-    result = []
-    for batch in range(len(order) // 2):
-        between = order[order.index(("F", batch)) : order.index(("B", batch))]
-        result.append(sum(kind == "B" for kind, _ in between))
-    return result
+# %% my_step: solution
+# Solved. Every stage has the gradients of one process, after one all-reduce of DDP.
 
-# %% staleness
-# Solved. Every batch has the right number of updates, even in unusual orders.
-def staleness(order):
-    stale = [0] * (len(order) // 2)
-    open_batches = set()
-    for kind, batch in order:
-        if kind == "F":
-            open_batches.add(batch)
-            continue
-        open_batches.remove(batch)
-        for other in open_batches:
-            stale[other] += 1
-    return tuple(stale)
+# %% my_step: wait_all
+# Solved. Every stage has the gradients of one process, after one all-reduce of DDP.
+# solution, with `sum(future.wait() for future in futures) / m` as `torch.stack(torch.futures.wait_all(futures)).mean()`
 
-# %% staleness
-# Not yet. For the order F0 F1 B0 F2 B1 B2 rank 0 returned [0, 0, 0], expected [0, 1, 1].
-# solution, with `updates += 1` as `updates += 0`
+# %% my_step: the losses as several roots
+# Solved. Every stage has the gradients of one process, after one all-reduce of DDP.
+# solution, with `[loss])` as `[future.wait() / m for future in futures])`
 
-# %% staleness
-# Not yet. For the order F0 B0 F1 B1 rank 0 returned [0, 1], expected [0, 0].
-# solution, with `updates - at_forward[batch]` as `updates`
+# %% my_step: by the number of the rank, and a tensor as the result
+# Solved. Every stage has the gradients of one process, after one all-reduce of DDP.
+# solution, with `rpc_async(next_rank` as `rpc_async(rank + 1` and `loss.item()` as `loss`
 
-# %% staleness
-# Not yet. For the order F0 F1 F2 B2 B1 B0 rank 0 returned [0, 1, 2], expected [2, 1, 0].
-# solution, with `sorted(stale)` as `stale`
+# %% my_step: by positions
+# Solved. Every stage has the gradients of one process, after one all-reduce of DDP.
+def my_step(context, m):
+    outputs = [stage(x) for x in my_inputs.chunk(m)]
+    calls = [
+        rpc.rpc_async(next_rank, last_stage, args=(output, target))
+        for output, target in zip(outputs, my_targets.chunk(m))
+    ]
+    losses = [call.wait() for call in calls]
+    dist_autograd.backward(context, [sum(losses) / len(losses)])
+    return float(sum(losses)) / m
 
-# %% staleness
-# Not yet. Rank 0 raised ValueError: ...
-# solution, with `return [stale[batch] for batch in sorted(stale)]` as `return max(stale)`
+# %% my_step: waits for each by rpc_sync
+# Not yet. Rank 0 waited for each micro-batch before it began the next one, expected that all are under way at once.
+# solution, with `rpc_async` as `rpc_sync` and `future.wait()` as `future`
 
-# %% staleness
-# Not yet. For the order F0 F1 B0 F2 B1 B2 rank 0 returned [0, 0, 0] ...
-# solution, with `at_forward[batch] = updates` as `at_forward[batch] = batch`
+# %% my_step: waits for each future at once
+# Not yet. Rank 0 waited for each micro-batch before it began the next one, expected that all are under way at once.
+# solution, with `(stage(x), target)))` as `(stage(x), target)).wait())` and `future.wait()` as `future`
+
+# %% my_step: the sum of the losses
+# Not yet. The gradient of rank 0 is 4.00 times the gradient of one process, expected 1.00 times.
+# solution, with ` / m` as ``
+
+# %% my_step: a detached output
+# Not yet. All calls are right, but after the step of rank 0 its stage has no gradient, expected the gradient of one
+# process: call `dist_autograd.backward` in the context.
+# solution, with `(stage(x), target)` as `(stage(x).detach(), target)`
+
+# %% my_step: targets of other samples
+# Not yet. The gradient of rank 0 differs, expected the gradient of one process.
+# solution, with `my_targets.chunk(m)` as `my_targets.flip(0).chunk(m)`
+
+# %% my_step: two micro-batches
+# Not yet. Rank 0 called `last_stage` 2 times, expected 4 times, once for each micro-batch.
+# solution, with `chunk(m)` as `chunk(2)`
+
+# %% my_step: no backward
+# Not yet. All calls are right, but after the step of rank 0 its stage has no gradient, expected the gradient of one
+# process: call `dist_autograd.backward` in the context.
+# solution, without `dist_autograd.backward(context, [loss])`
+
+# %% my_step: without return
+# Not yet. The gradients are right, but rank 0 returned None, expected ..., the mean of the losses.
+# solution, without `return loss.item()`
+
+# %% my_step: returns the sum
+# Not yet. The gradients are right, but rank 0 returned ..., expected ..., the mean of the losses.
+# solution, with `loss.item()` as `m * loss.item()`
+
+# %% my_step: a loop without futures
+# Not yet. Rank 0 raised ...
+# solution, with `future.wait() for future in futures` as `future for future in futures`
 
 # %% best_cut: solution
 # Solved. Every cut is the one in which the busiest rank sends the fewest bytes.

@@ -2,15 +2,15 @@
 
 MUTANTS = {
     "the mean of the losses is their sum": (
-        "loss = sum(future.wait() for future in losses) / m",
-        "loss = sum(future.wait() for future in losses)",
+        "loss = sum(future.wait() for future in futures) / m",
+        "loss = sum(future.wait() for future in futures)",
     ),
     "DDP averages nothing": (
         "return allreduce_hook(replicas, bucket)",
         "return allreduce_hook(dist.group.WORLD, bucket)",
     ),
     "all pipelines have the share of the first one": (
-        "my_targets = targets.chunk(pipelines)[my_pipelines_share]",
+        "my_targets = targets.chunk(pipelines)[shard]",
         "my_targets = targets.chunk(pipelines)[0]",
     ),
     "the last stage is not trained": (
@@ -22,20 +22,6 @@ MUTANTS = {
         "reference = nn.Sequential(Layer(SEED), Layer(SEED + 2))\n    optimizer",
     ),
     "there is one all-reduce for each micro-batch": ("assert len(reduced) == 5", "assert len(reduced) == 20"),
-    "weights changed in place do not hurt": ("weights[0] -= 0.01", "weights[0] - 0.01"),
-    "PipeDream's weights are fresh": (
-        "delayed(batches, lambda stage: n - 1 - stage)",
-        "delayed(batches, lambda stage: 0)",
-    ),
-    "all stages are equally late": (
-        "delayed(batches, lambda stage: n - 1 - stage)",
-        "delayed(batches, lambda stage: n - 1)",
-    ),
-    "one version of the weights is enough": ("assert most_versions == n - rank", "assert most_versions == 1"),
-    "PipeDream updates what forward has seen": (
-        "weights = updated(weights, gradients[:2])",
-        "weights = updated(used, gradients[:2])",
-    ),
     "the last stage sends as much as one in the middle": (
         "neighbours = (place > 0) + (place < stages - 1)",
         "neighbours = 2",
@@ -49,7 +35,33 @@ MUTANTS = {
         "links = network.limit(world, 8 * BANDWIDTH)",
         "links = network.limit(world, 8000 * BANDWIDTH)",
     ),
-    "fully_shard keeps all weights": ("assert shard.numel() < width * width", "assert shard.numel() == width * width"),
+    "fully_shard keeps all weights": (
+        "assert own_shard.numel() < width * width",
+        "assert own_shard.numel() == width * width",
+    ),
+    "no_sync reduces all the same": ("with stage.no_sync() if i < m - 1 else nullcontext():", "with nullcontext():"),
+    "one backward for each is as good as one for all": (
+        "sum(losses_of(m)).backward()",
+        "[loss.backward() for loss in losses_of(m)]",
+    ),
+    "the gradient of a step without reductions is the same": (
+        "with stage.no_sync() if i < m - 1 else nullcontext():",
+        "with stage.no_sync():",
+    ),
+    "a step waits for each micro-batch": (
+        "futures.append(rpc.rpc_async(next_rank, last_stage, (stage(x), target)))",
+        "futures.append(rpc.rpc_async(next_rank, last_stage, (stage(x), target)))\n        futures[-1].wait()",
+    ),
+    "a sleep is shorter than asked": ("time.sleep(seconds[kind])", "time.sleep(seconds[kind] / 2)"),
+    "a stage does several things at a time": ("    with device:\n", "    with Lock():\n"),
+    "fully_shard reduces in each backward": (
+        'assert collectives["reduce_scatter"] == 1',
+        'assert collectives["reduce_scatter"] == 4',
+    ),
+    "the library's optimizer does not step": (
+        "                schedule.step(target=my_targets)\n        optimizer.step()",
+        "                schedule.step(target=my_targets)",
+    ),
     "the library's pipelines train on the same share": (
         "schedule.step(target=my_targets)",
         "schedule.step(target=targets.chunk(pipelines)[0])",

@@ -1,0 +1,216 @@
+# %% World(4)
+# cell `init_process_group(` of solutions
+# cell `def finish(` of solutions
+
+# %% World(2), World(3): my_stashed_backward, my_delayed_step
+
+# %% my_stashed_backward: solution
+# Solved. Every stage has the gradients of the stashed weights, and has updated its newest weights.
+
+# %% my_stashed_backward: skeleton
+# Not yet. Stage 0, batch 0: it returned the newest weights without an update, expected one update by the gradient of
+# this batch.
+
+# %% my_stashed_backward: by .grad, which is cleared
+# Solved. Every stage has the gradients of the stashed weights, and has updated its newest weights.
+def my_stashed_backward(x, output, used, newest):
+    for tensor in used:
+        tensor.grad = None
+    output.backward(None if last else receive(output, rank + 1))
+    if not first:
+        send(x.grad, rank - 1)
+    return updated(newest, [tensor.grad for tensor in used])
+
+# %% my_stashed_backward: one product after the other
+# Solved. Every stage has the gradients of the stashed weights, and has updated its newest weights.
+def my_stashed_backward(x, output, used, newest):
+    if not last:
+        gradient = torch.zeros_like(output)
+        dist.recv(gradient, src=rank + 1)
+        output = (output * gradient).sum()
+    wanted = list(used) if rank == 0 else list(used) + [x]
+    weight, bias, *of_x = torch.autograd.grad(output, wanted)
+    for gradient in of_x:
+        dist.send(gradient, rank - 1)
+    new_weight = (newest[0].detach() - weight).requires_grad_()
+    return new_weight, (newest[1].detach() - bias).requires_grad_()
+
+# %% my_stashed_backward: updates what the forward used
+# Not yet. Stage 0, batch 0: it returned the weights of the forward after an update, so the updates in between are lost,
+# expected one update by the gradient of this batch.
+# solution, with `updated(newest, gradients[:2])` as `updated(used, gradients[:2])`
+
+# %% my_stashed_backward: adds up in .grad
+# Not yet. Stage 0, batch 1: it returned weights after an update by the gradients of two batches, which add up in
+# `.grad`, expected one update by the gradient of this batch.
+# answer "by .grad, which is cleared", with `tensor.grad = None` as `pass`
+
+# %% my_stashed_backward: in place
+# Not yet. Stage 0, batch 0: it changed `newest` in place, expected new tensors: another batch may need that version.
+def my_stashed_backward(x, output, used, newest):
+    gradient = None if last else receive(output, rank + 1)
+    gradients = torch.autograd.grad(output, used if first else [*used, x], gradient)
+    if not first:
+        send(gradients[2], rank - 1)
+    with torch.no_grad():
+        newest[0] -= gradients[0]
+        newest[1] -= gradients[1]
+    return newest
+
+# %% my_stashed_backward: gradients of the newest weights
+# Not yet. Rank ... raised RuntimeError: The differentiated Tensor at index 0 appears to not have been used in the ...
+# solution, with `used if first else [*used, x]` as `newest if first else [*newest, x]`
+
+# %% my_stashed_backward: ignores the gradient of the next stage
+# Not yet. Stage 0, batch 0: it returned other weights, expected one update by the gradient of this batch...
+# solution, with `x], gradient)` as `x], None if last else torch.ones_like(output))`
+
+# %% my_stashed_backward: sends nothing
+# Not yet. ...
+# solution, with `if not first:` as `if False:`
+
+# %% my_stashed_backward: sends its output's gradient
+# Not yet. Stage 0, batch 0: it returned other weights, expected one update by the gradient of this batch.
+# solution, with `send(gradients[2], rank - 1)` as `send(torch.ones_like(x), rank - 1)`
+
+# %% my_stashed_backward: without return
+# Not yet. Stage 0, batch 0: it returned None, expected a list of the two new weights.
+# solution, with `return updated` as `updated`
+
+# %% my_stashed_backward: adds the gradient
+# Not yet. Stage 0, batch 0: it returned the newest weights with the gradient added, expected one update by the gradient
+# of this batch.
+# solution, with `gradients[:2])` as `[-g for g in gradients[:2]])`
+
+# %% my_stashed_backward: weights without a gradient
+# Not yet. Stage 0, batch 0: it returned weights that do not require a gradient, expected those of `updated`.
+# solution, with `updated(newest, gradients[:2])` as `[w.detach() - g for w, g in zip(newest, gradients)]`
+
+# %% my_delayed_step: solution
+# Solved. The loss is that of the old weights, and their gradients update the newest weights.
+
+# %% my_delayed_step: skeleton
+# Not yet. With the delays [0, 0, 0] rank 0 returned the loss of the right weights. The weights of stage 0 are not
+# updated, expected the newest weights minus the gradient.
+
+# %% my_delayed_step: by backward
+# Solved. The loss is that of the old weights, and their gradients update the newest weights.
+def my_delayed_step(versions, delays, inputs, targets):
+    used = [of_stage[-1 - min(d, len(of_stage) - 1)] for of_stage, d in zip(versions, delays)]
+    for pair in used:
+        for tensor in pair:
+            tensor.grad = None
+    x = inputs
+    for pair in used:
+        x = layer(pair, x)
+    loss = (x - targets).square().mean()
+    loss.backward()
+    return loss, [updated(v[-1], [t.grad for t in u]) for v, u in zip(versions, used)]
+
+# %% my_delayed_step: no delay
+# Not yet. With the delays [2, 0, 1] rank 0 returned the loss ..., expected ..., the loss of the weights that are as
+# many updates old, or of the oldest.
+# solution, with `len(of_stage) - 1 - delay` as `len(of_stage) - 1`
+
+# %% my_delayed_step: counts from the oldest
+# Not yet. With the delays [0, 0, 0] rank 0 returned the loss ..., expected ..., the loss of the weights that are as
+# many updates old, or of the oldest.
+# solution, with `len(of_stage) - 1 - delay` as `min(delay, 3)`
+
+# %% my_delayed_step: updates the old weights
+# Not yet. With the delays [2, 0, 1] rank 0 returned the loss of the right weights. The update of stage 0 starts from
+# the old weights, expected from the newest weights.
+# solution, with `updated(of_stage[-1], gradients` as `updated(used[stage], gradients`
+
+# %% my_delayed_step: gradients of another stage
+# Not yet. With the delays [0, 0, 0] rank 0 returned the loss of the right weights. The new weights of stage 1 differ,
+# expected the newest weights minus the gradient for the old ones.
+# solution, with `gradients[2 * stage : 2 * stage + 2]` as `gradients[:2]`
+
+# %% my_delayed_step: wraps around
+# Not yet. With the delays [1, 4, 0] rank 0 returned the loss ..., expected ..., the loss of the weights that are as
+# many updates old, or of the oldest.
+# solution, with `max(0, len(of_stage) - 1 - delay)` as `len(of_stage) - 1 - delay`
+
+# %% my_delayed_step: only the loss
+# Not yet. With the delays [0, 0, 0] rank 0 returned ..., expected the loss and the list of new weights.
+# solution, with `return loss.item(), new` as `return loss.item()`
+
+# %% my_delayed_step: weights of one stage
+# Not yet. With the delays [0, 0, 0] rank 0 returned the loss of the right weights. The new weights are ..., expected a
+# list with the weights of each stage.
+# solution, with `return loss.item(), new` as `return loss.item(), new[0]`
+
+# %% staleness: solution
+# Solved. Every micro-batch has the right number of updates, even in unusual orders.
+
+# %% staleness: skeleton
+# Not yet. For the order F0 F1 B0 F2 B1 B2 and m = 1 rank 0 returned [0, 0, 0], expected [0, 1, 1].
+
+# %% staleness: counts the backwards in between
+# Not yet. For the order F0 F1 F2 B0 F3 B1 F4 B2 F5 B3 B4 B5 and m = 3 rank 0 returned [...], expected [...].
+def staleness(order, m):
+    result = []
+    for batch in range(len(order) // 2):
+        between = order[order.index(("F", batch)) : order.index(("B", batch))]
+        result.append(sum(kind == "B" for kind, _ in between))
+    return result
+
+# %% staleness: with sets of open micro-batches
+# Solved. Every micro-batch has the right number of updates, even in unusual orders.
+def staleness(order, m):
+    stale = [0] * (len(order) // 2)
+    waiting, done = set(), 0
+    for kind, batch in order:
+        if kind == "F":
+            waiting.add(batch)
+            continue
+        done += 1
+        waiting.remove(batch)
+        if done % m == 0:
+            for other in waiting:
+                stale[other] += 1
+    return tuple(stale)
+
+# %% staleness: never updates
+# Not yet. For the order F0 F1 B0 F2 B1 B2 and m = 1 rank 0 returned [0, 0, 0], expected [0, 1, 1].
+# solution, with `backwards += 1` as `backwards += 0`
+
+# %% staleness: counts all updates
+# Not yet. For the order F0 B0 F1 B1 and m = 1 rank 0 returned [0, 1], expected [0, 0].
+# solution, with `- updates_at_forward[i]` as ``
+
+# %% staleness: in the order of the backwards
+# Not yet. For the order F0 F1 F2 B2 B1 B0 and m = 1 rank 0 returned [0, 1, 2], expected [2, 1, 0].
+# solution, with `sorted(stale)` as `stale`
+
+# %% staleness: one number
+# Not yet. Rank 0 raised ValueError: ...
+# solution, with `return [stale[i] for i in sorted(stale)]` as `return max(stale)`
+
+# %% enough_micro_batches: solution
+# Solved. Every number of micro-batches is the smallest that is enough.
+
+# %% enough_micro_batches: skeleton
+# Not yet. With 4 stages and a bubble of at most 0.25 rank 0 returned 4, where the bubble is 0.429, expected 9, where the
+# bubble is 0.250.
+
+# %% enough_micro_batches: by a formula
+# Solved. Every number of micro-batches is the smallest that is enough.
+def enough_micro_batches(stages, most):
+    exact = (stages - 1) * (1 - most) / most
+    return max(1, int(exact + 1 - 1e-9))
+
+# %% enough_micro_batches: not rounded
+# Not yet. With 8 stages and a bubble of at most 0.3 rank 0 returned ..., expected 17, where the bubble is 0.292.
+def enough_micro_batches(stages, most):
+    return max(1, round((stages - 1) * (1 - most) / most, 3))
+
+# %% enough_micro_batches: the bubble as a share of the work
+# Not yet. With 4 stages and a bubble of at most 0.25 rank 0 returned 12, where the bubble is 0.200, expected 9, where
+# the bubble is 0.250.
+# solution, with `(m + stages - 1)` as `m`
+
+# %% enough_micro_batches: text
+# Not yet. With 4 stages and a bubble of at most 0.25 rank 0 returned ..., expected 9, where the bubble is 0.250.
+# solution, with `return m` as `return str(m)`
