@@ -5,7 +5,7 @@ from statistics import median
 from benchmarks import lesson, side_by_side
 from helpers import World
 
-NOTEBOOK = "17_a_backend_of_your_own.ipynb"
+NOTEBOOK = "18_a_backend_of_your_own.ipynb"
 SOLUTIONS = f"solutions/{NOTEBOOK}"
 REPEATS = 15
 N = 4

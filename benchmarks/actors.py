@@ -1,4 +1,4 @@
-"""The agent and the observers of 23_actors on RPC, on the lesson's own actors and on Monarch: steps per second.
+"""The agent and the observers of 24_actors on RPC, on the lesson's own actors and on Monarch: steps per second.
 
 All three play the same episodes, so they take the same number of steps. Monarch is an extra: `docs/install.md`.
 """
@@ -12,7 +12,7 @@ from tqdm import tqdm
 from benchmarks import lesson, side_by_side
 from helpers import World
 
-NOTEBOOK = "23_actors.ipynb"
+NOTEBOOK = "24_actors.ipynb"
 TURNS = 5
 ROUNDS = 12  # until then episodes are short, so messages take most of the time
 NAMES = [

@@ -11,7 +11,7 @@ from benchmarks import lesson, side_by_side
 from helpers import World
 from helpers.measure import network
 
-NOTEBOOK = "25_faster_distributed_rnn.ipynb"
+NOTEBOOK = "26_faster_distributed_rnn.ipynb"
 TURNS = 25
 TOKENS = 320
 DEFINITIONS = ["SendsLogits", "windows", "new_optimizer", "step", "bytes_per_step", "DecoderWithLoss", "SendsLoss"]

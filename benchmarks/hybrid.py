@@ -12,7 +12,7 @@ import ipyparallel as ipp
 from benchmarks import lesson, side_by_side
 from helpers import World
 
-NOTEBOOK = "29_hybrid_costs.ipynb"
+NOTEBOOK = "30_hybrid_costs.ipynb"
 TURNS = 15
 CASES = [
     (1000, 16, "SGD"),

@@ -8,7 +8,7 @@ from tqdm import tqdm
 from benchmarks import lesson, side_by_side
 from helpers import World
 
-NOTEBOOK = "22_cartpole_solved.ipynb"
+NOTEBOOK = "23_cartpole_solved.ipynb"
 TURNS = 5
 SEEDS = range(5)
 LEARNING = ["Policy", "Episode", "discounted", "Agent", "learn", "train", "mean_lengths"]

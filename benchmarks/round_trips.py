@@ -7,7 +7,7 @@ import ipyparallel as ipp
 from benchmarks import lesson, side_by_side
 from helpers import World
 
-NOTEBOOK = "18_rpc_and_rref.ipynb"
+NOTEBOOK = "19_rpc_and_rref.ipynb"
 DEFINITIONS = ["echo", "fastest", "call_with", "bounce", "bare"]
 TURNS = 15
 TENSORS = {"4 bytes": (4, 200), "1 MiB": (2**20, 40)}  # and how many calls make one measurement

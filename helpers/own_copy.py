@@ -14,7 +14,7 @@ from pathlib import Path
 
 _RECORD = ".copied.json"
 _NOT_COPIED = ("", "")
-# Lessons that run in the checkout write the two modules: 00_meet_the_ranks and 27_hybrid_ddp_rpc.
+# Lessons that run in the checkout write the two modules: 00_meet_the_ranks and 28_hybrid_ddp_rpc.
 _NOT_FOR_LEARNERS = {"course.toml", "hello.py", "my_hybrid_model.py"}
 
 

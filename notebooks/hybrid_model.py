@@ -1,4 +1,4 @@
-"""The hybrid model of 27_hybrid_ddp_rpc: the cells of the lesson that are marked with the name of this file."""
+"""The hybrid model of 28_hybrid_ddp_rpc: the cells of the lesson that are marked with the name of this file."""
 
 
 import os, warnings
@@ -90,7 +90,7 @@ def step(model, optimizer, data):
     return loss
 
 
-# What only 28_hybrid_proof needs.
+# What only 29_hybrid_proof needs.
 
 
 def weights_of(table):

@@ -1,4 +1,4 @@
-"""Exercises of 17_a_backend_of_your_own: on sockets that count bytes, and notice reads from a closed connection."""
+"""Exercises of 18_a_backend_of_your_own: on sockets that count bytes, and notice reads from a closed connection."""
 
 import os
 import select

@@ -1,4 +1,4 @@
-"""Exercises of 22_cartpole_solved: what observers play, how the agent answers, and how a training continues."""
+"""Exercises of 23_cartpole_solved: what observers play, how the agent answers, and how a training continues."""
 
 import os
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""What the exercises of 24_distributed_rnn and 25_faster_distributed_rnn share: a model on two ranks, run by windows.
+"""What the exercises of 25_distributed_rnn and 26_faster_distributed_rnn share: a model on two ranks, run by windows.
 
 Rank 0 is the trainer. The functions that exercises run in its process keep the learner's model there.
 """

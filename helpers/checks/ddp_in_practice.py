@@ -1,4 +1,4 @@
-"""Exercises of 14_ddp_in_practice."""
+"""Exercises of 15_ddp_in_practice."""
 
 import shutil
 import tempfile

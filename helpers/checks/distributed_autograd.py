@@ -1,4 +1,4 @@
-"""Exercises of 20_distributed_autograd: rank 0 trains a model that is on worker1, as a whole or in part."""
+"""Exercises of 21_distributed_autograd: rank 0 trains a model that is on worker1, as a whole or in part."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial

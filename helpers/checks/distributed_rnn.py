@@ -1,4 +1,4 @@
-"""Exercises of 24_distributed_rnn: a trainer on rank 0, and a server."""
+"""Exercises of 25_distributed_rnn: a trainer on rank 0, and a server."""
 
 from contextlib import redirect_stderr
 from types import SimpleNamespace

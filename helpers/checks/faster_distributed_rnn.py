@@ -1,4 +1,4 @@
-"""Exercises of 25_faster_distributed_rnn, with a trainer on rank 0 and a server: results, and bytes sent."""
+"""Exercises of 26_faster_distributed_rnn, with a trainer on rank 0 and a server: results, and bytes sent."""
 
 import threading
 import time

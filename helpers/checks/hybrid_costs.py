@@ -1,4 +1,4 @@
-"""Exercises of 29_hybrid_costs: an optimizer for each part, and a table on two owners. Trainer 0 calls the answer."""
+"""Exercises of 30_hybrid_costs: an optimizer for each part, and a table on two owners. Trainer 0 calls the answer."""
 
 import torch
 import torch.distributed.autograd as dist_autograd

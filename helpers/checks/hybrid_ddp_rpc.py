@@ -1,4 +1,4 @@
-"""Exercises of 27_hybrid_ddp_rpc: forward, references and step of a hybrid model, a frozen table, a batch in parts.
+"""Exercises of 28_hybrid_ddp_rpc: forward, references and step of a hybrid model, a frozen table, a batch in parts.
 
 The first ranks are the trainers, the last two are master and server. The model for the learner's function
 stays in the trainer's process, which returns only its weights.

@@ -1,4 +1,4 @@
-"""Exercises of 30_hybrid_failures: a checkpoint brings all weights back, and a repeated request is executed once.
+"""Exercises of 31_hybrid_failures: a checkpoint brings all weights back, and a repeated request is executed once.
 
 Trainer 0 calls `my_checkpoint`, and asks the server to call `once`.
 """

@@ -1,4 +1,4 @@
-"""Exercises of 28_hybrid_proof: the trainers take turns, and one rate for both parts of a hybrid model."""
+"""Exercises of 29_hybrid_proof: the trainers take turns, and one rate for both parts of a hybrid model."""
 
 import time
 

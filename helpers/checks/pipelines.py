@@ -1,4 +1,4 @@
-"""Exercises of 31_pipelines: backward through stages that exchange messages, and the orders in which stages work."""
+"""Exercises of 32_pipelines: backward through stages that exchange messages, and the orders in which stages work."""
 
 from collections.abc import Iterable
 

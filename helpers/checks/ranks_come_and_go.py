@@ -1,4 +1,4 @@
-"""Exercises of 34_ranks_come_and_go."""
+"""Exercises of 36_ranks_come_and_go."""
 
 import os
 import time

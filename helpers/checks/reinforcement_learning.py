@@ -1,4 +1,4 @@
-"""Exercises of 21_reinforcement_learning: an agent on rank 0, observers on the others."""
+"""Exercises of 22_reinforcement_learning: an agent on rank 0, observers on the others."""
 
 import os
 import threading

@@ -1,4 +1,4 @@
-"""Exercises of 18_rpc_and_rref: rank 0 calls the learner's function, which calls the other workers."""
+"""Exercises of 19_rpc_and_rref: rank 0 calls the learner's function, which calls the other workers."""
 
 import os
 import threading

@@ -1,4 +1,4 @@
-"""Exercises of 19_rpc_threads_and_failures: functions that run on worker1, and a caller of a dead worker."""
+"""Exercises of 20_rpc_threads_and_failures: functions that run on worker1, and a caller of a dead worker."""
 
 import itertools
 import os

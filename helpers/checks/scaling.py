@@ -1,4 +1,4 @@
-"""Exercises of 15_scaling."""
+"""Exercises of 16_scaling."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""Exercises of 16_seldom: local SGD, DiLoCo's outer step, and what an average of weights leaves out."""
+"""Exercises of 17_seldom: local SGD, DiLoCo's outer step, and what an average of weights leaves out."""
 
 from itertools import pairwise
 

@@ -1,4 +1,4 @@
-"""Exercises of 26_several_trainers: a step in turn, staleness, a checkpoint, and classes that two threads use at once.
+"""Exercises of 27_several_trainers: a step in turn, staleness, a checkpoint, and classes that two threads use at once.
 
 Rank 0 is a trainer, and the last rank is the server.
 """

@@ -1,4 +1,4 @@
-"""Exercises of 33_two_hosts: all-reduces that send few bytes between hosts, and the choice between ring and levels."""
+"""Exercises of 35_two_hosts: all-reduces that send few bytes between hosts, and the choice between ring and levels."""
 
 import operator
 import os

@@ -1,4 +1,4 @@
-"""Exercises of 45_what_ddp_does_not_report."""
+"""Exercises of 14_what_ddp_does_not_report."""
 
 import builtins
 import os

@@ -1,4 +1,4 @@
-"""The opening figure of 17_a_backend_of_your_own: what a collective passes through."""
+"""The opening figure of 18_a_backend_of_your_own: what a collective passes through."""
 
 from matplotlib.patches import FancyBboxPatch
 

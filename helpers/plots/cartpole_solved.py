@@ -1,4 +1,4 @@
-"""Figures of 22_cartpole_solved: the idea, steps per second, the progress of a training, and the angle of the pole."""
+"""Figures of 23_cartpole_solved: the idea, steps per second, the progress of a training, and the angle of the pole."""
 
 import math
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Figures of 14_ddp_in_practice: a run that is resumed, and when a compiled model sends its buckets."""
+"""Figures of 15_ddp_in_practice: a run that is resumed, and when a compiled model sends its buckets."""
 
 from collections.abc import Mapping, Sequence
 

@@ -1,4 +1,4 @@
-"""Figures of 20_distributed_autograd: a loss over two ranks, and the recorded graph of a backward pass over ranks."""
+"""Figures of 21_distributed_autograd: a loss over two ranks, and the recorded graph of a backward pass over ranks."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence

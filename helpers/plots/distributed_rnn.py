@@ -1,4 +1,4 @@
-"""Figures of 24_distributed_rnn: where the model is split, and how its perplexity falls during training."""
+"""Figures of 25_distributed_rnn: where the model is split, and how its perplexity falls during training."""
 
 from collections.abc import Mapping, Sequence
 from itertools import cycle

@@ -1,4 +1,4 @@
-"""Figures of 25_faster_distributed_rnn: the chain of a step, when each rank computes, and tokens per second."""
+"""Figures of 26_faster_distributed_rnn: the chain of a step, when each rank computes, and tokens per second."""
 
 from __future__ import annotations
 

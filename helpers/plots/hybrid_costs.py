@@ -1,4 +1,4 @@
-"""The figure of 29_hybrid_costs: the step time against the number of rows of an embedding table."""
+"""The figure of 30_hybrid_costs: the step time against the number of rows of an embedding table."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""Figures of 27_hybrid_ddp_rpc: the roles of the ranks, a training with several trainers, and one backward pass."""
+"""Figures of 28_hybrid_ddp_rpc: the roles of the ranks, a training with several trainers, and one backward pass."""
 
 import math
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Figure of 43_in_your_own_job: the collectives of all ranks side by side, from their flight records."""
+"""Figure of 45_in_your_own_job: the collectives of all ranks side by side, from their flight records."""
 
 from collections.abc import Sequence
 from string import ascii_uppercase

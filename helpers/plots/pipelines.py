@@ -1,4 +1,4 @@
-"""Figures of 31_pipelines and the lessons after it: the schedule of the stages, the bubble, and what a stage keeps."""
+"""Figures of 32_pipelines and the lessons after it: the schedule of the stages, the bubble, and what a stage keeps."""
 
 from collections.abc import Mapping, Sequence
 

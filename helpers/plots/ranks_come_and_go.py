@@ -1,4 +1,4 @@
-"""Figure of 34_ranks_come_and_go: the ranks that take part in each step, while a rank dies and another rank joins."""
+"""Figure of 36_ranks_come_and_go: the ranks that take part in each step, while a rank dies and another rank joins."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Figures of 21_reinforcement_learning: the roles, the messages of a round, and the rewards of a training."""
+"""Figures of 22_reinforcement_learning: the roles, the messages of a round, and the rewards of a training."""
 
 from __future__ import annotations
 

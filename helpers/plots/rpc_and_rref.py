@@ -1,4 +1,4 @@
-"""Figures of 18_rpc_and_rref: a call on its way through the threads of two ranks, and the users of an object."""
+"""Figures of 19_rpc_and_rref: a call on its way through the threads of two ranks, and the users of an object."""
 
 from collections.abc import Collection, Mapping, Sequence
 

@@ -1,4 +1,4 @@
-"""Figures of 19_rpc_threads_and_failures: the requests that each thread of a thread pool ran."""
+"""Figures of 20_rpc_threads_and_failures: the requests that each thread of a thread pool ran."""
 
 from collections.abc import Mapping, Sequence
 

@@ -1,4 +1,4 @@
-"""Figures of 15_scaling: the idea, throughput, MFU on many GPUs, loss by batch size, training time by ranks."""
+"""Figures of 16_scaling: the idea, throughput, MFU on many GPUs, loss by batch size, training time by ranks."""
 
 from collections.abc import Mapping, Sequence
 

@@ -1,4 +1,4 @@
-"""The figures of 16_seldom: when ranks wait for the link, and the loss by bytes, by seconds and by learning rate."""
+"""The figures of 17_seldom: when ranks wait for the link, and the loss by bytes, by seconds and by learning rate."""
 
 from collections.abc import Mapping, Sequence
 

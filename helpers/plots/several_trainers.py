@@ -1,4 +1,4 @@
-"""Figures of 26_several_trainers: when trainers read and write the weights of a server, in principle and in a run."""
+"""Figures of 27_several_trainers: when trainers read and write the weights of a server, in principle and in a run."""
 
 from collections.abc import Sequence
 from typing import NamedTuple

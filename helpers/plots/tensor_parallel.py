@@ -1,4 +1,4 @@
-"""Figures of 38_tensor_parallel: two layers split by columns and by rows, and half of a block between f and g."""
+"""Figures of 40_tensor_parallel: two layers split by columns and by rows, and half of a block between f and g."""
 
 from matplotlib.axes import Axes
 from matplotlib.patches import Circle, Rectangle

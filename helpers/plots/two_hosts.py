@@ -1,4 +1,4 @@
-"""Figures of 33_two_hosts: a training while a cable is unplugged, and the routes of all-reduces over the cables."""
+"""Figures of 35_two_hosts: a training while a cable is unplugged, and the routes of all-reduces over the cables."""
 
 from collections.abc import Mapping, Sequence
 

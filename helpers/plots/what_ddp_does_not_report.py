@@ -1,4 +1,4 @@
-"""Figures of 45_what_ddp_does_not_report: what DDP sends of the state of the ranks, and how replicas differ."""
+"""Figures of 14_what_ddp_does_not_report: what DDP sends of the state of the ranks, and how replicas differ."""
 
 from collections.abc import Mapping, Sequence
 

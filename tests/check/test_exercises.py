@@ -72,4 +72,4 @@ def collected(notebook):
 
 
 def test_the_answers_of_a_lesson_belong_to_it():
-    assert collected("28_hybrid_proof") == {str(answer) for answer in read("28_hybrid_proof").answers}
+    assert collected("29_hybrid_proof") == {str(answer) for answer in read("29_hybrid_proof").answers}

@@ -7,7 +7,7 @@ import ipyparallel as ipp
 import pytest
 from answers import cell
 
-LESSON = "17_a_backend_of_your_own.ipynb"
+LESSON = "18_a_backend_of_your_own.ipynb"
 OWN = """
 exchange = exchange_of_the_lesson
 allgather = allgather_of_the_lesson

@@ -1,4 +1,4 @@
-"""The section of 23_actors about Monarch, where torchmonarch is installed: its cells, on three ranks."""
+"""The section of 24_actors about Monarch, where torchmonarch is installed: its cells, on three ranks."""
 
 import importlib.util
 from pathlib import Path
@@ -9,7 +9,7 @@ import pytest
 
 from helpers import World
 
-NOTEBOOK = Path(__file__).parent.parent.parent / "notebooks/23_actors.ipynb"
+NOTEBOOK = Path(__file__).parent.parent.parent / "notebooks/24_actors.ipynb"
 ON_ALL_RANKS = ["setup", "address", "mailbox-solution", "counter", "agent", "learn", "observer", "casting-agent"]
 ON_RANK_0 = ["local", "mesh", "monarch-mailbox"]
 

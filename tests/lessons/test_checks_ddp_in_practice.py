@@ -1,10 +1,10 @@
-"""14_ddp_in_practice's own asserts refuse a training that is not continued rightly from its checkpoint."""
+"""15_ddp_in_practice's own asserts refuse a training that is not continued rightly from its checkpoint."""
 
 import pytest
 from answer_files import setup_of
 from answers import cell
 
-NAME = "14_ddp_in_practice.ipynb"
+NAME = "15_ddp_in_practice.ipynb"
 SETUP = setup_of("ddp_in_practice")
 
 _COURSES_OWN = """

@@ -1,10 +1,10 @@
-"""24_distributed_rnn: the perplexity that its model reaches with other seeds."""
+"""25_distributed_rnn: the perplexity that its model reaches with other seeds."""
 
 import pytest
 from answer_files import setup_of
 from answers import cell
 
-NAME = "24_distributed_rnn.ipynb"
+NAME = "25_distributed_rnn.ipynb"
 SETUP = setup_of("distributed_rnn")
 
 

@@ -1,4 +1,4 @@
-"""What the checks of 19_rpc_threads_and_failures do after an answer was right, or has used up the ranks."""
+"""What the checks of 20_rpc_threads_and_failures do after an answer was right, or has used up the ranks."""
 
 from answer_files import code_of, setup_of
 from answers import says

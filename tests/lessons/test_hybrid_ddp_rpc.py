@@ -1,4 +1,4 @@
-"""The module `hybrid_model`, which 27_hybrid_ddp_rpc explains and the notebooks after it import."""
+"""The module `hybrid_model`, which 28_hybrid_ddp_rpc explains and the notebooks after it import."""
 
 import re
 
@@ -10,7 +10,7 @@ OF_26 = {"weights_of", "gradient_of_table"}
 
 
 def sources():
-    cells = nbformat.read(ROOT / "notebooks/27_hybrid_ddp_rpc.ipynb", as_version=4).cells
+    cells = nbformat.read(ROOT / "notebooks/28_hybrid_ddp_rpc.ipynb", as_version=4).cells
     return [cell.source for cell in cells if cell.cell_type == "code"]
 
 

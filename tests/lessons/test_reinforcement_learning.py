@@ -1,4 +1,4 @@
-"""Figures of 21_reinforcement_learning: the mean of the last rewards, a death, and the order of the messages."""
+"""Figures of 22_reinforcement_learning: the mean of the last rewards, a death, and the order of the messages."""
 
 import pytest
 from matplotlib import pyplot as plt

@@ -107,7 +107,7 @@ def write(name, folder):
     return subprocess.run([sys.executable, "-m", "helpers.script", name], cwd=folder, capture_output=True, text=True)
 
 
-@pytest.mark.parametrize(("name", "ranks"), [("03_point_to_point", 4), ("20_distributed_autograd", 3)])
+@pytest.mark.parametrize(("name", "ranks"), [("03_point_to_point", 4), ("21_distributed_autograd", 3)])
 def test_the_command_writes_the_script_and_says_how_to_run_it(tmp_path, name, ranks):
     (tmp_path / "notebooks").symlink_to(ROOT / "notebooks")
     said = write(name, tmp_path)

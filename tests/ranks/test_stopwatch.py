@@ -8,7 +8,7 @@ import pytest
 from helpers import World, plots
 from helpers.measure.stopwatch import Entry, Step
 
-NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "25_faster_distributed_rnn.ipynb"
+NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "26_faster_distributed_rnn.ipynb"
 
 
 def test_shares():
