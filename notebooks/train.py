@@ -1,9 +1,9 @@
-"""Train a small GPT on Python's own help. Each dimension of parallelism is a flag:
+"""Train a small GPT on the text of Python's own help, with a flag for each dimension of parallelism.
 
     torchrun --nproc-per-node=4 train.py --shard 2 --tensor 2
     torchrun --nproc-per-node=4 train.py --replicate 2 --pipeline 2 --dtype bfloat16
 
-The product of the four dimensions is the number of ranks. All layouts train the same model on the same batches.
+The number of ranks is the product of the four dimensions. All layouts train the same model on the same batches.
 """
 
 import argparse
@@ -25,7 +25,7 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 WIDTH, HEADS, LAYERS, CHARACTERS = 96, 12, 4, 96
-SEQUENCES, CONTEXT = 16, 48  # in a step, over all ranks and micro-batches
+SEQUENCES, CONTEXT = 16, 48  # sequences of a step, over all ranks and micro-batches; characters of a sequence
 
 
 class Attention(nn.Module):
@@ -61,14 +61,14 @@ class Block(nn.Module):
 
 
 class GPT(nn.Module):
-    """A stage of a pipeline. Names do not depend on the stage, so all layouts read and write the same checkpoint."""
+    """One stage of the model. Parameters have the same names in every layout, so all layouts can share a checkpoint."""
 
     def __init__(self, stage, stages, recompute):
         super().__init__()
         self.tokens, self.positions = nn.Embedding(CHARACTERS, WIDTH), nn.Embedding(CONTEXT, WIDTH)
         blocks = {str(layer): Block() for layer in range(LAYERS)}
         self.norm, self.head = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, CHARACTERS, bias=False)
-        # All stages draw the same random numbers for the whole model. Here each drops what the others have.
+        # Every stage initialises the whole model with the same random numbers, and then drops the other stages' layers.
         self.blocks = nn.ModuleDict({k: block for k, block in blocks.items() if int(k) * stages // LAYERS == stage})
         if stage > 0:
             self.tokens = self.positions = None
@@ -85,7 +85,7 @@ class GPT(nn.Module):
 
 
 def split(model, mesh):
-    """Split the matrices over the ranks of a mesh, and between the matrices the tokens."""
+    """Split the matrices over the ranks of a mesh, and the activations between the matrices along the tokens."""
     own_tokens, all_tokens = {"output_layouts": Shard(1)}, {"input_layouts": Replicate()}
     gather = {"input_layouts": Shard(1), "desired_input_layouts": Replicate(), "use_local_output": False}
     embedding = parallel.RowwiseParallel(**all_tokens, **own_tokens)
@@ -107,7 +107,7 @@ def split(model, mesh):
 
 
 def batch(text, step):
-    """Return the sequences of a step, and the same sequences one character later. All ranks draw the same batch."""
+    """Return the sequences of a step, and their targets, one character later. All ranks draw the same batch."""
     generator = torch.Generator().manual_seed(step)
     starts = torch.randint(len(text) - CONTEXT, (SEQUENCES, 1), generator=generator)
     rows = text[starts + torch.arange(CONTEXT + 1)]
@@ -119,7 +119,7 @@ def loss_of(logits, targets):
 
 
 def clip(model, pipeline, most):
-    """Clip the norm of the gradients of all stages."""
+    """Clip the gradients by their norm over all stages."""
     norm = nn.utils.get_total_norm([parameter.grad for parameter in model.parameters()])
     squares = norm.full_tensor() ** 2
     dist.all_reduce(squares, group=pipeline.get_group())
@@ -132,7 +132,7 @@ def main(options):
     mesh = init_device_mesh(device, [getattr(options, name) for name in names], mesh_dim_names=names)
     stage, stages = mesh.get_local_rank("pipeline"), options.pipeline
     dtype = getattr(torch, options.dtype)
-    kept = torch.float64 if dtype == torch.float64 else torch.float32  # parameters, gradients and the optimizer's state
+    kept = torch.float64 if dtype == torch.float64 else torch.float32  # of parameters, gradients and optimizer state
 
     torch.manual_seed(0)
     model = GPT(stage, stages, options.recompute).to(device, kept)
@@ -143,7 +143,7 @@ def main(options):
         fully_shard(unit, mesh=mesh["replicate", "shard"], mp_policy=policy)
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.003)
     part = PipelineStage(model, stage, stages, torch.device(device), group=mesh["pipeline"].get_group())
-    schedule = Schedule1F1B(part, options.micro_batches, loss_fn=loss_of)  # with one stage it accumulates gradients
+    schedule = Schedule1F1B(part, options.micro_batches, loss_fn=loss_of)  # with one stage: gradient accumulation
 
     def state(step):
         of_model, of_optimizer = get_state_dict(model, optimizer)
@@ -154,7 +154,7 @@ def main(options):
         files.load(loaded := state(0), checkpoint_id=options.resume)
         set_state_dict(model, optimizer, model_state_dict=loaded["model"], optim_state_dict=loaded["optimizer"])
         begin = loaded["step"]
-    savers = dist.new_group(backend="gloo")  # a checkpoint is written while the training uses the other groups
+    savers = dist.new_group(backend="gloo")  # async_save uses this group while the training uses the others
 
     characters = [c for c in "\n".join(topics.values()) if c == "\n" or 32 <= ord(c) < 127]
     text = torch.tensor([0 if c == "\n" else ord(c) - 31 for c in characters], device=device)
@@ -163,7 +163,7 @@ def main(options):
 
     for step in range(begin, options.steps):
         ids, targets = (part[way::ways] for part in batch(text, step))
-        losses = []  # of the micro-batches, on the last stage only
+        losses = []  # one per micro-batch, on the last stage only
         at_the_end = {"target": targets, "losses": losses} if stage == stages - 1 else {}
         schedule.step(*[ids] * (stage == 0), **at_the_end)
         clip(model, mesh["pipeline"], most=1.0)
@@ -190,7 +190,7 @@ if __name__ == "__main__":
     parser.add_argument("--save", metavar="FOLDER", help="write a checkpoint after --save-after steps")
     parser.add_argument("--save-after", type=int, default=10, metavar="STEPS")
     parser.add_argument("--resume", metavar="FOLDER", help="continue from a checkpoint of any layout")
-    # fully_shard warns that logits are a view, and DTensor that a norm is summed over one dimension after the other.
+    # fully_shard warns that the logits are a view, and DTensor that it reduces a norm over one dimension at a time.
     warnings.filterwarnings("ignore", message="FSDP2-wrapped module")
     logging.getLogger("torch.distributed").setLevel(logging.ERROR)
     dist.init_process_group(timeout=timedelta(seconds=60))
