@@ -24,15 +24,12 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib  # pytest brings it
+from helpers.course import read_toml
 
 ROOT = Path(__file__).resolve().parents[2]
 STAMP = ".venv/.installed"  # make leaves it when .venv is complete
 
-PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PYPROJECT = read_toml(ROOT / "pyproject.toml")
 RUNTIME = [Requirement(line) for line in PYPROJECT["project"]["dependencies"]]
 SITE = [Requirement(line) for line in PYPROJECT["project"]["optional-dependencies"]["site"]]
 THE_SITE, *TEST = [Requirement(line) for line in PYPROJECT["project"]["optional-dependencies"]["test"]]
