@@ -280,9 +280,10 @@ class World:
 
         A store keeps the addresses of the destroyed group; torchrun also uses a new store for every restart.
         """
+        from helpers.ranks.engine import find_store
+
         self.require_idle("A fresh store")
-        port = self._ranks.new_store()
-        self.view.execute(f"__import__('os').environ['MASTER_PORT'] = '{port}'", silent=True)
+        self.call(find_store, self._ranks.new_store())
 
     def stop(self) -> None:
         """End the ranks and every other process of the world; a second call does nothing."""
