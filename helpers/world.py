@@ -101,13 +101,15 @@ class World:
         from helpers.look.cells import Cells
         from helpers.look.editor import Editor
         from helpers.look.magics import RankMagics
+        from helpers.look.waiting import Waiter
 
         self.size = self._ranks.size
         self._cells = Cells(self._ranks.client)
+        self._waiter = Waiter(self, self._ranks, self._cells)
         self._view = self._ranks.client[self._ranks.engine_ids]
         self._view.block = True
         if shell := get_ipython():
-            shell.register_magics(RankMagics(shell, self, self._ranks, self._cells))
+            shell.register_magics(RankMagics(shell, self, self._ranks, self._cells, self._waiter))
             self._editor = Editor(self._ranks, self._cells).connect(shell)
 
     @property
@@ -122,17 +124,27 @@ class World:
         `function` is the name of a function that the ranks have, such as "train" or "dist.get_rank", or a function of
         the notebook, which is sent to them. `targets` names the ranks that call it; if it is a number, return the
         result of this rank without a list. Raises the error that the function raised, and `WorldError` when there is no
-        such rank.
+        such rank. An Interrupt is passed on to the ranks. Then `call` raises KeyboardInterrupt when all of them have
+        answered, and `WorldError` when a rank is stuck.
         """
         from ipyparallel import Reference
+
+        from helpers.look.waiting import running_line
 
         self.require_running()
         ranks = range(self.size) if targets is None else [targets] if isinstance(targets, int) else targets
         for rank in ranks:
             self._require_rank(rank)
+        self._waiter.require_connection()
+        self._waiter.require_answering(ranks, "call")
         view = self._ranks.client[[self._ranks.engine_ids[rank] for rank in ranks]]
         function = Reference(function) if isinstance(function, str) else function
-        results = view.apply_async(function, *arguments).get()
+        line = running_line()
+        result = view.apply_async(function, *arguments)
+        self._cells.sent(ranks, result.msg_ids, line)
+        if self._waiter.wait(ranks, result):
+            raise KeyboardInterrupt
+        results = result.get()
         return results[0] if isinstance(targets, int) else results
 
     @property
@@ -233,10 +245,10 @@ class World:
         return post_mortem(self._ranks, self._cells, self.where()[rank])
 
     def interrupt(self) -> None:
-        """Raise KeyboardInterrupt in every rank that has not answered a `%px` or `%%px` cell.
+        """Raise KeyboardInterrupt in every rank that has not answered a cell or a `world.call`.
 
         In a rank that is inside a C++ call, such as a collective, it is raised only when the call returns. A rank that
-        is only busy with `world.call`, `world.view` or a check is not interrupted.
+        is only busy with `world.view` or a check is not interrupted.
         """
         self.require_running()
         alive = self._cells.owed().keys() - self._ranks.deaths().keys()
@@ -268,9 +280,10 @@ class World:
 
         A store keeps the addresses of the destroyed group; torchrun also uses a new store for every restart.
         """
+        from helpers.ranks.engine import find_store
+
         self.require_idle("A fresh store")
-        port = self._ranks.new_store()
-        self.view.execute(f"__import__('os').environ['MASTER_PORT'] = '{port}'", silent=True)
+        self.call(find_store, self._ranks.new_store())
 
     def stop(self) -> None:
         """End the ranks and every other process of the world; a second call does nothing."""

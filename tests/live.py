@@ -1,5 +1,6 @@
 """What the tests of live processes share: a notebook kernel to drive, and a look at what it has left behind."""
 
+import os
 import re
 import tempfile
 import threading
@@ -14,6 +15,7 @@ import psutil
 from jupyter_client.manager import start_new_kernel
 
 from helpers.kernels import KERNEL
+from helpers.ranks.background import Background
 
 INIT = """
 import os, time
@@ -125,6 +127,19 @@ def left_after(processes, seconds):
     """Return those processes that are still there after this many seconds, or an empty list as soon as none is."""
     _, alive = psutil.wait_procs(processes, timeout=seconds)
     return alive
+
+
+def run_command(command, environment, log, seconds):
+    """Run a command as ranks run, on a private network, and end every process that it has started.
+
+    The output goes to `log`. Return the exit code, or None when the command did not end within this many seconds.
+    """
+    running = Background(os.execvpe, (command[0], command, environment), log, seconds)
+    try:
+        running.wait(seconds + 10)
+        return running.exit_code
+    finally:
+        running.end()
 
 
 def is_served(address):

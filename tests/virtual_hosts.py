@@ -12,9 +12,9 @@ import sys
 import tempfile
 from pathlib import Path
 
+from live import run_command
 from pyroute2 import IPRoute
 
-from helpers.ranks.background import run_command
 from helpers.ranks.cables import CabledHosts
 
 ADDRESS = "10.77.0.1"  # of the notebook, beside those of the hosts

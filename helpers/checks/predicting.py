@@ -16,12 +16,8 @@ from functools import cache
 from numbers import Number
 from pathlib import Path
 
+from helpers.course import read_toml
 from helpers.errors import WorldError
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 _FOLDER = Path(__file__).parent / "predictions"
 
@@ -70,7 +66,7 @@ def _words():
     """Return the sentences of every prediction of the course, by its name."""
     words = {}
     for path in sorted(_FOLDER.glob("*.toml")):
-        of_lesson = tomllib.loads(path.read_text("utf-8"))
+        of_lesson = read_toml(path)
         if twice := words.keys() & of_lesson.keys():
             raise ValueError(f"{path.name} has predictions that another lesson has, too: {', '.join(sorted(twice))}")
         words |= of_lesson

@@ -13,12 +13,13 @@ from pathlib import Path
 
 from tqdm import tqdm
 
+from helpers.course import IS_CHECKOUT, NOTEBOOKS, TABLE
 from helpers.grade import judging, report, sandbox
 from helpers.grade.exercises import exercises, variants
 from helpers.grade.keeping import keep, kept
 from helpers.grade.submissions import GRADES, content, submissions
 
-_LESSONS = {path.name: path for path in sorted(sandbox.ROOT.glob("notebooks/[0-9]*.ipynb"))}
+_LESSONS = {path.name: path for path in sorted(NOTEBOOKS.glob("[0-9]*.ipynb"))}
 
 
 def grade(folder: Path, again: bool = False) -> None:
@@ -93,7 +94,13 @@ def main() -> None:
     parser.add_argument("--again", action="store_true", help="judge again what has been judged before")
     arguments = parser.parse_args()
     if arguments.folder is None or not arguments.folder.is_dir():
-        sys.exit("Name the folder that has a folder of notebooks for each learner: make grade SUBMISSIONS=folder")
+        command = "make grade SUBMISSIONS=folder" if IS_CHECKOUT else "python -m helpers.grade folder"
+        sys.exit(f"Name the folder that has a folder of notebooks for each learner: {command}")
+    if not _LESSONS or not TABLE.is_file():
+        sys.exit(
+            f"Grading needs the lessons of the course and course.toml, expected in {NOTEBOOKS}. Install the course "
+            "again, or grade in a checkout of the course: make grade SUBMISSIONS=folder"
+        )
     if reason := sandbox.why_not():
         sys.exit(f"Grading cannot run here: {reason}.")
     try:

@@ -7,9 +7,10 @@ import json
 import os
 from pathlib import Path
 
+from helpers.course import NOTEBOOKS
 from helpers.grade.sandbox import ROOT
 
-_COURSE = ["helpers/**/*.py", "notebooks/course.toml", "notebooks/*.py", "notebooks/faulty/*.py"]
+_OF_NOTEBOOKS = ["course.toml", "*.py", "faulty/*.py"]
 _PACKAGES = ["ipyparallel", "torch"]
 
 
@@ -52,8 +53,9 @@ def _version(notebook, content):
 @functools.cache
 def _version_of_the_course(notebook):
     version = hashlib.sha256()
-    patterns = [*_COURSE, f"notebooks/{notebook}", f"notebooks/solutions/{notebook}"]
-    for path in sorted(path for pattern in patterns for path in ROOT.glob(pattern)):
+    patterns = [*_OF_NOTEBOOKS, notebook, f"solutions/{notebook}"]
+    of_notebooks = {path for pattern in patterns for path in NOTEBOOKS.glob(pattern)}
+    for path in sorted(of_notebooks.union(ROOT.glob("helpers/**/*.py"))):
         version.update(hashlib.sha256(str(path).encode() + path.read_bytes()).digest())
     for package in _PACKAGES:
         version.update(importlib.metadata.version(package).encode())

@@ -14,7 +14,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+from helpers.course import NOTEBOOKS
+
+ROOT = Path(__file__).resolve().parents[2]  # the folder that has the package helpers
 
 MEMORY = 4 * 2**30  # bytes, for all processes together
 THREADS = 1000
@@ -22,7 +24,6 @@ LETTERS = 2000  # the maximum length of the sentence of a verdict
 _BYTES_OF_FOLDERS = {"/tmp": 2**30, "/dev/shm": 2**28}
 _SYSTEM = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store"]
 _OF_THE_SYSTEM = ["/etc/alternatives", "/etc/ld.so.cache", "/etc/localtime", "/sys/devices/system/cpu"]
-_OF_THE_COURSE = ["helpers", "notebooks/faulty"]
 
 
 def why_not() -> str:
@@ -54,13 +55,13 @@ def command_in_sandbox() -> list[str]:
             command += ["--symlink", os.readlink(path), path]
         elif os.path.exists(path):
             command += ["--ro-bind", path, path]
-    for path in [*_OF_THE_SYSTEM, *_python(), *(str(ROOT / name) for name in _OF_THE_COURSE)]:
+    for path in [*_OF_THE_SYSTEM, *_python(), str(ROOT / "helpers")]:
         command += ["--ro-bind-try", path, path]
-    for folder in sys.path:  # the course may be installed as a package, with its solutions
+    for folder in {*sys.path, str(ROOT)}:  # the course may be installed as a package, with its solutions
         if os.path.isdir(notebooks := os.path.join(folder, "helpers/notebooks")):
             command += ["--tmpfs", notebooks]
-    for module in sorted(ROOT.glob("notebooks/*.py")):  # lessons import these modules
-        command += ["--ro-bind", str(module), str(module)]
+    for path in [NOTEBOOKS / "faulty", *sorted(NOTEBOOKS.glob("*.py"))]:  # lessons import these modules
+        command += ["--ro-bind", str(path), str(path)]
     return [*command, "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/tmp"]
 
 
@@ -75,7 +76,7 @@ def _environment():
         "HOME": "/tmp",
         "LANG": "C.UTF-8",
         "PATH": path,
-        "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "notebooks")]),
+        "PYTHONPATH": os.pathsep.join([str(ROOT), str(NOTEBOOKS)]),
         "TMPDIR": "/tmp",
         "USER": "learner",
     }

@@ -1,16 +1,25 @@
-"""The `%px` and `%%px` cells that were sent to the ranks: their text, and which ranks have not answered yet.
+"""What was sent to the ranks: the text of `%px` and `%%px` cells, and which ranks owe an answer to a cell or a call.
 
-Calls by `world.call` and `world.view` are not cells, and are not noted here.
+A call is a `world.call`. What `world.view` sends is not noted here.
 """
 
+import linecache
 import re
 import time
+from typing import NamedTuple
 
 from ipykernel.compiler import get_file_name
 
 
+class _Sent(NamedTuple):
+    rank: int
+    message: str
+    seconds: float  # on the clock of time.monotonic
+    line: tuple[int, str] | None
+
+
 class Cells:
-    """The cells that were sent to the ranks of one world; the notebook keeps them.
+    """The cells and calls that were sent to the ranks of one world; the notebook keeps them.
 
     `client` is the ipyparallel client that sent them.
     """
@@ -18,7 +27,7 @@ class Cells:
     def __init__(self, client):
         self._client = client
         self._texts = {}
-        self._sent = []  # (rank, id of the message, time at which it was sent)
+        self._sent = []
 
     def remember(self, cell: str) -> None:
         """Keep the body of a `%%px` cell, or the line of a `%px`, exactly as it is sent."""
@@ -27,32 +36,42 @@ class Cells:
     def line(self, path: str, number: int) -> tuple[int, str]:
         """Return the number of a line as a learner counts it, and the text of the line, empty for an unknown cell.
 
-        `path` is the file that a stack names. IPython derives this name from the text of the cell.
+        `path` is the file that a stack names. IPython derives this name from the text of the cell. A cell of the
+        notebook itself, without `%%px`, is known under its path.
         """
-        cell = self._texts.get(_name(path), "")
+        cell = self._texts.get(_name(path))
+        if cell is None:
+            return number, linecache.getline(path, number).strip()
         lines = cell.splitlines()
         number += len(lines) - len(cell.lstrip().splitlines())  # IPython leaves out the empty lines at the top
         text = lines[number - 1].strip() if number <= len(lines) else ""
         # The body of a `%%px` cell ends with a line break and is below its `%%px` line; a `%px` has neither.
         return (number + 1 if cell.endswith("\n") else number), text
 
-    def sent(self, ranks: list[int], messages: list[str]) -> None:
-        """Note the message that each of these ranks has to answer."""
+    def sent(self, ranks: list[int], messages: list[str], line: tuple[int, str] | None = None) -> None:
+        """Note the message that each of these ranks has to answer.
+
+        `line` is the notebook's line of a call, with its number; a cell has its own lines.
+        """
         now = time.monotonic()
-        self._sent = self._unanswered() + [(rank, message, now) for rank, message in zip(ranks, messages, strict=True)]
+        self._sent = self._unanswered() + [_Sent(*to, now, line) for to in zip(ranks, messages, strict=True)]
 
     def owed(self) -> dict[int, float]:
-        """Return, for each rank that owes an answer to a cell, how many seconds ago its oldest such cell was sent."""
+        """Return, for each rank that owes an answer, how many seconds ago the oldest such cell or call was sent."""
         now = time.monotonic()
-        return {rank: now - when for rank, _, when in reversed(self._unanswered())}
+        return {sent.rank: now - sent.seconds for sent in reversed(self._unanswered())}
+
+    def calls(self) -> dict[int, tuple[int, str]]:
+        """Return the notebook's line of the call that each rank runs, with its number."""
+        return {sent.rank: sent.line for sent in reversed(self._unanswered()) if sent.line}
 
     def messages(self) -> set[str]:
         """Return the ids of the messages that have no answer yet."""
-        return {message for _, message, _ in self._unanswered()}
+        return {sent.message for sent in self._unanswered()}
 
     def _unanswered(self):
         outstanding = self._client.outstanding
-        return [sent for sent in self._sent if sent[1] in outstanding]
+        return [sent for sent in self._sent if sent.message in outstanding]
 
 
 def _name(path):

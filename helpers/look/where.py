@@ -7,7 +7,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Mapping
-from itertools import chain, product
+from itertools import chain, pairwise, product
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -20,6 +20,9 @@ from helpers.table import shortened, table
 
 # torch's decorators, whose frames are between a cell and the collective that it calls.
 _DECORATORS = ("wrapper", "decorate_context")
+
+# The path of ipyparallel's own line, result = function(*arguments), and the function that runs this line.
+_CALL_OF_IPYPARALLEL = ("<string>", "do_apply")
 
 # Calls with a sender and a receiver, and all_to_all, in which the shapes of the ranks may differ.
 _ONE_TO_ONE = re.compile(r"send|recv|all_to_all")
@@ -43,9 +46,10 @@ class RankState(NamedTuple):
 
     `state` is "idle", "busy", "serving" (one of its threads runs the learner's code for a caller on another rank),
     "silent" (alive, but not answering; `line` says why if its helpers raised an error), "cut off" (idle, and no cell
-    can reach it) or "dead". `seconds` is how long the rank has been busy with a cell, None if only `world.call` or a
-    check keeps it busy. `call` is the function that the learner's line called, empty when it called no Python function.
-    `line_number` counts the lines of the cell from 1, including its `%%px` line.
+    can reach it) or "dead". `seconds` is how long the rank has been busy with a cell or a `world.call`, None if only
+    `world.view` or a check keeps it busy. `call` is the function that the learner's line called, empty when it called
+    no Python function. `line_number` counts the lines of the cell from 1, including its `%%px` line. If a `world.call`
+    called a function that no cell defines, `line` is the line of the notebook with this `world.call`.
 
     `arguments` has the arguments of `call` by name: a tensor as its dtype and shape, a group as its ranks and torch's
     name for the group. If `call` called another function of torch, `in` is the name of that function. For a wait, `of`
@@ -151,7 +155,7 @@ def from_stacks(answers: Mapping[int, Stacks | Failed], owed: Mapping[int, float
 
 
 def _state(rank, stacks, seconds, cells):
-    place = _place(stacks.main_thread, cells)
+    place = _place(stacks.main_thread, cells) or _place_of_call(stacks.main_thread, cells.calls().get(rank))
     if place or seconds is not None:
         return RankState(rank, "busy", seconds, *(place or ()))
     for frames in stacks.others:
@@ -167,12 +171,30 @@ def _place(frames, cells):
     """
     for index, frame in enumerate(frames):
         if is_cell(frame.path):
-            called = [inner for inner in reversed(frames[:index]) if inner.function not in _DECORATORS]
-            names = [inner.function for inner in called]
-            call = next((name for name in names if not name.startswith("_")), names[0] if names else "")
-            telling = next((inner for inner in called if inner.arguments), None)
-            return call, *cells.line(frame.path, frame.line_number), _arguments(telling, call) if telling else {}
+            call, arguments = _call(frames[:index])
+            return call, *cells.line(frame.path, frame.line_number), arguments
     return None
+
+
+def _place_of_call(frames, line):
+    """Return, as `_place` does, where a thread is in a function that the notebook sent, or None.
+
+    `line` is the notebook's line with its number, None if the function was not sent by `world.call`.
+    """
+    for index, (frame, outer) in enumerate(pairwise(frames)):
+        if (frame.path, outer.function) == _CALL_OF_IPYPARALLEL:
+            call, arguments = _call(frames[:index])
+            return call, *(line or (None, "")), arguments
+    return None
+
+
+def _call(inner_frames):
+    """Return the function that a line called, and its arguments, from the frames that are inside this line."""
+    called = [inner for inner in reversed(inner_frames) if inner.function not in _DECORATORS]
+    names = [inner.function for inner in called]
+    call = next((name for name in names if not name.startswith("_")), names[0] if names else "")
+    telling = next((inner for inner in called if inner.arguments), None)
+    return call, _arguments(telling, call) if telling else {}
 
 
 def _arguments(frame, call):

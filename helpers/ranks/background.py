@@ -1,4 +1,4 @@
-"""Calls and commands in the background, which run as ranks do: on a private network, and with every child ended."""
+"""Calls in the background, which run as ranks do: on a private network, and with every child ended."""
 
 import os
 import shutil
@@ -46,19 +46,6 @@ class Background:
         self._process.join(_SECONDS_TO_END)
         self._process.kill()
         self._process.join()
-
-
-def run_command(command: list[str], environment: dict[str, str], log: Path, seconds: float) -> int | None:
-    """Run a command as ranks run, on a private network, and end every process that it has started.
-
-    The output goes to `log`. Return the exit code, or None when the command did not end within this many seconds.
-    """
-    running = Background(os.execvpe, (command[0], command, environment), log, seconds)
-    try:
-        running.wait(seconds + _SECONDS_TO_END)
-        return running.exit_code
-    finally:
-        running.end()
 
 
 def _watch(link, function, arguments, log, seconds, folder):

@@ -42,7 +42,7 @@ def run_rank(rank: int, environment: dict[str, str], directory: str) -> None:
     stacks.write_on_signal(rank, directory)
     side_channel.answer(rank, directory)
     recorder.watch()
-    wakeups.spare()
+    wakeups.reduce()
     _seed_anew()
 
     from helpers.ranks import handles

@@ -124,7 +124,7 @@ def ask(directory: str, ranks: Iterable[int], function: Callable, *arguments, se
                 received[key.data] += piece
                 if not piece:
                     waiting.unregister(key.fileobj)
-    return {rank: pickle.loads(answer[_BYTES_OF_LENGTH:]) for rank, answer in received.items() if _is_whole(answer)}
+    return {rank: pickle.loads(answer[_BYTES_OF_LENGTH:]) for rank, answer in received.items() if _is_complete(answer)}
 
 
 def _receive(connection):
@@ -134,7 +134,7 @@ def _receive(connection):
     return b""
 
 
-def _is_whole(answer):
+def _is_complete(answer):
     """Return whether an answer is complete, because the rank may have died, or the time may be over."""
     length = int.from_bytes(answer[:_BYTES_OF_LENGTH], "big")
     return len(answer) >= _BYTES_OF_LENGTH and len(answer) - _BYTES_OF_LENGTH == length

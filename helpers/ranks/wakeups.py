@@ -12,7 +12,7 @@ _NANOSECONDS_LONGER = 50_000_000
 _AS_EVERYBODY = 0
 
 
-def spare() -> None:
+def reduce() -> None:
     """Let the threads of new process groups sleep up to 0.05 s longer when nothing arrives.
 
     Arriving data still wakes them at once. In return, ending a group takes up to 0.05 s longer.

@@ -71,3 +71,9 @@ def test_a_plan_has_what_its_lessons_need_or_says_what_it_leaves_out(plan):
     (around,) = [part for part in text.split("\n### ") if f"<!-- plan: {plan.name} -->" in part]
     prose = "\n".join(line for line in around.splitlines() if not line.startswith("|"))
     assert [name for name in plan.told if f"notebooks/{name}.ipynb" not in prose] == []
+
+
+def test_one_module_chooses_the_parser_of_toml():
+    importing = re.compile(r"^\s*import tom(llib|li)\b", re.MULTILINE)
+    modules = [path for folder in ("helpers", "tests", "benchmarks", "docs") for path in ROOT.glob(f"{folder}/**/*.py")]
+    assert [path.name for path in modules if importing.search(path.read_text("utf-8"))] == ["course.py"]

@@ -15,6 +15,7 @@ def version_of(tmp_path, monkeypatch):
     """Return a function that gives the version of a small course, whose table of lessons has a text at its end."""
     (tmp_path / "notebooks").mkdir()
     monkeypatch.setattr(keeping, "ROOT", tmp_path)
+    monkeypatch.setattr(keeping, "NOTEBOOKS", tmp_path / "notebooks")
 
     def version(added=""):
         table = shutil.copy(course.TABLE, tmp_path / "notebooks")

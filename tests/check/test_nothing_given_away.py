@@ -2,17 +2,13 @@
 
 import ast
 import re
-import sys
 
 import nbformat
 import pytest
 from lesson_files import NOTEBOOKS, ROOT
 from typed_in import answering, code, names
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from helpers.course import read_toml
 
 PREDICTIONS = ROOT / "helpers/checks/predictions"
 FOLDED = {"solution", "proof"}
@@ -76,7 +72,7 @@ def test_every_lesson_with_predictions_is_looked_at():
 
 
 def test_each_prediction_has_its_sentences_a_place_and_a_verdict(path, lesson, answers):
-    words = tomllib.loads((PREDICTIONS / f"{path.stem}.toml").read_text("utf-8"))
+    words = read_toml(PREDICTIONS / f"{path.stem}.toml")
     asked = [name for cell in lesson for name in re.findall(r"checks\.predicted\(\s*\"(\w+)\"", cell.source)]
     assert sorted(asked) == sorted(words)
     for name in asked:

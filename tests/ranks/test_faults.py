@@ -279,6 +279,28 @@ def test_a_rank_that_takes_long_to_tell_of_its_interrupt_is_not_taken_for_stuck(
     assert ranks_that_raised(shown) in ("0-1", "0 1") and "KeyboardInterrupt" in shown
 
 
+def test_interrupt_of_a_call_ends_the_work_of_the_ranks(shared):
+    shared.run("from helpers import World\nworld = World(2)")
+    shared.run("%%px\nimport time\ndef spin():\n    while True:\n        time.sleep(0.01)")
+    all_are_inside = shared.sees("all(state.line for state in world.where())")
+    shown = shared.run("world.call('spin')", interrupt_when=all_are_inside)
+    assert "KeyboardInterrupt" in shown
+    assert shared.run("print({state.state for state in world.where()})") == "{'idle'}\n"
+    assert shared.run("world.call('time.monotonic_ns', targets=1) > 0") == "True"
+
+
+def test_interrupt_of_a_call_that_is_stuck_names_the_line(shared):
+    shared.run("from helpers import World\nworld = World(2)")
+    shared.run("%%px\n" + INIT.format(timeout=20))
+    is_inside = shared.sees("world.where()[0].call == 'barrier'")
+    shown = shared.run("ranks = 0\nworld.call('dist.barrier', targets=ranks)", interrupt_when=is_inside)
+    assert "rank 0 is inside a call that an interrupt does not reach" in shown
+    (row,) = [line for line in shown.splitlines() if line.split()[:2] == ["0", "busy"]]
+    assert row.endswith("barrier     2  world.call('dist.barrier', targets=ranks)"), shown
+    assert "rank 0 is still in the call that the interrupt did not end" in shared.run("world.call('dist.get_rank')")
+    assert shared.run("world.call('dist.get_rank', targets=1)") == "1"
+
+
 def test_a_rank_that_dies_in_a_cell_is_named(shared, tmp_path):
     shared.run("from helpers import World\nworld = World(2)")
     shared.run("%%px\n" + INIT.format(timeout=3))

@@ -291,7 +291,7 @@ def test_calls_are_noted_whoever_else_has_wrapped_what_makes_a_group():
 import torch
 import torch.distributed as dist
 from helpers.ranks import recorder, wakeups
-wakeups.spare()
+wakeups.reduce()
 recorder.watch()
 recorder.watch()
 dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)

@@ -9,11 +9,10 @@ from pathlib import Path
 import psutil
 import pytest
 from lesson_files import at_night
-from live import Notebook, left_after, wait_until
+from live import Notebook, left_after, run_command, wait_until
 
 import helpers.torchrun
 from helpers import WorldError
-from helpers.ranks.background import run_command
 from helpers.torchrun import Job, torchrun
 
 SCRIPT = """

@@ -4,10 +4,12 @@ import os
 import signal
 import textwrap
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
+import ipyparallel as ipp
 import pytest
 from live import INIT, Notebook, wait_until
 
@@ -106,6 +108,28 @@ def test_a_look_that_waits_for_what_does_not_come_ends_after_ten_seconds(world):
     where = world.where(until={0: "recv"})
     assert 10 <= time.monotonic() - begin < 10 + SECONDS_TO_NAME
     assert [state.state for state in where] == ["idle"] * 4
+
+
+def test_a_rank_in_a_call_of_the_notebook_is_busy_and_has_a_line(broken_world):
+    with ThreadPoolExecutor(1) as pool:
+        called = pool.submit(lambda: broken_world.call("dist.barrier", targets=[0, 1]))
+        where = where_when(broken_world, {0: "barrier", 1: "barrier"})
+        assert [state.state for state in where] == ["busy", "busy", "idle", "idle"]
+        assert where[0].seconds > 0
+        assert where[0].line == 'called = pool.submit(lambda: broken_world.call("dist.barrier", targets=[0, 1]))'
+        with pytest.raises(WorldError, match="^It needs every rank idle, and rank 0 is busy"):
+            broken_world.require_idle("It")
+        broken_world.call("dist.barrier", targets=[2, 3])
+        assert called.result() == [None, None]
+
+
+def test_a_rank_is_busy_with_what_the_view_sent(broken_world):
+    answer = broken_world.view.client[1].apply_async(ipp.Reference("dist.barrier"))
+    where = where_when(broken_world, {1: "barrier"})
+    assert (where[1].state, where[1].seconds, where[1].line) == ("busy", None, "")
+    with pytest.raises(WorldError, match="^It needs every rank idle, and rank 1 is busy"):
+        broken_world.require_idle("It")
+    assert not answer.ready()
 
 
 def test_the_arguments_of_collectives(broken_world):

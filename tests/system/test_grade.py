@@ -6,6 +6,7 @@ What answers do is in test_grade_sandbox.py.
 import csv
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -331,3 +332,47 @@ def test_an_interrupt_ends_the_sandbox_and_loses_nothing(tmp_path):
 def test_without_a_folder_it_says_how_to_call_it():
     told = subprocess.run([sys.executable, "-m", "helpers.grade"], cwd=ROOT, capture_output=True, text=True)
     assert told.returncode == 1 and "make grade SUBMISSIONS=folder" in told.stderr
+
+
+@pytest.fixture
+def installed(tmp_path):
+    """Return a function that grades a folder with the course as pip installs it, outside of a checkout."""
+    folder = tmp_path / "site-packages"
+    unneeded = shutil.ignore_patterns("__pycache__", ".ipynb_checkpoints")
+    shutil.copytree(ROOT / "helpers", folder / "helpers", ignore=unneeded)
+    shutil.copytree(ROOT / "notebooks", folder / "helpers/notebooks", ignore=unneeded)
+
+    def grade(*arguments):
+        command = [sys.executable, "-m", "helpers.grade", *arguments]
+        environment = os.environ | {"PYTHONPATH": str(folder)}
+        return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+
+    return grade
+
+
+@needs_sandbox
+def test_an_installed_course_grades_as_a_checkout_does(installed, tmp_path):
+    spying = cell("""
+        def reduce_scatter(chunks):
+            import pathlib
+            solutions = pathlib.Path(__import__("helpers").__file__).parent / "notebooks/solutions"
+            raise RuntimeError(f"solutions: {solutions.exists()}")
+    """)
+    (tmp_path / "class").mkdir()
+    hand_in(tmp_path / "class/ada" / RING.name, RING, {"my_ring": RIGHT["my_ring"], "reduce_scatter": spying})
+    told = installed("class")
+    assert told.returncode == 0, told.stderr
+    rows = {row["exercise"]: row for row in table(tmp_path / "class")}
+    assert rows["my_ring"]["solved"] == "yes", rows
+    assert "solutions: False" in rows["reduce_scatter"]["sentence"], rows
+
+
+def test_an_installed_course_without_lessons_says_what_to_do(installed, tmp_path):
+    shutil.rmtree(tmp_path / "site-packages/helpers/notebooks/solutions")
+    for lesson in (tmp_path / "site-packages/helpers/notebooks").glob("*.ipynb"):
+        lesson.unlink()
+    told = installed(".")
+    assert told.returncode == 1
+    assert told.stderr.startswith("Grading needs the lessons of the course and course.toml, expected in ")
+    assert "Install the course again" in told.stderr
+    assert "python -m helpers.grade folder" in installed().stderr

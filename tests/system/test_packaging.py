@@ -24,15 +24,12 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib  # pytest brings it
+from helpers.course import read_toml
 
 ROOT = Path(__file__).resolve().parents[2]
 STAMP = ".venv/.installed"  # make leaves it when .venv is complete
 
-PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PYPROJECT = read_toml(ROOT / "pyproject.toml")
 RUNTIME = [Requirement(line) for line in PYPROJECT["project"]["dependencies"]]
 SITE = [Requirement(line) for line in PYPROJECT["project"]["optional-dependencies"]["site"]]
 THE_SITE, *TEST = [Requirement(line) for line in PYPROJECT["project"]["optional-dependencies"]["test"]]
@@ -138,16 +135,20 @@ def test_a_version_that_needs_a_newer_python_carries_a_marker():
 # ---------------------------------------------------------------- make, in a copy of the tree
 
 
-@pytest.fixture
-def tree(tmp_path):
-    """A copy of what make needs, with nothing installed."""
+def plant(folder):
+    """Copy into this folder what make needs, with nothing installed."""
     if not shutil.which("make"):
         pytest.skip("there is no make on this machine")
     for name in ["Makefile", "pyproject.toml", "constraints.txt", "LICENSE"]:
-        shutil.copy(ROOT / name, tmp_path)
-    (tmp_path / "helpers").mkdir()
-    (tmp_path / "helpers/__init__.py").touch()
-    return tmp_path
+        shutil.copy(ROOT / name, folder)
+    (folder / "helpers").mkdir()
+    (folder / "helpers/__init__.py").touch()
+    return folder
+
+
+@pytest.fixture
+def tree(tmp_path):
+    return plant(tmp_path)
 
 
 def make(tree, *arguments, **environment):
@@ -211,20 +212,32 @@ def test_no_venv_module(tree, fault):
     assert not (tree / STAMP).exists()
 
 
-def test_no_network_and_what_it_leaves_is_not_taken_for_good(tree):
-    nowhere = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": "", "PIP_CONFIG_FILE": os.devnull}
-    result = make(tree, "test", f"PYTHON={sys.executable}", **nowhere)
-    assert_one_sentence(result, "pip could not install the course", "check the network")
+NOWHERE = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": "", "PIP_CONFIG_FILE": os.devnull}
+
+
+@pytest.fixture(scope="module")
+def without_network(tmp_path_factory):
+    """A tree in which make has made .venv, and pip has found no network; and the result of this make.
+
+    To make .venv takes longer than all that follows, so several tests go on with this one, as the next make does.
+    """
+    tree = plant(tmp_path_factory.mktemp("without_network"))
+    return SimpleNamespace(tree=tree, result=make(tree, "test", f"PYTHON={sys.executable}", **NOWHERE))
+
+
+def test_no_network_and_what_it_leaves_is_not_taken_for_good(without_network, tmp_path):
+    assert_one_sentence(without_network.result, "pip could not install the course", "check the network")
+    tree = shutil.copytree(without_network.tree, tmp_path / "tree", symlinks=True)
     assert not (tree / STAMP).exists()
     assert make(tree, "-q", STAMP).returncode == 1
 
     # pip ended by itself, so the next call goes on with this .venv: its message is pip's, not one about Python.
-    again = make(tree, "test", "PYTHON=./absent", **nowhere)
+    again = make(tree, "test", "PYTHON=./absent", **NOWHERE)
     assert_one_sentence(again, "pip could not install the course")
 
     # Had it been interrupted instead, .venv would be made again from the start.
     (tree / ".venv/.unfinished").touch()
-    assert_one_sentence(make(tree, "test", "PYTHON=./absent", **nowhere), "needs Python 3.10")
+    assert_one_sentence(make(tree, "test", "PYTHON=./absent", **NOWHERE), "needs Python 3.10")
 
 
 def test_a_second_call_installs_nothing(tree):
@@ -338,8 +351,9 @@ def indexes(tmp_path):
 
 
 @pytest.fixture
-def small_course(tree):
-    """A tree whose pyproject.toml installs an empty course, which requires torch and numpy."""
+def small_course(tree, without_network):
+    """A tree whose pyproject.toml installs an empty course, which requires torch and numpy, into its empty .venv."""
+    shutil.copytree(without_network.tree / ".venv", tree / ".venv", symlinks=True)
     wheel = empty_wheel(tree, "torch_distributed_live", "0.1.0", requires=["torch>=2.11", "numpy"])
     hook = f"def build_editable(folder, *_):\n    shutil.copy({str(wheel)!r}, folder)\n    return {wheel.name!r}\n"
     (tree / "ready_made.py").write_text(f"import shutil\n\n\n{hook}")
@@ -398,8 +412,7 @@ def test_test_cuda_brings_no_torch(tree):
 
 
 def test_test_cuda_takes_torch_as_it_is(tree):
-    nowhere = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": "", "PIP_CONFIG_FILE": os.devnull}
-    result = make(tree, "test-cuda", f"PYTHON={sys.executable}", **nowhere)
+    result = make(tree, "test-cuda", f"PYTHON={sys.executable}", **NOWHERE)
     assert_one_sentence(result, "pip could not install the course", "check the network")  # it needs hatchling, once
     command = [tree / ".venv-cuda/bin/python", "-m", "pip", "install", "--no-index", "--no-deps", "torch>=2.11"]
     pip = subprocess.run(command, capture_output=True, text=True)

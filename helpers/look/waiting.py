@@ -1,0 +1,97 @@
+"""Wait for the ranks' answers to a cell or a call, and pass an Interrupt on to the ranks."""
+
+import linecache
+import sys
+import traceback
+from contextlib import suppress
+
+from helpers.errors import WorldError
+from helpers.look.cells import Cells
+from helpers.look.tracebacks import is_of_helpers
+from helpers.look.where import NO_CONNECTION
+from helpers.ranks.protocol import Ranks
+
+_SECONDS_BETWEEN_LOOKS = 0.5
+_SECONDS_AFTER_INTERRUPT = 1
+_SECONDS_TO_ANSWER = 5
+
+
+class Waiter:
+    """Waits for the ranks of one world; `cells` keeps the cells and calls that were sent to them."""
+
+    def __init__(self, world, ranks: Ranks, cells: Cells):
+        self._world = world
+        self._ranks = ranks
+        self._cells = cells
+        self._stuck = {}  # rank: id of the message that an interrupt did not end
+
+    def require_answering(self, targets: list[int], what: str) -> None:
+        """Raise `WorldError` when a cell or call, `what`, would wait for a rank that an interrupt has not freed."""
+        unanswered = self._cells.messages()
+        self._stuck = {rank: message for rank, message in self._stuck.items() if message in unanswered}
+        if stuck := sorted(self._stuck.keys() & targets):
+            raise WorldError(
+                f"This {what} was not run: {_say_ranks(stuck)} still in the call that the interrupt did not end.\n\n"
+                f"{self._world.where()!r}\n\n"
+                f"Run the {what} again when the call has come to its timeout, or call world.restart()."
+            )
+
+    def require_connection(self) -> None:
+        """Raise `WorldError` when the process that carries the messages has died, because no answer would arrive."""
+        if not self._ranks.is_connected():
+            raise WorldError(NO_CONNECTION)
+
+    def wait(self, targets: list[int], result) -> bool:
+        """Wait until these ranks have answered; return whether an Interrupt has ended their work.
+
+        If the Interrupt leaves some ranks stuck, show the output of the other ranks, and raise `WorldError` with the
+        place of every rank and the errors of the other ranks, because one of these errors may be the cause.
+        """
+        try:
+            while not result.wait(_SECONDS_BETWEEN_LOOKS):
+                self.require_connection()
+        except KeyboardInterrupt:
+            self._interrupt(targets, result)
+            return True
+        return False
+
+    def _interrupt(self, targets, result):
+        self._stuck = dict(zip(targets, result.msg_ids, strict=True))
+        with suppress(KeyboardInterrupt):  # pressed again
+            self._world.interrupt()
+            answered = result.wait(_SECONDS_AFTER_INTERRUPT)
+            if not answered and any(s.state == "busy" and s.line_number is None for s in self._world.where()):
+                result.wait(_SECONDS_TO_ANSWER)  # a rank has left the cell, and is about to send its error
+        unanswered = self._cells.messages()
+        stuck = [rank for rank, message in self._stuck.items() if message in unanswered]
+        if not stuck:
+            return
+        errors = []
+        for rank, answer in zip(targets, result.metadata, strict=True):
+            if rank not in stuck and answer["stdout"]:
+                print(f"[stdout:{rank}]\n{answer['stdout']}", end="")
+            if rank not in stuck and answer["error"] and answer["error"].ename != "KeyboardInterrupt":
+                errors.append(say_raised(rank, answer["error"].ename, answer["error"].evalue))
+        raise WorldError(
+            f"Interrupted, but {_say_ranks(stuck)} inside a call that an interrupt does not reach.\n\n"
+            + "\n".join([f"{self._world.where()!r}\n", *errors])
+            + "\nCall world.restart() for working ranks, or wait until the call comes to its timeout."
+        )
+
+
+def running_line() -> tuple[int, str]:
+    """Return the number and the text of the innermost running line that is not in the helpers."""
+    stack = traceback.walk_stack(sys._getframe())
+    frame, number = next(place for place in stack if not is_of_helpers(place[0].f_code.co_filename))
+    return number, linecache.getline(frame.f_code.co_filename, number, frame.f_globals).strip()
+
+
+def say_raised(rank: int, kind: str, text: str) -> str:
+    """Return a sentence about an error of a rank, with the first line of its text."""
+    return f"Rank {rank} raised {kind}: {text.splitlines()[0] if text else ''}"
+
+
+def _say_ranks(ranks):
+    if len(ranks) == 1:
+        return f"rank {ranks[0]} is"
+    return f"ranks {', '.join(map(str, ranks[:-1]))} and {ranks[-1]} are"
