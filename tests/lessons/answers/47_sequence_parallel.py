@@ -110,6 +110,6 @@ def my_total_norm(gradients):
     return squares.sqrt()
 
 # %% my_total_norm: all at once
-# Not yet. RuntimeError: ... got mixed torch.Tensor and DTensor ...
+# Not yet. Rank 0 raised RuntimeError: ... got mixed torch.Tensor and DTensor ...
 def my_total_norm(gradients):
     return torch.nn.utils.get_total_norm(gradients)
