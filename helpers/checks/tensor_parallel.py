@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 import torch
 from torch import nn
-from torch.nn.functional import cross_entropy, gelu, linear, scaled_dot_product_attention
+from torch.nn.functional import cross_entropy, gelu, linear
 
 from helpers import tap
 from helpers.checks.exam import Wrong, answer, errors_of_answer, exercise, show
@@ -14,7 +14,6 @@ from helpers.measure.traffic import recorded
 _INPUTS, _HIDDEN, _OUTPUTS = 3, 4, 5  # of two layers; _HIDDEN for each rank
 _HEAD_WIDTH, _HEADS = 2, 2  # heads for each rank
 _TOKENS, _WORDS = 6, 7  # words for each rank
-_LAYERS = ("attention.q", "attention.k", "attention.v", "attention.out", "mlp.up", "mlp.down")
 
 
 def _judge_sum(returned):
@@ -127,89 +126,6 @@ def _backward_of_my_mlp(x, up, down):
             (x + output).square().sum().backward()
     result = output.detach() if isinstance(output, torch.Tensor) else output
     return result, *(tensor.grad for tensor in inputs)
-
-
-@exercise
-def my_plan(exam):
-    """Check `my_plan()`: under its plan a block has the results of one process, and a rank keeps 1/n of each matrix."""
-    rank = exam.rank
-    by_plan = exam.on_rank(_step_by_plan, exam.n)
-    if isinstance(by_plan, str):
-        exam.refuse(f"Rank {rank}: {by_plan}")
-        return None
-    kept, output, gradient = by_plan
-    for name, fraction in kept.items():
-        exam.require(
-            abs(fraction - 1 / exam.n) < 1e-9,
-            f"Rank {rank} keeps {fraction:.3g} of the weight of `{name}`, expected 1/{exam.n}.",
-        )
-    exam.require(
-        output < 1e-10,
-        f"The output on rank {rank} differs from the output of one process by up to {output:.2g}, expected less than "
-        "1e-10.",
-    )
-    exam.require(
-        gradient < 1e-10,
-        f"The output is right. On rank {rank} the gradient of the input differs from the gradient of one process by up "
-        f"to {gradient:.2g}, expected less than 1e-10.",
-    )
-    return "Each rank keeps 1/n of all six matrices, and the results are the results of one process."
-
-
-def _step_by_plan(n):
-    """Return which fraction of each weight this rank keeps, and the differences of the output and of x's gradient.
-
-    Return a sentence instead if the plan is not a plan for the six layers.
-    """
-    from torch.distributed.device_mesh import init_device_mesh  # slow
-    from torch.distributed.tensor.parallel import parallelize_module
-
-    plan = answer("my_plan", [])
-    if not isinstance(plan, dict):
-        return f"my_plan returned {show(plan)}, expected a dict."
-    if unknown := [name for name in plan if name not in _LAYERS]:
-        return f"The plan names `{unknown[0]}`, expected only {', '.join(f'`{name}`' for name in _LAYERS)}."
-    width = 4 * n
-    torch.manual_seed(7)
-    x = torch.randn(2, 3, width, dtype=torch.float64)
-    x, of_x = x.clone().requires_grad_(), x.clone().requires_grad_()
-    whole, block = _Block(width), _Block(width)
-    block.load_state_dict(whole.state_dict())
-    with errors_of_answer():
-        parallelize_module(block, init_device_mesh("cpu", (n,)), plan)
-        output = block(x)
-        output.square().sum().backward()
-    expected = whole(of_x)
-    expected.square().sum().backward()
-    weights = {name: block.get_submodule(name).weight for name in _LAYERS}
-    local = {name: getattr(weight, "to_local", lambda weight=weight: weight)() for name, weight in weights.items()}
-    kept = {name: local[name].numel() / whole.get_submodule(name).weight.numel() for name in _LAYERS}
-    return kept, _difference(output, expected), _difference(x.grad, of_x.grad)
-
-
-def _difference(result, expected):
-    if getattr(result, "shape", None) != expected.shape:
-        return math.inf
-    return (result - expected).detach().abs().max().item()
-
-
-class _Block(nn.Module):
-    """A small block whose layers have the names of the lesson's block; its heads have a width of 4."""
-
-    def __init__(self, width):
-        super().__init__()
-        self.attention, self.mlp, self.head_width = nn.Module(), nn.Module(), 4
-        for name in ("q", "k", "v", "out"):
-            self.attention.add_module(name, nn.Linear(width, width, dtype=torch.float64))
-        self.mlp.up = nn.Linear(width, 4 * width, dtype=torch.float64)
-        self.mlp.down = nn.Linear(4 * width, width, dtype=torch.float64)
-
-    def forward(self, x):
-        parts = (layer(x) for layer in (self.attention.q, self.attention.k, self.attention.v))
-        heads = [part.unflatten(-1, (-1, self.head_width)).transpose(1, 2) for part in parts]
-        mixed = scaled_dot_product_attention(*heads, is_causal=True).transpose(1, 2).flatten(2)
-        x = x + self.attention.out(mixed)
-        return x + self.mlp.down(gelu(self.mlp.up(x)))
 
 
 @exercise

@@ -38,6 +38,7 @@ from helpers.plots.rpc_and_rref import call_through_threads, object_and_users
 from helpers.plots.rpc_threads_and_failures import server_threads
 from helpers.plots.scaling import batch_sizes, fewer_and_longer_steps, mfu_by_gpus, throughput, time_to_loss
 from helpers.plots.seldom import loss_by_cost, loss_by_learning_rate, often_and_seldom
+from helpers.plots.sequence_parallel import tokens_of_block
 from helpers.plots.several_trainers import trainer_steps, trainers_and_server
 from helpers.plots.sharded_data_parallel import (
     fetched_layers,
@@ -46,7 +47,7 @@ from helpers.plots.sharded_data_parallel import (
     shards_of_ranks,
     step_ledgers,
 )
-from helpers.plots.tensor_parallel import halves_of_block, two_cut_layers
+from helpers.plots.tensor_parallel import two_cut_layers
 from helpers.plots.three_dimensions import grids_of_ranks, stacked_seconds
 from helpers.plots.two_hosts import routes_over_cables, training_and_cable
 from helpers.plots.uneven_ranks import two_kinds_of_uneven, waiting_and_transfer
@@ -91,7 +92,6 @@ __all__ = [
     "flight_records",
     "flushed_pipeline",
     "grids_of_ranks",
-    "halves_of_block",
     "hook_of_ddp",
     "kept_over_time",
     "layouts_of_ranks",
@@ -143,6 +143,7 @@ __all__ = [
     "throughput",
     "time_to_loss",
     "times_of_splits",
+    "tokens_of_block",
     "tokens_per_second",
     "tokens_to_experts",
     "trainer_steps",

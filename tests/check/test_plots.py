@@ -344,16 +344,12 @@ def test_a_layer_is_a_bar_with_its_number():
 
 
 def test_outside_f_and_g_only_sequence_parallel_splits():
-    plots.halves_of_block(4)
+    plots.tokens_of_block(4)
     (axes,) = plt.gcf().axes
     boxes = [patch for patch in axes.patches if isinstance(patch, Rectangle)]
     assert len(boxes) == (3 + 2 * 4) + 5 * 4  # three grey boxes in the first row
-    texts = [text.get_text() for text in axes.texts]
-    assert [text for text in texts if text.startswith(("→", "←"))] == [
-        *("→ nothing", "← all_reduce", "→ all_reduce", "← nothing"),
-        *("→ all_gather", "← reduce_scatter", "→ reduce_scatter", "← all_gather"),
-        *("→ forward", "← backward"),
-    ]
+    narrow = [box for box in boxes if box.get_width() < 1]
+    assert len(narrow) == 2 * 2 * 4  # columns and rows, in both rows of the figure
 
 
 def test_a_bar_for_each_rank():

@@ -244,26 +244,6 @@ def summed(x):
 # Not yet. Rank 0 returned ..., expected the mean loss, a tensor with one element.
 # answer "three sums", with `.mean()` as ``
 
-# %% my_plan: skeleton
-# Not yet. Rank 0 keeps 1 of the weight of `attention.q`, expected 1/4.
-
-# %% my_plan: solution
-# Solved. Each rank keeps 1/n of all six matrices, and the results are the results of one process.
-
-# %% my_plan: all by columns
-# Not yet. ...
-# solution, with `RowwiseParallel(), "mlp.down": RowwiseParallel()` as `ColwiseParallel(), "mlp.down": ColwiseParallel()`
-
-# %% my_plan: the modules
-# Not yet. Rank 0: The plan names `attention`, expected only `attention.q`, ...
-def my_plan():
-    return {"attention": ColwiseParallel(), "mlp": RowwiseParallel()}
-
-# %% my_plan: no dict
-# Not yet. Rank 0: my_plan returned None, expected a dict.
-def my_plan():
-    return None
-
 # %% cut_qkv: skeleton
 # Not yet. Rank 0 keeps 12 rows of the queries, 0 of the keys and 0 of the values, expected 4 of each, the
 # rows of its heads.

@@ -19,10 +19,6 @@ MUTANTS = {
         "        return all_reduce(gradient)\n\ndef loss_of(y):",
         "        return gradient\n\ndef loss_of(y):",
     ),
-    "the tokens of a rank get their gradient from this rank alone": (
-        "        return scattered(gradient)",
-        "        return gradient.chunk(n, dim=1)[rank].contiguous()",
-    ),
     "a block sends each sum once more": (
         "    total = x.clone()\n    dist.all_reduce(total)\n",
         "    total = x.clone()\n    dist.all_reduce(total.clone())\n    dist.all_reduce(total)\n",
@@ -42,17 +38,6 @@ MUTANTS = {
         "    dist.all_gather([torch.empty_like(logits) for _ in range(n)], logits.contiguous())\n"
         "    logits = logits - largest.unsqueeze(-1)",
     ),
-    "the gradients of the norms are whole": ("        dist.all_reduce(parameter.grad)\n", ""),
-    "the ring adds nothing": ("passing = received + parts[(rank - step - 1) % n]", "passing = received"),
-    "the library scatters by a ring, too": (
-        "for reduce_scatter in (by_library, by_ring):\n",
-        "by_library = lambda parts: by_ring(parts)\nby_library.__name__ = 'by_library'\n"
-        "for reduce_scatter in (by_library, by_ring):\n",
-    ),
-    "all tokens are kept": ("along_tokens = kept(sequence_block, my_tokens(x))", "along_tokens = kept(block, x)"),
-    "the first plan is as good as the second": ('plan["attention"] = once', 'plan["mlp"] = once'),
-    "the norms have all tokens": ('    "norm1": SequenceParallel(),\n', ""),
-    "the library needs no loss_parallel": ("with loss_parallel():\n", "if True:\n"),
     "f waits for its sum before the second product": ("        if not context.overlap:\n", "        if True:\n"),
     "the sum of f is not needed": (
         "        work = dist.all_reduce(of_x, async_op=True)\n",

@@ -1,0 +1,115 @@
+# %% World(4)
+# cell `init_process_group(` of solutions
+# cell `def joined(` of solutions
+
+# %% MyGather: skeleton
+# Not yet. On rank 0 the output is not the output of one process for the rank's own tokens, expected the sum of the
+# partial sums of all ranks, from all tokens.
+
+# %% MyGather: solution
+# Solved. For its own tokens each rank has the output and the gradient of one process, and for its weights, too.
+
+# %% MyGather: the gradients of f are not added up
+# Not yet. The output is right. Rank 0 got another gradient of x, expected the gradient of one process.
+# solution, with `return scattered(gradient)` as `scattered(gradient); return gradient.chunk(n, 1)[rank].contiguous()`
+
+# %% MyGather: g passes back the gradient of the own tokens to all
+# Not yet. The output is right. Rank 0 got another gradient of down, expected the gradient of one process.
+# solution, with `return joined(gradient)` as `return torch.cat([gradient] * n, dim=1)`
+
+# %% MyGather: the gradients are averaged
+# Not yet. The output is right. Rank 0 got 0.25 times the gradient of x, expected the gradient of one process.
+# solution, with `return scattered(gradient)` as `return scattered(gradient) / n`
+
+# %% MyGather: g leaves all tokens
+# Not yet. Rank 0 returned ..., expected a tensor of the shape [2, 2, 3]: the sums for its own tokens.
+# solution, with `return scattered(x)` as `return joined(scattered(x))`
+
+# %% MyGather: the first tokens on every rank
+# Not yet. On rank 0 the output is not the output of one process ...
+# solution, with `return joined(x)` as `return torch.cat([x] * n, dim=1)`
+
+# %% MyGather: without the lesson's functions
+# Not yet. The gradients are right. Rank 0 called `joined` 1 times, expected 2: once forward and once backward.
+# solution, with `return joined(x)` as `parts = [0] * n; dist.all_gather_object(parts, x); return torch.cat(parts, 1)`
+
+# %% my_sums: skeleton
+# Not yet. The gradients are right. Rank 0 called 3 all_reduce for 3 parameters, expected 1 collective.
+
+# %% my_sums: solution
+# Solved. One collective adds up all gradients.
+
+# %% my_sums: copied back in place
+# Solved. ...
+def my_sums(parameters):
+    gradients = [parameter.grad for parameter in parameters]
+    flat = torch.nn.utils.parameters_to_vector(gradients)
+    dist.all_reduce(flat)
+    torch.nn.utils.vector_to_parameters(flat, gradients)
+
+# %% my_sums: gathered
+# Solved. ...
+def my_sums(parameters):
+    flat = torch.cat([parameter.grad.flatten() for parameter in parameters])
+    vectors = [torch.empty_like(flat) for _ in range(n)]
+    dist.all_gather(vectors, flat)
+    for parameter, part in zip(parameters, sum(vectors).split([p.numel() for p in parameters])):
+        parameter.grad.copy_(part.view_as(parameter))
+
+# %% my_sums: the mean
+# Not yet. On rank 0 the gradient of parameter 0 is ..., expected ..., the sum over the ranks.
+# solution, with `dist.all_reduce(flat)` as `dist.all_reduce(flat); flat /= n`
+
+# %% my_sums: not written back
+# Not yet. On rank 0 the gradient of parameter 0 is ..., expected ..., the sum over the ranks.
+# solution, with `parameter.grad = flat[begin : begin + size].view_as(parameter)` as `flat[begin : begin + size]`
+
+# %% my_plan: skeleton
+# Not yet. Rank 0 keeps 1 of the weight of `attention.q`, expected 1/4.
+
+# %% my_plan: solution
+# Solved. Each rank keeps 1/n of all six matrices, and the results are the results of one process.
+
+# %% my_plan: all by columns
+# Not yet. ...
+# solution, with `RowwiseParallel(), "mlp.down": RowwiseParallel()` as `ColwiseParallel(), "mlp.down": ColwiseParallel()`
+
+# %% my_plan: the modules
+# Not yet. Rank 0: The plan names `attention`, expected only `attention.q`, ...
+def my_plan():
+    return {"attention": ColwiseParallel(), "mlp": RowwiseParallel()}
+
+# %% my_plan: no dict
+# Not yet. Rank 0: my_plan returned None, expected a dict.
+def my_plan():
+    return None
+
+# %% my_total_norm: skeleton
+# Not yet. Rank 0 returned ..., the norm of its own parts, expected ..., the norm of all elements.
+
+# %% my_total_norm: solution
+# Solved. Every rank has the norm of all elements of all gradients.
+
+# %% my_total_norm: all gathered
+# Solved. ...
+def my_total_norm(gradients):
+    whole = [g.full_tensor() if hasattr(g, "full_tensor") else g for g in gradients]
+    return torch.cat([gradient.flatten() for gradient in whole]).norm().item()
+
+# %% my_total_norm: the sum of the norms
+# Not yet. Rank 0 returned ..., another norm, expected ..., the norm of all elements.
+# solution, with `squares = squares + norm**2` as `squares = squares + norm`
+# and `return squares.sqrt()` as `return squares`
+
+# %% my_total_norm: the squares of the own parts, added up
+# Not yet. Rank 0 returned ..., another norm, expected ..., the norm of all elements.
+def my_total_norm(gradients):
+    parts = [g.to_local() if hasattr(g, "to_local") else g for g in gradients]
+    squares = torch.stack([part.square().sum() for part in parts]).sum()
+    dist.all_reduce(squares)
+    return squares.sqrt()
+
+# %% my_total_norm: all at once
+# Not yet. Rank 0 raised RuntimeError: ... got mixed torch.Tensor and DTensor ...
+def my_total_norm(gradients):
+    return torch.nn.utils.get_total_norm(gradients)
