@@ -22,7 +22,7 @@ CAUSES = {
     ),
     "collective without gradient": (
         "a collective passes no gradient back to its inputs",
-        "the loss of the first step would equal the loss of one process, and its gradient would not",
+        "the first loss would equal the loss of one process, and all ranks would have the same wrong gradient",
     ),
     "implicit collective on one rank": (
         "one rank calls something that runs a collective inside, and the others do not",
@@ -55,6 +55,14 @@ CAUSES = {
     "optimizer state not restored": (
         "a training is resumed with a part of its state fresh",
         "the training would agree with one process until it is resumed",
+    ),
+    "partial gradients not reduced": (
+        "each rank has the gradient of its own part of the data, and nothing adds these gradients",
+        "copies of a parameter would be equal on all ranks at first, and would differ after the first step",
+    ),
+    "local gradient norm": (
+        "each rank computes a norm of its own shard, where the norm of all shards is needed",
+        "with a limit that no norm reaches, the results would be right",
     ),
     "uneven inputs": (
         "a rank has more batches than the others",
@@ -161,6 +169,17 @@ FAULTS = {
             "        return total.chunk(n)[rank]\n",
         ),
     ),
+    "clipped": Fault(
+        "local gradient norm",
+        ["shards = [parameter.grad", "norm = nn.utils.get_total_norm(shards)", "shard.mul_(min(1"],
+        _all,
+        "[BUG] Gradient norm is not properly reduced across the world with the FSDP backend",
+        "https://github.com/areal-project/AReaL/issues/312",
+        (
+            "    norm = nn.utils.get_total_norm(shards)\n",
+            "    norm = nn.utils.get_total_norm(shards) ** 2\n    dist.all_reduce(norm)\n    norm = norm.sqrt()\n",
+        ),
+    ),
     "devices_of_a_host": Fault(
         "RANK instead of LOCAL_RANK",
         ["device = devices["],
@@ -218,6 +237,18 @@ FAULTS = {
         "https://github.com/pytorch/pytorch/issues/31771",
         ("    for batch, target in loader:\n", "    sampler.set_epoch(epoch)\n    for batch, target in loader:\n"),
     ),
+    "positions": Fault(
+        "partial gradients not reduced",
+        ["norm = nn.LayerNorm(4)", "(nn.functional.mse_loss(outputs, targets) / n).backward()", "optimizer.step()"],
+        _all,
+        "Need all-reduce for norm weight gradients with sequence parallel",
+        "https://github.com/NVIDIA/TransformerEngine/issues/435",
+        (
+            "    optimizer.step()\n",
+            "    for parameter in norm.parameters():\n        dist.all_reduce(parameter.grad)\n    optimizer.step()\n",
+        ),
+        ["nn.LayerNorm(4)"],
+    ),
     "recall": Fault(
         "data-dependent collective",
         ["if labels[part].sum() > 0:", "dist.all_reduce(counts)"],
@@ -226,6 +257,18 @@ FAULTS = {
         "https://github.com/weecology/DeepForest/issues/1407",
         ("if labels[part].sum() > 0:\n    dist.all_reduce(counts)\n", "dist.all_reduce(counts)\n"),
         ["dist.all_reduce(counts"],
+    ),
+    "reported_norm": Fault(
+        "implicit collective on one rank",
+        ["if rank == chosen:", "weight = model.weight.full_tensor()"],
+        _chosen,
+        "fix: full_tensor() should happen in all rank",
+        "https://github.com/areal-project/AReaL/pull/187",
+        (
+            "if rank == chosen:\n    weight = model.weight.full_tensor()\n",
+            "weight = model.weight.full_tensor()\nif rank == chosen:\n",
+        ),
+        ["model.weight", "dist.barrier()"],
     ),
     "resumed": Fault(
         "optimizer state not restored",

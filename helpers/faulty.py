@@ -48,7 +48,7 @@ def script(name: str, chosen: int = 0) -> str:
 
 
 def deal(world, seed: int) -> dict[int, Case]:
-    """Return the cases by number: case 0, the example, and the twelve other cases in an order that the seed chooses.
+    """Return the cases by number: case 0, the example, and the other cases in an order that the seed chooses.
 
     The seed also chooses the rank at fault if a case has only one. A single process runs each case without its fault,
     to find the expected results. Raises `WorldError` when all ranks are on one host.

@@ -93,8 +93,5 @@ def step(model, optimizer, data):
 # What only 29_hybrid_proof needs.
 
 
-def weights_of(table):
-    return table.local_value().weight.detach().clone()
-
 def gradient_of_table(context):
     return next(iter(dist_autograd.get_gradients(context).values())).to_dense()

@@ -1,19 +1,25 @@
-"""Exercises of 29_hybrid_proof: the trainers take turns, and one rate for both parts of a hybrid model."""
+"""Exercises of 29_hybrid_proof: the one process, the trainers' turns, the order of events, and one rate for both parts.
+
+The first ranks are the trainers, and the last two are master and server.
+"""
 
 import time
 
+import torch
 import torch.distributed as dist
 import torch.distributed.autograd as dist_autograd
 import torch.distributed.rpc as rpc
+from torch import nn
 from torch.nn.functional import cross_entropy
 
-from helpers.checks.exam import AnswerError, Wrong, answer, errors_of_answer, exercise, near
+from helpers.checks.exam import AnswerError, Wrong, answer, errors_of_answer, exercise, near, number, show
 from helpers.checks.hybrid_ddp_rpc import (
     NUMBERS,
     Weights,
     batch,
     gradients_of_one_process,
     kept,
+    loss_of_one_process,
     takes_part,
     weights_of,
 )
@@ -21,7 +27,43 @@ from helpers.checks.learner import learners_module
 from helpers.checks.rpc_judging import one_line_errors
 
 _RATE = 0.5
+_BATCHES = [NUMBERS[start : start + 12] for start in (0, 12, 24, 36)]
 _SECONDS = 0.05  # for a step of the last trainer; the trainers before it take longer
+
+
+@exercise
+def my_one_process(exam):
+    """Check `my_one_process(model, batches)`: a local model takes the steps of a hybrid training with all trainers."""
+    if takes_part(exam):
+        returned, before, after = exam.on_rank(_train_in_one_process)
+        expected = _expected_of_one_process(before, exam)
+        fault = (
+            _fault_of_type(returned)
+            or _fault_of_first_step(before, after[0], expected[1][0], exam.n - 2)
+            or _fault_of_later_steps(after[1], expected[1][-1])
+            or _fault_of_records(returned, before, expected)
+        )
+        exam.require(not fault, f"On trainer {exam.rank} {fault}")
+    return "Both parts of the model take the steps of the hybrid training, and both lists are right."
+
+
+@exercise
+def my_order(exam):
+    """Check `my_order(passes, first, second)`: the order of two events in recorded passes."""
+    for expected, passes in (
+        ("always", [{"b": 3.0, "a": 1.0}, {"b": 9.0, "a": 8.0}]),
+        ("never", [{"a": 3.0, "b": 1.0}, {"a": 9.0, "b": 8.0}]),
+        ("varies", [{"a": 1.0, "b": 3.0}, {"a": 9.0, "b": 8.0}, {"a": 10.0, "b": 12.0}]),
+        ("varies", [{"a": 3.0, "b": 1.0}, {"a": 8.0, "b": 9.0}, {"a": 12.0, "b": 10.0}]),
+    ):
+        result = exam.call(passes, "a", "b")
+        times = ", ".join(f"({events['a']:.0f}, {events['b']:.0f})" for events in passes)
+        exam.require(
+            isinstance(result, str) and result == expected,
+            f'For passes with a and b at the times {times}, `my_order(passes, "a", "b")` returned {result!r}, '
+            f"expected {expected!r}.",
+        )
+    return "Passes with each of the three orders are recognised."
 
 
 def _judge_turns(returned):
@@ -84,7 +126,112 @@ def fault_of_turns(noted: list) -> str:
     return ""
 
 
+def _expected_of_one_process(weights, exam):
+    """Return the loss of each batch, and the weights after each step, of a right answer."""
+    losses, after = [], []
+    for numbers in _BATCHES:
+        data = exam.on_rank(batch, numbers)
+        losses.append(loss_of_one_process(weights, data).item())
+        gradient = gradients_of_one_process(weights, data)
+        weights = Weights(
+            weights.dense - _RATE * gradient.dense,
+            weights.bias - _RATE * gradient.bias,
+            weights.table - (exam.n - 2) * _RATE * gradient.table,
+        )
+        after.append(weights)
+    return losses, after
+
+
+def _fault_of_type(returned):
+    if not isinstance(returned, tuple | list) or len(returned) != 2:
+        return f"`my_one_process` returned {show(returned)}, expected two lists: the losses and the dense weights."
+    for values, name in zip(returned, ("losses", "dense weights"), strict=True):
+        if not hasattr(values, "__len__") or isinstance(values, str) or len(values) != len(_BATCHES):
+            return (
+                f"`my_one_process` returned {show(values)} as the {name} of {len(_BATCHES)} batches, expected a list "
+                f"of {len(_BATCHES)}."
+            )
+    return ""
+
+
+def _fault_of_first_step(before, after, expected, trainers):
+    """Compare the step on the first batch, part by part, as a multiple of the expected step."""
+    for name, part in (("dense layer", "dense"), ("bias of the dense layer", "bias"), ("table", "table")):
+        step = getattr(expected, part) - getattr(before, part)
+        move = getattr(after, part) - getattr(before, part)
+        times = ((move * step).sum() / (step * step).sum()).item()
+        if not torch.allclose(move, step, rtol=1e-6, atol=1e-9):
+            return (
+                f"the first step moved the {name} {times:.2f} times as far as the hybrid training with {trainers} "
+                "trainers, expected 1.00 times."
+            )
+    return ""
+
+
+def _fault_of_later_steps(after, expected):
+    for name, part in (("dense layer", "dense"), ("table", "table")):
+        if not torch.allclose(getattr(after, part), getattr(expected, part), rtol=1e-6, atol=1e-9):
+            return (
+                f"the first step is right, but after {len(_BATCHES)} batches the {name} differs, expected steps along "
+                "the gradient of one batch each. Are old gradients still there?"
+            )
+    return ""
+
+
+def _fault_of_records(returned, before, expected):
+    losses, dense_weights = returned
+    for place, (loss, right) in enumerate(zip(losses, expected[0], strict=True)):
+        if not near(loss, right, 1e-6):
+            shown = show(loss) if number(loss) is not None else f"a {type(loss).__name__}"
+            return f"the model is right, but the loss of batch {place} is {shown}, expected {right:.4f}."
+    for place, (weights, right) in enumerate(zip(dense_weights, expected[1], strict=True)):
+        if not hasattr(weights, "shape") or tuple(weights.shape) != tuple(right.dense.shape):
+            return f"the model is right, but the dense weights of batch {place} are {show(weights)}, expected a tensor."
+        if torch.allclose(weights, right.dense):
+            continue
+        if torch.allclose(weights, expected[1][-1].dense):
+            return (
+                f"the model is right, but the dense weights of batch {place} equal those of the last batch, expected a "
+                "copy after each step: `detach` without `clone` shares the memory."
+            )
+        if torch.allclose(weights, before.dense):
+            return (
+                "the model is right, but the dense weights of batch 0 were copied before the step, expected after it."
+            )
+        return f"the model is right, but the dense weights of batch {place} differ, expected those after its step."
+    return ""
+
+
 # On a trainer, the functions below run in the process of the learner's code.
+
+
+class _Local(nn.Module):
+    """A small hybrid model in one process, with weights from a seed of its own."""
+
+    def __init__(self):
+        super().__init__()
+        lesson = vars(learners_module())
+        seeded = torch.Generator().manual_seed(7)
+        self.dense = nn.Linear(16, 6)
+        self.table = nn.EmbeddingBag(len(lesson["words"]), 16, mode="sum", sparse=True)
+        with torch.no_grad():
+            for weights in self.parameters():
+                weights.copy_(torch.randn(weights.shape, generator=seeded))
+
+    def forward(self, rows, offsets):
+        return self.dense(self.table(rows, offsets))
+
+    def weights(self):
+        return Weights(*[values.detach().clone() for values in (self.dense.weight, self.dense.bias, self.table.weight)])
+
+
+def _train_in_one_process():
+    """Train a model with the answer: first on one batch, then another model on all batches."""
+    model, twin = _Local(), _Local()
+    before = model.weights()
+    answer("my_one_process", [twin, _BATCHES[:1]])
+    returned = answer("my_one_process", [model, [list(numbers) for numbers in _BATCHES]])
+    return returned, before, (twin.weights(), model.weights())
 
 
 class _SlowOptimizer:

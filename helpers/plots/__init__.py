@@ -21,7 +21,8 @@ from helpers.plots.fully_shard import elements_by_rank
 from helpers.plots.gradients_through_collectives import where_autograd_ends
 from helpers.plots.groups_and_order import mesh_of_ranks
 from helpers.plots.hybrid_costs import table_sizes
-from helpers.plots.hybrid_ddp_rpc import backward_pass, distances, roles, trainers_learn
+from helpers.plots.hybrid_ddp_rpc import roles, trainers_learn
+from helpers.plots.hybrid_proof import backward_passes, distances_from_one_process, two_races
 from helpers.plots.in_your_own_job import flight_records
 from helpers.plots.inside_ddp import bucket_costs, buckets, hook_of_ddp
 from helpers.plots.meet_the_ranks import lines_of_ranks, notebook_and_ranks
@@ -63,7 +64,7 @@ __all__ = [
     "angles",
     "autograd_graph",
     "backward_and_buckets",
-    "backward_pass",
+    "backward_passes",
     "batch_sizes",
     "before_and_after",
     "behind_a_name",
@@ -80,7 +81,7 @@ __all__ = [
     "curves_of_layouts",
     "cut_model",
     "data_parallel_step",
-    "distances",
+    "distances_from_one_process",
     "drifting_bias",
     "elements_by_rank",
     "episode_rewards",
@@ -155,6 +156,7 @@ __all__ = [
     "two_cut_layers",
     "two_kinds_of_uneven",
     "two_messages",
+    "two_races",
     "two_trainings",
     "waiting_and_transfer",
     "where_autograd_ends",

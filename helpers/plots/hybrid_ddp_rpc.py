@@ -1,7 +1,7 @@
-"""Figures of 28_hybrid_ddp_rpc: the roles of the ranks, a training with several trainers, and one backward pass."""
+"""Figures of 28_hybrid_ddp_rpc: the roles of the ranks, and a training with several trainers."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
@@ -80,65 +80,6 @@ def trainers_learn(reports: Sequence[tuple[int, float, float]]) -> Figure:
         all_axes[0].legend(frameon=False)
     all_axes[1].set_xlabel("epoch")
     return figure
-
-
-def distances(by_version: Mapping[str, Sequence[float]]) -> None:
-    """Draw how far the weights of a training are from one process at every step, a line for each version."""
-    axes = new_axes("Distance of the dense weights from those of one process", height=3.6)
-    looks = ((GREEN, "-"), (BLUE, "--"), (RED, ":"))
-    for (version, by_step), (colour, style) in zip(by_version.items(), looks, strict=False):
-        # A logarithmic axis cannot show 0, the difference of equal values.
-        values = [max(value, 1e-17) for value in by_step]
-        axes.plot(range(1, len(values) + 1), values, style, color=colour, linewidth=2, label=version)
-    axes.set_yscale("log")
-    axes.set_xlabel("step")
-    axes.set_ylabel("largest difference")
-    axes.legend(frameon=False, loc="center right")
-
-
-def backward_pass(marks: Mapping[str, Mapping[str, float]]) -> None:
-    """Draw one backward pass over several ranks, with a lane for each rank.
-
-    `marks` maps each rank to the times of its events in seconds, by name. "... begins" and "... ends" become the ends
-    of a bar; "gradient leaves" and "gradient of TRAINER arrives" become markers.
-    """
-    axes = new_axes("One backward pass", height=3.2)
-    origin = min(time for of_rank in marks.values() for time in of_rank.values())
-    looks = {"backward": (0.16, BLUE, ""), "all-reduce": (-0.16, RED, "///")}
-    for lane, of_rank in enumerate(marks.values()):
-        times = {name: 1e3 * (time - origin) for name, time in of_rank.items()}
-        for name, (shift, colour, hatch) in looks.items():
-            if f"{name} begins" in times:
-                begin, end = times[f"{name} begins"], times[f"{name} ends"]
-                look = {"color": colour, "hatch": hatch, "edgecolor": "white", "label": "" if lane else name}
-                axes.barh(-lane + shift, end - begin, 0.3, begin, **look)
-    for end, marker in (("leaves", "v"), ("arrives", "^")):
-        points = [
-            (1e3 * (time - origin), -lane)
-            for lane, of_rank in enumerate(marks.values())
-            for name, time in of_rank.items()
-            if name.startswith("gradient") and name.endswith(end)
-        ]
-        look = {"marker": marker, "markersize": 9, "linestyle": "", "color": GREEN, "markeredgecolor": "white"}
-        axes.plot(*zip(*points, strict=True), label=f"the vectors' gradient {end}", zorder=3, **look)
-    _join(axes, marks, origin)
-    axes.set_yticks([-lane for lane in range(len(marks))], marks)
-    axes.set_ylim(-len(marks) + 0.4, 0.5)
-    axes.tick_params(axis="y", length=0)
-    axes.grid(False, axis="y")
-    axes.set_xlim(left=0)
-    axes.set_xlabel("time since the first backward began (ms)")
-    axes.figure.legend(loc="outside lower center", ncols=4, frameon=False, fontsize="small")
-
-
-def _join(axes: Axes, marks, origin):
-    """Draw a line for each trainer's gradient, from where it leaves to where it arrives."""
-    for lane, (trainer, of_rank) in enumerate(marks.items()):
-        arrival = f"gradient of {trainer.replace(' ', '')} arrives"
-        for other_lane, of_other in enumerate(marks.values()):
-            if "gradient leaves" in of_rank and arrival in of_other:
-                times = [1e3 * (time - origin) for time in (of_rank["gradient leaves"], of_other[arrival])]
-                axes.plot(times, [-lane, -other_lane], color=GREEN, linewidth=1, zorder=2)
 
 
 def _box(axes: Axes, place, text):

@@ -6,7 +6,7 @@ import nbformat
 from lesson_files import ROOT
 
 MARK = "%%px\n# hybrid_model.py\n"
-OF_26 = {"weights_of", "gradient_of_table"}
+OF_HYBRID_PROOF = {"gradient_of_table"}
 
 
 def sources():
@@ -23,7 +23,7 @@ def test_the_module_has_the_marked_cells_of_the_notebook_in_their_order():
     module = (ROOT / "notebooks/hybrid_model.py").read_text()
     places = [module.find(f"\n\n\n{source}\n\n\n") for source in marked]
     assert -1 not in places and places == sorted(places)
-    assert definitions(module) == definitions("\n".join(marked)) | OF_26
+    assert definitions(module) == definitions("\n".join(marked)) | OF_HYBRID_PROOF
 
 
 def test_the_notebook_writes_only_a_module_that_git_ignores():
