@@ -20,7 +20,7 @@ from helpers.plots.fewer_bytes import compressed_gradients, compression
 from helpers.plots.fully_shard import elements_by_rank
 from helpers.plots.gradients_through_collectives import where_autograd_ends
 from helpers.plots.groups_and_order import mesh_of_ranks
-from helpers.plots.hybrid_costs import table_sizes
+from helpers.plots.hybrid_costs import hybrid_phases, hybrid_round_trips, lookup_times, table_sizes
 from helpers.plots.hybrid_ddp_rpc import backward_pass, distances, roles, trainers_learn
 from helpers.plots.in_your_own_job import flight_records
 from helpers.plots.inside_ddp import bucket_costs, buckets, hook_of_ddp
@@ -93,11 +93,14 @@ __all__ = [
     "grids_of_ranks",
     "halves_of_block",
     "hook_of_ddp",
+    "hybrid_phases",
+    "hybrid_round_trips",
     "kept_over_time",
     "layouts_of_ranks",
     "lines_of_ranks",
     "live",
     "loads_over_training",
+    "lookup_times",
     "loss_by_cost",
     "loss_by_learning_rate",
     "loss_curves",
