@@ -112,10 +112,15 @@ def table_sizes(title: str, times: Mapping[tuple[str, int], float]) -> None:
 
 def _lines(axes: Axes, times: Mapping[tuple[str, int], float]):
     """Draw a line for each kind in the keys of `times`, with its name behind its last point."""
-    for kind, look in zip(dict.fromkeys(kind for kind, _ in times), _LOOKS, strict=False):
-        points = [(place, value) for (of, place), value in times.items() if of == kind]
+    lines = {}
+    for (kind, place), value in times.items():
+        lines.setdefault(kind, []).append((place, value))
+    lowest = min(lines, key=lambda kind: lines[kind][-1][1])
+    for (kind, points), look in zip(lines.items(), _LOOKS, strict=False):
         axes.plot(*zip(*points, strict=True), linewidth=2, markersize=7, **look)
-        style = {"color": look["color"], "va": "center", "fontsize": "small", "textcoords": "offset points"}
+        # Names above their points, and the lowest name below its point, so that close lines have readable names.
+        side = {"va": "top"} if kind == lowest else {"va": "bottom"}
+        style = {"color": look["color"], "fontsize": "small", "textcoords": "offset points", **side}
         axes.annotate(kind.replace(", ", ",\n"), points[-1], (9, 0), **style)
 
 
