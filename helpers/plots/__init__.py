@@ -22,7 +22,7 @@ from helpers.plots.gradients_through_collectives import where_autograd_ends
 from helpers.plots.groups_and_order import mesh_of_ranks
 from helpers.plots.hybrid_costs import hybrid_phases, hybrid_round_trips, lookup_times, table_sizes
 from helpers.plots.hybrid_ddp_rpc import backward_pass, distances, roles, trainers_learn
-from helpers.plots.in_your_own_job import flight_records
+from helpers.plots.in_your_own_job import flight_records, sources_of_a_job
 from helpers.plots.inside_ddp import bucket_costs, buckets, hook_of_ddp
 from helpers.plots.meet_the_ranks import lines_of_ranks, notebook_and_ranks
 from helpers.plots.overlap import exposed_steps, overlap_sketch, step_timeline
@@ -134,6 +134,7 @@ __all__ = [
     "saved_and_resumed",
     "server_threads",
     "shards_of_ranks",
+    "sources_of_a_job",
     "stacked_seconds",
     "stale_losses",
     "state_of_ranks",
