@@ -24,6 +24,10 @@ MUTANTS = {
         "DETAIL, torch.ones(15))",
     ),
     "the last rank is not late": ("time.sleep(3)\n    try", "time.sleep(0)\n    try"),
+    "the barrier and the training share a group": (
+        "dist.monitored_barrier(barrier_group, timeout",
+        "dist.monitored_barrier(training := barrier_group, timeout",
+    ),
     "the monitored barrier waits longer": (
         "timedelta(seconds=1), wait_all_ranks",
         "timedelta(seconds=9), wait_all_ranks",
