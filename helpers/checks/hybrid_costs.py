@@ -1,4 +1,7 @@
-"""Exercises of 30_hybrid_costs: an optimizer for each part, and a table on two owners. Trainer 0 calls the answer."""
+"""Exercises of 30_hybrid_costs: a lookup in several tables, an optimizer for each part, a table on two owners.
+
+Trainer 0 calls the answer.
+"""
 
 import torch
 import torch.distributed.autograd as dist_autograd
@@ -9,12 +12,14 @@ from torch.nn.functional import cross_entropy, embedding_bag, linear
 from helpers.checks.exam import answer, exercise, show
 from helpers.checks.hybrid_ddp_rpc import Weights, kept, weights_of
 from helpers.checks.learner import learners_module
-from helpers.checks.rpc_judging import one_line_errors, require_rpc
+from helpers.checks.rpc_judging import answer_with_rpc, one_line_errors, require_rpc
 
 _COLUMNS = 16
 # Words per bag in each batch. The batches tell the mistakes apart; one of them has an empty bag.
 _BATCHES = ((3, 4, 5), (1, 1), (2, 0, 7, 1), (10,) * 20)
 _ROWS = 40
+_TABLES = 3
+_TYPE_OF_RREF = "_rref_typeof_on_owner"  # torch's own call, before the first call on an RRef
 _OWNERS = ("server", "master")
 _RATE = 0.07
 _PARTS = (
@@ -22,6 +27,71 @@ _PARTS = (
     ("weight of the dense layer", "dense", "Adam"),
     ("bias of the dense layer", "bias", "Adam"),
 )
+
+
+@exercise
+def my_lookup(exam):
+    """Check `my_lookup(tables, rows, offsets)`: the vectors and the gradients of several tables, in one call."""
+    exam.on_rank(require_rpc, "my_lookup")
+    if exam.rank == 0:
+        weights = exam.on_rank(_make_tables)
+        for lengths in _BATCHES:
+            words, offsets = _bags(lengths)
+            rows = [(words + 7 * table) % _ROWS for table in range(_TABLES)]
+            scales = torch.linspace(-1, 1, len(lengths) * _COLUMNS).view(-1, _COLUMNS) + 0.1
+            vectors, made, gradients = exam.on_rank(_look_up, rows, offsets, scales)
+            _require_vectors(exam, weights, rows, offsets, vectors)
+            _require_one_call(exam, made, 4 * _TABLES * scales.numel())
+            for table, (own_rows, gradient) in enumerate(zip(rows, gradients, strict=False)):
+                one = weights[table].clone().requires_grad_()
+                (embedding_bag(own_rows, one, offsets, mode="sum") * scales).sum().backward()
+                exam.require(
+                    gradient is not None,
+                    f"The vectors are right, but no gradient reached table {table}, expected a gradient on the server.",
+                )
+                exam.require(
+                    gradient is not None and gradient.allclose(one.grad, atol=1e-4),
+                    f"The vectors are right, but the gradient of table {table} is not, expected the gradient of one "
+                    "process.",
+                )
+            if exam.fault:
+                break
+    return f"The vectors and gradients of {_TABLES} tables are right, and the trainer called the server once."
+
+
+def _require_vectors(exam, weights, rows, offsets, vectors):
+    """Require the vectors of each table: a list of tensors, or one tensor."""
+    if isinstance(vectors, torch.Tensor) and vectors.dim() == 3:
+        vectors = list(vectors)
+    if not isinstance(vectors, list | tuple) or len(vectors) != _TABLES:
+        exam.refuse(f"`my_lookup` returned {show(vectors)}, expected a list of {_TABLES} tensors, one for each table.")
+        return
+    for table, (own, own_rows) in enumerate(zip(vectors, rows, strict=True)):
+        expected = embedding_bag(own_rows, weights[table], offsets, mode="sum")
+        if exam.require(
+            getattr(own, "shape", None) == expected.shape,
+            f"For table {table}, `my_lookup` returned {show(own)}, expected a tensor of shape {list(expected.shape)}.",
+        ):
+            exam.require(
+                own.allclose(expected, atol=1e-4),
+                f"For table {table}, `my_lookup` returned other vectors, expected the sums of the rows `rows[{table}]` "
+                "of this table, bag by bag.",
+            )
+
+
+def _require_one_call(exam, made, size):
+    """Require a single call to the server, which returns the vectors and nothing else."""
+    callees = [call.callee for call in made]
+    exam.require(
+        callees == ["server"],
+        f"The vectors are right, and the trainer waited for {len(made)} answers of "
+        f"{' and '.join(sorted(set(callees))) or 'nobody'}, expected 1 call to the server for all {_TABLES} tables.",
+    )
+    received = sum(call.received for call in made)
+    exam.require(
+        received <= size,
+        f"The vectors are right, and the trainer received {received} bytes, expected at most {size}: the vectors only.",
+    )
 
 
 @exercise
@@ -158,6 +228,33 @@ def _step(words, offsets, label) -> Weights:
         return weights_of(model)
 
 
+def _make_tables() -> list[torch.Tensor]:
+    """Make some tables on the server, and return their weights."""
+    lesson = vars(learners_module())
+    with one_line_errors():
+        arguments = [(_ROWS, _COLUMNS, True, 10 + table) for table in range(_TABLES)]
+        kept["modules"] = [RemoteModule("server/cpu", lesson["Table"], each) for each in arguments]
+        kept["tables"] = [module.get_module_rref() for module in kept["modules"]]
+        return [rpc.rpc_sync("server", weight_of, (table,)) for table in kept["tables"]]
+
+
+def _look_up(rows, offsets, scales) -> tuple[object, list, list]:
+    """Call the learner's lookup, and a backward pass through it if its result has the right shapes.
+
+    Return the result, the RPCs that it made, and the gradient of each table on the server.
+    """
+    with dist_autograd.context() as context:
+        vectors, made = answer_with_rpc("my_lookup", [list(kept["tables"]), rows, offsets])
+        made = [call for call in made if call.function != _TYPE_OF_RREF]
+        each = list(vectors) if isinstance(vectors, list | tuple | torch.Tensor) else []
+        with_graph = [part for part in each if getattr(part, "requires_grad", False) and part.shape == scales.shape]
+        with one_line_errors():
+            if with_graph:
+                dist_autograd.backward(context, [sum((part * scales).sum() for part in with_graph)])
+            gradients = [rpc.rpc_sync("server", gradient_of, (context, table)) for table in kept["tables"]]
+    return vectors, made, gradients
+
+
 def _make_table():
     """Make the learner's table, and return how many rows are on each owner by its `remote_parameters`."""
     with one_line_errors():
@@ -192,6 +289,17 @@ def _forward_and_step(words, offsets, scales):
 
 
 # The functions below run on the owner of a parameter.
+
+
+def weight_of(reference):
+    """Return the weight of a table."""
+    return reference.local_value().weight.detach().clone()
+
+
+def gradient_of(context, reference):
+    """Return the gradient of a table in a context as a dense tensor, None if there is none."""
+    gradient = dist_autograd.get_gradients(context).get(reference.local_value().weight)
+    return None if gradient is None else gradient.to_dense()
 
 
 def rows_of(reference):

@@ -20,10 +20,10 @@ from helpers.plots.fewer_bytes import compressed_gradients, compression
 from helpers.plots.fully_shard import elements_by_rank
 from helpers.plots.gradients_through_collectives import where_autograd_ends
 from helpers.plots.groups_and_order import mesh_of_ranks
-from helpers.plots.hybrid_costs import table_sizes
+from helpers.plots.hybrid_costs import hybrid_phases, hybrid_round_trips, lookup_times, table_sizes
 from helpers.plots.hybrid_ddp_rpc import roles, trainers_learn
 from helpers.plots.hybrid_proof import backward_passes, distances_from_one_process, two_races
-from helpers.plots.in_your_own_job import flight_records
+from helpers.plots.in_your_own_job import flight_records, sources_of_a_job
 from helpers.plots.inside_ddp import bucket_costs, buckets, hook_of_ddp
 from helpers.plots.meet_the_ranks import lines_of_ranks, notebook_and_ranks
 from helpers.plots.overlap import exposed_steps, overlap_sketch, step_timeline
@@ -94,11 +94,14 @@ __all__ = [
     "flushed_pipeline",
     "grids_of_ranks",
     "hook_of_ddp",
+    "hybrid_phases",
+    "hybrid_round_trips",
     "kept_over_time",
     "layouts_of_ranks",
     "lines_of_ranks",
     "live",
     "loads_over_training",
+    "lookup_times",
     "loss_by_cost",
     "loss_by_learning_rate",
     "loss_curves",
@@ -132,6 +135,7 @@ __all__ = [
     "saved_and_resumed",
     "server_threads",
     "shards_of_ranks",
+    "sources_of_a_job",
     "stacked_seconds",
     "stale_losses",
     "state_of_ranks",

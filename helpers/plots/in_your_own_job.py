@@ -1,11 +1,42 @@
-"""Figure of 45_in_your_own_job: the collectives of all ranks side by side, from their flight records."""
+"""Figures of 45_in_your_own_job: where a job can be observed, and the flight records of all ranks side by side."""
 
 from collections.abc import Sequence
 from string import ascii_uppercase
 
 from matplotlib.patches import Rectangle
 
-from helpers.plots.style import RED, TINTS, new_axes
+from helpers.plots.style import BLUE, GREEN, RED, TINTS, new_axes
+
+# For each source: who reads or writes it, what it shows, its place in the figure, and its colour.
+_SOURCES = (
+    ("py-spy reads the memory\nfrom outside", "the stacks, now", 2.0, BLUE),
+    ("faulthandler writes to stderr\non a signal or an alarm", "the stacks, now or earlier", 1.3, GREEN),
+    ("the flight recorder\nis written to a file", "the collectives so far", 0.6, RED),
+    ("an error file for torchrun,\nif the process raised an error", "who ended, and why", -0.1, "#404040"),
+)
+
+
+def sources_of_a_job() -> None:
+    """Draw a process of a job, and the four sources that tell what it does or did."""
+    axes = new_axes("Four sources tell what a rank of a job does, without a notebook", height=3.3)
+    axes.axis("off")
+    axes.set_xlim(0, 10)
+    axes.set_ylim(-0.6, 2.8)
+    axes.add_patch(Rectangle((0.1, -0.4), 2.5, 3.1, facecolor=TINTS[0], alpha=0.4))
+    axes.text(1.35, 2.45, "a rank of torchrun", ha="center", va="center", fontweight="bold", fontsize="small")
+    parts = (
+        "Python's stacks",
+        "Python's stacks",
+        "PyTorch's records\nof its collectives",
+        "an error that\nends the process",
+    )
+    for part, (way, shows, height, colour) in zip(parts, _SOURCES, strict=True):
+        axes.text(1.35, height - 0.1, part, ha="center", va="center", fontsize="small")
+        arrow = {"arrowstyle": "-|>", "color": colour, "linewidth": 1.5}
+        axes.annotate("", (6.9, height - 0.1), (2.7, height - 0.1), arrowprops=arrow)
+        look = {"facecolor": "white", "edgecolor": "none", "pad": 2}
+        axes.text(4.7, height - 0.1, way, ha="center", va="center", fontsize="small", color=colour, bbox=look)
+        axes.text(7.05, height - 0.1, shows, va="center", fontsize="small")
 
 
 def flight_records(calls: Sequence[Sequence[str]], number: int) -> None:

@@ -5,6 +5,97 @@ from helpers.course import NOTEBOOKS
 sys.path.append(str(NOTEBOOKS))
 # cell `start(` of solutions
 
+# %% my_lookup: solution
+# Solved. The vectors and gradients of 3 tables are right, and the trainer called the server once.
+
+# %% my_lookup: a future, and to_here on the owner
+# Solved. The vectors and gradients of 3 tables are right, and the trainer called the server once.
+def look_up_on_server(pairs, offsets):
+    return tuple(table.to_here().forward(own, offsets) for table, own in pairs)
+
+def my_lookup(tables, rows, offsets):
+    pairs = list(zip(tables, rows))
+    return rpc.rpc_async(tables[0].owner(), look_up_on_server, args=(pairs, offsets)).wait()
+
+# %% my_lookup: stacked
+# Solved. The vectors and gradients of 3 tables are right, and the trainer called the server once.
+# solution, with `return [table` as `return torch.stack([table` and `zip(tables, rows)]` as `zip(tables, rows)])`
+
+# %% my_lookup: skeleton
+# Not yet. The vectors are right, and the trainer waited for 3 answers of server, expected 1 call to the server for all 3 tables.
+
+# %% my_lookup: all at once
+# Not yet. The vectors are right, and the trainer waited for 3 answers of server, expected 1 call to the server for all 3 tables.
+def my_lookup(tables, rows, offsets):
+    calls = [table.rpc_async().forward(own, offsets) for table, own in zip(tables, rows)]
+    return torch.futures.wait_all(calls)
+
+# %% my_lookup: without the first half
+# Not yet. `my_lookup` returned a list of 0, expected a list of 3 tensors, one for each table.
+# solution,
+# with `[table.local_value()(own, offsets) for table, own in zip(tables, rows)]` as `[]`
+
+# %% my_lookup: a sum
+# Not yet. `my_lookup` returned a tensor of shape [3, 16], expected a list of 3 tensors, one for each table.
+# solution, with `return [table` as `return sum([table` and `zip(tables, rows)]` as `zip(tables, rows)])`
+
+# %% my_lookup: without return
+# Not yet. `my_lookup` returned None, expected a list of 3 tensors, one for each table.
+# solution, with `return rpc.rpc_sync` as `rpc.rpc_sync`
+
+# %% my_lookup: one table for all
+# Not yet. For table 1, `my_lookup` returned other vectors, expected the sums of the rows `rows[1]` of this table, bag by bag.
+# solution, with `table.local_value()` as `tables[0].local_value()`
+
+# %% my_lookup: the rows of one table
+# Not yet. For table 1, `my_lookup` returned other vectors, expected the sums of the rows `rows[1]` of this table, bag by bag.
+# solution, with `(own, offsets)` as `(rows[0], offsets)`
+
+# %% my_lookup: in reverse
+# Not yet. For table 0, `my_lookup` returned other vectors, expected the sums of the rows `rows[0]` of this table, bag by bag.
+# solution, with `zip(tables, rows)]` as `zip(tables[::-1], rows[::-1])]`
+
+# %% my_lookup: a vector for each word
+# Not yet. For table 0, `my_lookup` returned a tensor of shape [12, 16], expected a tensor of shape [3, 16].
+# solution, with `table.local_value()(own, offsets)` as `table.local_value().weight[own]`
+
+# %% my_lookup: detached
+# Not yet. The vectors are right, but no gradient reached table 0, expected a gradient on the server.
+# solution, with `(own, offsets) for` as `(own, offsets).detach() for`
+
+# %% my_lookup: one of them detached
+# Not yet. The vectors are right, but no gradient reached table 1, expected a gradient on the server.
+def look_up_on_server(tables, rows, offsets):
+    vectors = [table.local_value()(own, offsets) for table, own in zip(tables, rows)]
+    return [vectors[0], *(each.detach() for each in vectors[1:])]
+
+def my_lookup(tables, rows, offsets):
+    return rpc.rpc_sync("server", look_up_on_server, (tables, rows, offsets))
+
+# %% my_lookup: fetched twice
+# Not yet. The vectors are right, and the trainer waited for 2 answers of server, expected 1 call to the server ...
+# solution,
+# with `rpc.rpc_sync("server", look_up_on_server, (tables, rows, offsets))` as `rpc.remote("server", look_up_on_server, (tables, rows, offsets)).to_here()`
+
+# %% my_lookup: the tables themselves travel
+# Not yet. The vectors are right, and the trainer received 7680 bytes, expected at most 576: the vectors only.
+def look_up_on_server(tables):
+    return [table.local_value().weight.clone() for table in tables]
+
+def my_lookup(tables, rows, offsets):
+    weights = rpc.rpc_sync("server", look_up_on_server, (tables,))
+    look_up = nn.functional.embedding_bag
+    return [look_up(own, weight, offsets, mode="sum") for own, weight in zip(rows, weights)]
+
+# %% my_lookup: a future
+# Not yet. `my_lookup` returned a ...Future, expected a list of 3 tensors, one for each table.
+# solution, with `rpc.rpc_sync` as `rpc.rpc_async`
+
+# %% my_lookup: on the trainer
+# Not yet. Rank 0 raised RuntimeError: ...
+# solution,
+# with `rpc.rpc_sync("server", look_up_on_server, (tables, rows, offsets))` as `look_up_on_server(tables, rows, offsets)`
+
 # %% two_optimizers: solution
 # Solved. After 4 steps both parts equal those that SparseAdam and Adam train in one process.
 
@@ -157,6 +248,10 @@ class SplitTable(nn.Module):
 
 # %% World(4)
 # Nobody has started RPC.
+
+# %% my_lookup: before RPC has been started
+# Not yet. ... RPC has not been initialized ...
+pass
 
 # %% two_optimizers: before RPC has been started
 # Not yet. ... RPC has not been initialized ...

@@ -1,6 +1,26 @@
 """The lesson hybrid_costs, broken on purpose."""
 
 MUTANTS = {
+    "the step time grows with the words": (
+        "    return torch.tensor(times, dtype=torch.float64).diff()",
+        "    return torch.tensor(times, dtype=torch.float64).diff() * max(1, len(words) / 50)",
+    ),
+    "the lesson looks up the tables one by one": (
+        'variants = {"one by one": one_by_one, "all at once": all_at_once, "in one call": lookup}',
+        'variants = {"one by one": one_by_one, "all at once": all_at_once, "in one call": one_by_one}',
+    ),
+    "the call looks up all rows in the first table": (
+        "return [table.local_value()(own, offsets) for table, own",
+        "return [tables[0].local_value()(own, offsets) for table, own",
+    ),
+    "the vectors of the tables are averaged": (
+        "return sum(self.lookup(self.tables, rows, offsets))",
+        "return sum(self.lookup(self.tables, rows, offsets)) / len(rows)",
+    ),
+    "only one table is trained": (
+        "return [parameter for module in self.modules for parameter in module.remote_parameters()]",
+        "return self.modules[0].remote_parameters()",
+    ),
     "the gradients of the vectors have no bytes": (
         "return 8 * len(words) + 8 * len(offsets) + 2 * 4 * 16 * len(offsets)",
         "return 8 * len(words) + 8 * len(offsets) + 4 * 16 * len(offsets)",
@@ -15,15 +35,19 @@ MUTANTS = {
         "    model.forward = forward\n",
     ),
     "trainer 0 is not alone": ('HybridModel(table, alone, "cpu")', 'HybridModel(table, None, "cpu")'),
+    "both gradients on the server are sparse": ('sparse=kind == "sparse")', "sparse=True)"),
     "dense gradients cost what sparse ones do": (
-        "runs[kind, rows] = *new_hybrid(rows, sparse)",
-        "runs[kind, rows] = *new_hybrid(rows, True)",
+        "        model, optimizer = new_hybrid(rows, sparse)\n        runs",
+        "        model, optimizer = new_hybrid(rows, True)\n        runs",
     ),
     "the batch does not count": ('"sparse, 800 passages": (True, 800)', '"sparse, 800 passages": (False, 800)'),
-    "Adam is given dense gradients": ("hybrid = new_hybrid(1000)\nword", "hybrid = new_hybrid(1000, False)\nword"),
+    "Adam is given dense gradients": (
+        "small_model, small_optimizer = new_hybrid(1000)",
+        "small_model, small_optimizer = new_hybrid(1000, False)",
+    ),
     "the steps of both places are no steps": (
-        "    losses = [step(model, optimizer, data) for _ in range(3)]",
-        "    losses = [step(model, new_optimizer(references(model), lr=0.0), data) for _ in range(3)]",
+        "timed_step(model, optimizer, place) for",
+        "timed_step(model, new_optimizer(references(model), lr=0.0), place) for",
     ),
     "the gradients of the dense layer are a trainer's own": (
         "HybridModel(table, together, choice.device)",

@@ -5,6 +5,11 @@ MUTANTS = {
     "the disk of another rank does not answer": ('"loader" and rank == 1', '"loader" and rank == 0'),
     "no signal is registered": ("faulthandler.register(signal.SIGUSR1)", "pass"),
     "no alarm writes the stacks": ("faulthandler.dump_traceback_later(2)", "pass"),
+    "an evaluation looks like a slow step": ("    end_steps()\n    dist.destroy", "    dist.destroy"),
+    "the records keep the wrong name of the group": (
+        'record["pg_config"] = {"0": {**record["pg_config"][""], "name": "0"}}',
+        'record["pg_config"] = dict(record["pg_config"])',
+    ),
     "no error file is written": ("@record\n", ""),
     "the other ranks log as well": ('"log" and rank == 1 and step == 2', '"log" and step == 2'),
     "the log has as many elements as the gradient": ("torch.zeros(1)", "torch.zeros(4)"),
@@ -19,6 +24,10 @@ MUTANTS = {
         "DETAIL, torch.ones(15))",
     ),
     "the last rank is not late": ("time.sleep(3)\n    try", "time.sleep(0)\n    try"),
+    "the barrier and the training share a group": (
+        "dist.monitored_barrier(barrier_group, timeout",
+        "dist.monitored_barrier(training := barrier_group, timeout",
+    ),
     "the monitored barrier waits longer": (
         "timedelta(seconds=1), wait_all_ranks",
         "timedelta(seconds=9), wait_all_ranks",
