@@ -56,7 +56,7 @@ def my_step_seconds(messages, m, inside, across):
         if source // m == destination // m:
             seconds = max(seconds, inside[0] + inside[1] * size)
         else:
-            load[source < destination] += size
+            load[destination // m > 0] += size
     return max(seconds, across[0] + across[1] * max(load)) if any(load) else seconds
 
 # %% my_step_seconds: one latency for each message
