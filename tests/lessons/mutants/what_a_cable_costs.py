@@ -65,11 +65,11 @@ MUTANTS = {
         "    world.unplug(cut_off)\n    time.sleep(0.2)\n    known_without_cable",
         "    time.sleep(0.2)\n    known_without_cable",
     ),
-    "the hosts have no fast cables": (
+    "the H100 hosts have slow cables": (
         "(450e9, 8 * 400e9 / 8),\n}",
         "(450e9, 400e9 / 8),\n}",
     ),
-    "NVLink is ten times faster": (
+    "the A100 hosts have fast cables": (
         '"A100, 400 Gbit/s": (300e9, 400e9 / 8),',
         '"A100, 400 Gbit/s": (300e9, 8 * 400e9 / 8),',
     ),
