@@ -22,8 +22,8 @@ MUTANTS = {
         "[(rank, m + rank) for rank in range(1)]",
     ),
     "the two directions share the cable": (
-        '"both directions": [(0, m), (m, 0)],',
-        '"both directions": [(0, m), (0, m)],',
+        '"both directions": [(0, m), (m + 1, 1)],',
+        '"both directions": [(0, m), (1, m + 1)],',
     ),
     "the model adds both directions of a cable": (
         'for direction in (("out of", source // m), ("into", destination // m)):',
