@@ -29,7 +29,6 @@ def ranks_on_a_circle(hosts: Sequence[Sequence[int]], routes: Mapping[str, Mappi
         axes.axis("off")
         axes.set(xlim=(-1.5, 1.5), ylim=(-1.75 if isinstance(pairs, Mapping) else -1.35, 1.5), aspect="equal")
         axes.plot([0, 0], [-1.35, 1.2], color="#767676", linestyle=":", linewidth=1.5)
-        axes.text(0, 1.32, "cable", ha="center", va="center", fontsize=8, color="#767676")
         for host, x in enumerate((-0.75, 0.75)):
             axes.text(x, 1.32, f"host{host}", ha="center", va="center", fontsize="small")
         for source, destination in pairs:
