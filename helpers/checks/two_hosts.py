@@ -1,11 +1,10 @@
-"""Exercises of 35_two_hosts: all-reduces that send few bytes between hosts, and the choice between ring and levels."""
+"""Exercises of 35_two_hosts: the messages of a failed rendezvous, and all-reduces that send few bytes between hosts."""
 
-import operator
 import os
 
 import torch
 
-from helpers.checks.exam import AnswerError, Wrong, answer, exercise, show
+from helpers.checks.exam import AnswerError, Wrong, answer, exercise
 from helpers.checks.learner import learners_module
 from helpers.measure.traffic import by_group
 
@@ -14,15 +13,23 @@ _BYTES = 2**20
 _BYTES_OVER_CABLES = 2**22
 _HEADERS = 0.05  # the fraction of a cable's bytes that headers and the check's own messages may take
 _SHOWN_AT_MOST = 4  # distinct elements of a tensor
-# The host of each rank, in the order of the ranks.
-_LAYOUTS = ([0, 0, 1, 1], [0, 1, 0, 1], [0, 1, 2, 0, 1, 2], [2, 0, 0, 1, 2, 2, 1], [0, 0, 0], [0, 1, 2, 3])
-# Hosts, ranks on each, bytes, then (α in s, β in s/byte) inside a host and between hosts.
-_CLUSTERS = (
-    (2, 2, 2**22, (3e-5, 5e-10), (5e-5, 4e-8)),
-    (2, 8, 2**26, (1e-5, 1e-9), (1e-5, 1e-9)),
-    (16, 8, 2**12, (1e-5, 1e-9), (1e-5, 1e-9)),
-    (128, 8, 2**30, (5e-6, 2.2e-12), (5e-6, 2e-11)),
-    (8, 4, 2**28, (5e-6, 5e-10), (5e-6, 8e-10)),
+_MEANT = "10.0.0.11", 29500  # the address and the port of the first host
+_TRIED = "The client socket has timed out after 30000ms while trying to connect to ({}, {})."
+_JOINED = "Timed out after 31 seconds waiting for clients. {} clients joined."
+_KEYS = "wait timeout after 30000ms, keys: /default_pg/2//cpu//0/0"
+_REFUSED = "Gloo connectFullMesh failed with timed out connecting: SO_ERROR: Connection refused, remote=[{}]:15245$0"
+_CONNECT = "Gloo connectFullMesh failed with Connect timeout [none]"
+# The messages of the first and the second host, and the mistake.
+_RUNS = (
+    ("joined", "joined", "no mistake"),
+    (_JOINED.format("1/2"), _TRIED.format("10.0.0.12", 29500), "wrong address"),
+    (_JOINED.format("1/2"), _TRIED.format("10.0.0.11", 29400), "closed port"),
+    (_JOINED.format("2/3"), _KEYS, "wrong number of hosts"),
+    (_REFUSED.format("127.0.0.1"), _CONNECT, "wrong interface"),
+    (_CONNECT, _REFUSED.format("127.0.1.1"), "wrong interface"),
+    (_JOINED.format("1/2"), _TRIED.format("10.0.0.11", 29500), "unreachable"),
+    (_JOINED.format("3/4"), _TRIED.format("10.0.0.110", 29500), "wrong address"),
+    (_JOINED.format("8/16"), _KEYS, "wrong number of hosts"),
 )
 
 
@@ -72,6 +79,19 @@ def my_two_level_all_reduce(exam):
 
 
 @exercise
+def diagnose(exam):
+    """Check `diagnose(first, second, address, port)`: the mistake behind the messages of two hosts."""
+    for first, second, mistake in _RUNS:
+        result = exam.call(first, second, *_MEANT)
+        exam.require(
+            result == mistake,
+            f"For {first!r} on the first host, {second!r} on the second host, and the store at "
+            f"{_MEANT[0]}:{_MEANT[1]}, rank {exam.rank} returned {result!r}, expected {mistake!r}.",
+        )
+    return f"Every rank named the mistake of {len(_RUNS)} runs."
+
+
+@exercise
 def sharded_all_reduce(exam):
     """Check `sharded_all_reduce(tensor, inside, across)`: each rank sends one m-th of the tensor to other hosts.
 
@@ -90,44 +110,6 @@ def sharded_all_reduce(exam):
         f"{ranks} shards of {size} bytes.",
     )
     return f"Every rank holds the sum, and each rank sent {expected} bytes to other hosts."
-
-
-@exercise
-def best_order(exam):
-    """Check `best_order(hosts)`: an order of the ranks in which a ring crosses between hosts as rarely as possible."""
-    for hosts in _LAYOUTS:
-        result = exam.call(list(hosts))
-        order = _ranks(result)
-        case = f"For ranks on the hosts {hosts}, rank {exam.rank} returned {show(result) if order is None else order}"
-        if exam.require(
-            order is not None and sorted(order) == list(range(len(hosts))),
-            f"{case}, expected a list with each of the {len(hosts)} ranks once.",
-        ):
-            crossings, fewest = _crossings(hosts, order), len(set(hosts)) if len(set(hosts)) > 1 else 0
-            exam.require(
-                crossings <= fewest,
-                f"{case}. That ring crosses between hosts {crossings} times, expected {fewest} times.",
-            )
-    return "No ring crosses between hosts more often than necessary."
-
-
-@exercise
-def two_levels_pay(exam):
-    """Check `two_levels_pay(h, m, size, inside, across)`: whether an all-reduce in two levels beats one ring."""
-    for cluster in _CLUSTERS:
-        h, m, size, inside, across = cluster
-        ring, levels = _times(*cluster)
-        result = exam.call(*cluster)
-        choice = result.tolist() if hasattr(result, "tolist") else result
-        known = isinstance(choice, int | float) and choice in (True, False)
-        if exam.require(known, f"Rank {exam.rank} returned {show(result)}, expected True or False."):
-            exam.require(
-                bool(choice) == (levels < ring),
-                f"For {h} hosts of {m} ranks, {size / 2**20:g} MiB, {_link(inside)} inside and {_link(across)} across, "
-                f"rank {exam.rank} returned {bool(choice)}, expected {not choice}: one ring takes {1e3 * ring:.3g} ms, "
-                f"two levels take {1e3 * levels:.3g} ms.",
-            )
-    return f"Every rank chose the faster implementation for each of {len(_CLUSTERS)} clusters."
 
 
 def _two_levels(rank):
@@ -158,27 +140,3 @@ def _require_sum(exam, elements):
     shown = " and ".join(f"{element:g}" for element in elements[:_SHOWN_AT_MOST])
     more = " and others" if len(elements) > _SHOWN_AT_MOST else ""
     exam.require(elements == [expected], f"Rank {exam.rank} holds {shown}{more}, expected {expected:g} everywhere.")
-
-
-def _ranks(result):
-    """Return an order as a list of integers, or None if it is something else."""
-    try:
-        return [operator.index(rank) for rank in result]
-    except TypeError:
-        return None
-
-
-def _crossings(hosts, order):
-    return sum(hosts[order[place - 1]] != hosts[order[place]] for place in range(len(order)))
-
-
-def _times(h, m, size, inside, across):
-    """Return the predicted seconds of one ring and of two levels."""
-    n = h * m
-    ring = 2 * (n - 1) * (across[0] + size / n * across[1])
-    within = 2 * (m - 1) * (inside[0] + size / m * inside[1])
-    return ring, within + 2 * (h - 1) * (across[0] + size / h * across[1])
-
-
-def _link(link):
-    return f"α = {1e6 * link[0]:g} µs and β = {1e9 * link[1]:.3g} ns per byte"

@@ -50,8 +50,9 @@ from helpers.plots.sharded_data_parallel import (
 )
 from helpers.plots.tensor_parallel import two_cut_layers
 from helpers.plots.three_dimensions import grids_of_ranks, stacked_seconds
-from helpers.plots.two_hosts import routes_over_cables, training_and_cable
+from helpers.plots.two_hosts import training_and_cable, two_hosts_and_switch
 from helpers.plots.uneven_ranks import two_kinds_of_uneven, waiting_and_transfer
+from helpers.plots.what_a_cable_costs import messages_and_model, ranks_on_a_circle
 from helpers.plots.what_all_reduce_costs import all_reduce_times, bus_bandwidths, modelled_times, tree_and_ring
 from helpers.plots.what_ddp_does_not_report import drifting_bias, state_of_ranks
 from helpers.plots.when_ranks_disagree import passed_by_rank
@@ -108,6 +109,7 @@ __all__ = [
     "mesh_of_ranks",
     "message_cost",
     "message_diagram",
+    "messages_and_model",
     "mfu_by_gpus",
     "modelled_times",
     "notebook_and_ranks",
@@ -121,6 +123,7 @@ __all__ = [
     "peaks_over_ranks",
     "perplexity_curve",
     "pipeline_steps",
+    "ranks_on_a_circle",
     "remote_product",
     "replicated_stages",
     "ring_of_blocks",
@@ -130,7 +133,6 @@ __all__ = [
     "ring_storyboard",
     "ring_work",
     "roles",
-    "routes_over_cables",
     "rpc_steps",
     "saved_and_resumed",
     "server_threads",
@@ -158,6 +160,7 @@ __all__ = [
     "training_curve",
     "tree_and_ring",
     "two_cut_layers",
+    "two_hosts_and_switch",
     "two_kinds_of_uneven",
     "two_messages",
     "two_races",

@@ -1,11 +1,11 @@
-"""Figures of 35_two_hosts: a training while a cable is unplugged, and the routes of all-reduces over the cables."""
+"""Figures of 35_two_hosts: two hosts and the switch between them, and a training while a cable is unplugged."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from matplotlib.lines import Line2D
-from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Patch
+from matplotlib.patches import FancyBboxPatch, Patch
 
-from helpers.plots.style import BLUE, RED, TINTS, subplots
+from helpers.plots.style import BLUE, RED, TINTS, new_axes, subplots
 
 _OUT = {"facecolor": "#D9D9D9", "hatch": "///", "edgecolor": "white", "linewidth": 0}
 _STEP = {"color": BLUE, "marker": "|", "linestyle": "", "markersize": 11, "markeredgewidth": 1.4}
@@ -55,42 +55,28 @@ def training_and_cable(scenes: Mapping[str, Mapping], killed: str) -> None:
     figure.legend(handles=handles, loc="outside lower center", ncols=4, frameon=False, fontsize="small")
 
 
-def routes_over_cables(hosts: Sequence[Sequence[int]], routes: Mapping[str, tuple], title: str) -> None:
-    """Draw the messages of several all-reduces, with the hosts as boxes and a panel for each all-reduce.
-
-    `hosts` lists the ranks of each host. `routes` has, for each all-reduce, its pairs of source and destination, and
-    the text below its panel. Messages between hosts have a colour of their own.
-    """
-    figure, panels = subplots(
-        1,
-        len(routes),
-        squeeze=False,
-        figsize=(2.75 * len(routes), 1.9 + 0.42 * max(map(len, hosts))),
-    )
-    places = {rank: (2.0 * host, -row) for host, ranks in enumerate(hosts) for row, rank in enumerate(ranks)}
-    home = {rank: host for host, ranks in enumerate(hosts) for rank in ranks}
-    bottom = -max(map(len, hosts))
-    for axes, (name, (pairs, text)) in zip(panels.flat, routes.items(), strict=True):
-        axes.set_title(name, fontsize="medium")
-        axes.axis("off")
-        axes.set_xlim(-0.7, 2.0 * len(hosts) - 1.3)
-        axes.set_ylim(bottom - 0.75, 1.0)
-        for host, ranks in enumerate(hosts):
-            corner = 2.0 * host - 0.5, 0.5 - len(ranks)
-            look = {"boxstyle": "round,pad=0.05", "facecolor": TINTS[4], "edgecolor": "none", "alpha": 0.5}
-            axes.add_patch(FancyBboxPatch(corner, 1.0, len(ranks), **look))
-            axes.text(2.0 * host, 0.68, f"host{host}", ha="center", fontsize="small")
-        for source, destination in pairs:
-            _draw_arrow(axes, places[source], places[destination], home[source] != home[destination])
-        for rank, place in places.items():
-            axes.text(*place, rank, ha="center", va="center", fontsize="small", zorder=5, bbox=_circle(home[rank]))
-        axes.text((2.0 * len(hosts) - 2) / 2, bottom + 0.05, text, ha="center", va="top", fontsize="small")
-    handles = [
-        Line2D([], [], color="black", linewidth=1.2, label="inside a host"),
-        Line2D([], [], color=RED, linewidth=2.4, label="over the cables"),
-    ]
-    figure.legend(handles=handles, loc="outside lower center", ncols=2, frameon=False, fontsize="small")
-    figure.suptitle(title, fontsize="medium", fontweight="bold")
+def two_hosts_and_switch(ranks: int) -> None:
+    """Draw two hosts with their ranks, loopbacks and interfaces, and the cables to the switch between them."""
+    axes = new_axes("Only the cables and the switch connect the ranks of two hosts", width=7.2, height=3.0)
+    axes.set_axis_off()
+    axes.set(xlim=(-0.3, 12.3), ylim=(-0.4, 3.7))
+    for host, left in enumerate((0.0, 7.6)):
+        look = {"boxstyle": "round,pad=0.1", "facecolor": "#F4F4F4", "edgecolor": "black"}
+        axes.add_patch(FancyBboxPatch((left, 0), 4.4, 3.0, **look))
+        axes.text(left + 2.2, 3.35, f"host{host}, 10.77.0.{11 + host}", ha="center", va="center", fontsize="small")
+        inner, outer = (left + 1.0, left + 3.6) if host == 0 else (left + 3.4, left + 0.8)
+        for place in range(ranks):
+            height = 2.6 - 1.3 * place
+            axes.plot([inner, outer], [height, 1.5], color="#767676", linewidth=1.2, zorder=1)
+            _box(axes, (inner, height), f"rank {host * ranks + place}", TINTS[host])
+        _box(axes, (outer, 1.5), "eth0", "white")
+        _box(axes, (inner, 0.3), "lo", "white")
+        if host == 0:
+            _box(axes, (outer, 0.3), "store", TINTS[2])
+            axes.plot([outer, outer], [0.3, 1.5], color="#767676", linewidth=1.2, zorder=1)
+        axes.plot([outer, 6.0], [1.5, 1.5], color=RED, linewidth=3, zorder=1)
+        axes.text((outer + 6.0) / 2 + (0.4 if host == 0 else -0.4), 1.72, "cable", ha="center", color=RED, fontsize=9)
+    _box(axes, (6.0, 1.5), "switch", "white")
 
 
 def _last(scene):
@@ -98,17 +84,6 @@ def _last(scene):
     return max([time for times in scene["steps"].values() for time in times] + list(scene["errors"].values()))
 
 
-def _draw_arrow(axes, begin, end, crosses):
-    look = {"color": RED, "linewidth": 2.4} if crosses else {"color": "black", "linewidth": 1.2}
-    if crosses:
-        # The first row bends up and the others bend down; a diagonal arrow is straight, so that no two arrows coincide.
-        outward = 0.2 if begin[1] < 0 else -0.2
-        bend = 0.0 if begin[1] != end[1] else outward
-    else:
-        bend = 0.45 if abs(begin[1] - end[1]) > 1 else 0.25
-    look["connectionstyle"] = f"arc3,rad={bend}"
-    axes.add_patch(FancyArrowPatch(begin, end, arrowstyle="-|>", mutation_scale=11, shrinkA=10, shrinkB=10, **look))
-
-
-def _circle(host):
-    return {"boxstyle": "circle,pad=0.3", "facecolor": TINTS[host], "edgecolor": "black", "linewidth": 0.8}
+def _box(axes, place, text, color):
+    look = {"boxstyle": "round,pad=0.3", "facecolor": color, "edgecolor": "#404040"}
+    axes.text(*place, text, ha="center", va="center", fontsize=9, bbox=look, zorder=3)

@@ -170,8 +170,9 @@ def test_a_ring_of_chunks_shows_what_every_rank_sends_in_every_step(size):
 
 def test_what_crosses_from_host_to_host_has_another_colour():
     ring = [(0, 1), (1, 2), (2, 3), (3, 0)]
-    plots.routes_over_cables([[0, 1], [2, 3]], {"a ring": (ring, "predicted 1.50")}, "a finding")
+    plots.ranks_on_a_circle([[0, 1], [2, 3]], {"a ring": dict.fromkeys(ring, 1.5)}, "a finding")
     (panel,) = plt.gcf().axes
+    assert "1.50 tensors leave a host" in [text.get_text() for text in panel.texts]
     arrows = [patch for patch in panel.patches if isinstance(patch, FancyArrowPatch)]
     assert [arrow.get_edgecolor()[:3] == rgb(RED) for arrow in arrows] == [False, True, False, True]
 

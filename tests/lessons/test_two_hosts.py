@@ -1,6 +1,7 @@
-"""The lesson two_hosts where the hosts are so in name only: it says what it does not show, and the rest holds."""
+"""Lessons on cables where the hosts are so in name only: they say what they do not show, and the rest holds."""
 
 import nbformat
+import pytest
 from lesson_files import ROOT, run
 
 IN_NAME_ONLY = """
@@ -11,11 +12,12 @@ helpers.ranks.local.Supervisor = partial(Supervisor, private=False)
 """
 
 
-def test_runs_without_cables(tmp_path, request):
-    notebook = nbformat.read(ROOT / "notebooks/35_two_hosts.ipynb", as_version=4)
+@pytest.mark.parametrize("lesson", ["35_two_hosts", "47_what_a_cable_costs"])
+def test_runs_without_cables(lesson, tmp_path, request):
+    notebook = nbformat.read(ROOT / f"notebooks/{lesson}.ipynb", as_version=4)
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     code[0].source += IN_NAME_ONLY
     for cell in code:
         # What is stored is what cables have shown.
         cell.metadata["tags"] = [*{*cell.metadata.get("tags", []), "nbval-ignore-output"}]
-    run(notebook, tmp_path / "35_two_hosts.ipynb", request)
+    run(notebook, tmp_path / f"{lesson}.ipynb", request)
