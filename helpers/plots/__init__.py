@@ -46,6 +46,7 @@ from helpers.plots.sharded_data_parallel import (
     shards_of_ranks,
     step_ledgers,
 )
+from helpers.plots.sharded_embeddings import busiest_ranks, loads_of_owners, rows_and_owners
 from helpers.plots.tensor_parallel import halves_of_block, two_cut_layers
 from helpers.plots.three_dimensions import grids_of_ranks, stacked_seconds
 from helpers.plots.two_hosts import routes_over_cables, training_and_cable
@@ -70,6 +71,7 @@ __all__ = [
     "bucket_costs",
     "buckets",
     "bus_bandwidths",
+    "busiest_ranks",
     "call_through_threads",
     "causal_chunks",
     "chunk_grid",
@@ -97,6 +99,7 @@ __all__ = [
     "layouts_of_ranks",
     "lines_of_ranks",
     "live",
+    "loads_of_owners",
     "loads_over_training",
     "loss_by_cost",
     "loss_by_learning_rate",
@@ -127,6 +130,7 @@ __all__ = [
     "ring_work",
     "roles",
     "routes_over_cables",
+    "rows_and_owners",
     "rpc_steps",
     "saved_and_resumed",
     "server_threads",
