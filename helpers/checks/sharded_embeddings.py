@@ -87,8 +87,8 @@ def pooled(exam):
             "the counts, two numbers for each id, and a sum for each passage of each rank.",
         )
         exam.require(
-            calls.get("reduce_scatter_tensor") == 1,
-            f"The sums are right. Rank {rank} called {called(calls)}, expected 1 reduce_scatter_tensor.",
+            calls.get("reduce_scatter") == 1,
+            f"The sums are right. Rank {rank} called {called(calls)}, expected 1 reduce_scatter.",
         )
     return "Every rank has the sums of its passages, and no vector of a single id has travelled."
 

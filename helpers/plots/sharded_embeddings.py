@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import NullLocator
 
-from helpers.plots.style import BLUE, GREEN, RED, TINTS, label_sizes, new_axes, subplots
+from helpers.plots.style import BLUE, GREEN, RED, TINTS, data_size, new_axes, subplots
 
 _GREY = "#404040"
 _SIDE = 0.34  # of the box of an id
@@ -50,7 +50,7 @@ def loads_of_owners(loads: Sequence[Mapping[tuple[str, str], int]]) -> None:
     `loads[r][ownership, kind]` are the requests at rank r.
     """
     ownerships = list(dict.fromkeys(ownership for ownership, _ in loads[0]))
-    kinds = list(dict.fromkeys(kind for _, kind in loads[0]))
+    kinds = sorted({kind for _, kind in loads[0]}, key=lambda kind: -_total(loads, kind))
     figure, panels = subplots(1, len(ownerships), figsize=(7.2, 3.0), sharey=True)
     title = "Modulo spreads the frequent rows over all owners"
     figure.suptitle(title, x=0.01, ha="left", fontsize=10, weight="bold")
@@ -87,12 +87,17 @@ def busiest_ranks(bytes_by_ranks: Mapping[int, Sequence[int]]) -> None:
         axes.text(1.08 * sizes[-1], values[-1], name, va="center", color=look["color"], fontsize=9)
     axes.set_xscale("log", base=2)
     axes.set_yscale("log", base=2)
-    label_sizes(axes.yaxis)
+    axes.set_yticks(ticks := [2**power for power in (12, 14, 16, 18)], [data_size(tick) for tick in ticks])
+    axes.yaxis.set_minor_locator(NullLocator())
     axes.set_xticks(sizes, [str(size) for size in sizes])
     axes.xaxis.set_minor_locator(NullLocator())
     axes.set_xlim(0.9 * sizes[0], 2.2 * sizes[-1])
     axes.set_xlabel("ranks", fontsize=9)
     axes.set_ylabel("sent and received in a step", fontsize=9)
+
+
+def _total(loads, kind):
+    return sum(of_rank[key] for of_rank in loads for key in of_rank if key[1] == kind)
 
 
 def _box(axes, left, height, text, rank, tall):
