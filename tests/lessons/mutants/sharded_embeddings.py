@@ -52,12 +52,9 @@ MUTANTS = {
         "requests.sum(dim=1).max().item()",
     ),
     "vectors can travel early": (
-        "        if early == 3:\n            next_fetched = look_up(shard, requested, by_modulo)\n        train_step",
-        "        train_step",
-    ),
-    "ids that travel early are stale": (
-        "        next_ids = batch_of(step + 1)[0].unique()\n        if early >= 2:",
-        "        next_ids = batch_of(step + 1)[0].unique()\n        if early >= 2:\n            shard.data.mul_(1.001)",
+        "        next_fetched = fetch(model[0], next_ids, by_modulo)\n        train_step(model, batch_of(step), fetched)",
+        "        train_step(model, batch_of(step), fetched)\n"
+        "        next_fetched = fetch(model[0], next_ids, by_modulo)",
     ),
     "no row is stale": (
         "train_step(model, batch_of(0), fetch(model[0], trained, by_modulo))",
