@@ -52,7 +52,8 @@ MUTANTS = {
         "requests.sum(dim=1).max().item()",
     ),
     "vectors can travel early": (
-        "        next_fetched = fetch(model[0], next_ids, by_modulo)\n        train_step(model, batch_of(step), fetched)",
+        "        next_fetched = fetch(model[0], next_ids, by_modulo)\n"
+        "        train_step(model, batch_of(step), fetched)",
         "        train_step(model, batch_of(step), fetched)\n"
         "        next_fetched = fetch(model[0], next_ids, by_modulo)",
     ),
