@@ -86,10 +86,10 @@ def pooled(exam):
             f"The sums are right. With {case} rank {rank} handed over {sum(sizes)} bytes, expected at most {limit}: "
             "the counts, two numbers for each id, and a sum for each passage of each rank.",
         )
-        exam.require(
-            calls.get("reduce_scatter") == 1,
-            f"The sums are right. Rank {rank} called {called(calls)}, expected 1 reduce_scatter.",
-        )
+    exam.require(
+        calls.get("reduce_scatter") == 1,
+        f"The sums are right. Rank {rank} called {called(calls)}, expected 1 reduce_scatter.",
+    )
     return "Every rank has the sums of its passages, and no vector of a single id has travelled."
 
 
@@ -100,7 +100,7 @@ def rowwise_adagrad(exam):
     for case, places in _PLACES.items():
         shard, sums = _vectors(torch.arange(5) + rank + 1), torch.arange(5, dtype=torch.float64) / 4
         places = torch.tensor(places, dtype=torch.int64)
-        gradients = _vectors(torch.arange(len(places)) + rank - 1)
+        gradients = _vectors(torch.arange(len(places)) + rank + 1)
         expected_shard, expected_sums = shard.clone(), sums.clone()
         for place in places.unique():
             gradient = gradients[places == place].sum(dim=0)
