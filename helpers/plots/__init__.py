@@ -48,6 +48,7 @@ from helpers.plots.sharded_data_parallel import (
     shards_of_ranks,
     step_ledgers,
 )
+from helpers.plots.sharded_embeddings import busiest_ranks, loads_of_owners, rows_and_owners
 from helpers.plots.tensor_parallel import two_cut_layers
 from helpers.plots.three_dimensions import grids_of_ranks, stacked_seconds
 from helpers.plots.two_hosts import training_and_cable, two_hosts_and_switch
@@ -73,6 +74,7 @@ __all__ = [
     "bucket_costs",
     "buckets",
     "bus_bandwidths",
+    "busiest_ranks",
     "call_through_threads",
     "causal_chunks",
     "chunk_grid",
@@ -101,6 +103,7 @@ __all__ = [
     "layouts_of_ranks",
     "lines_of_ranks",
     "live",
+    "loads_of_owners",
     "loads_over_training",
     "lookup_times",
     "loss_by_cost",
@@ -133,6 +136,7 @@ __all__ = [
     "ring_storyboard",
     "ring_work",
     "roles",
+    "rows_and_owners",
     "rpc_steps",
     "saved_and_resumed",
     "server_threads",

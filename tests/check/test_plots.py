@@ -233,6 +233,38 @@ def test_the_shares_of_the_experts_are_stacked():
     assert [text.get_text() for text in balanced.texts] == ["expert 0", "expert 1"]
 
 
+def test_each_owner_was_asked_for_its_rows_in_the_colour_of_the_rank_that_needs_them():
+    plots.rows_and_owners([[0, 3], [1, 0]], rows=4)
+    (axes,) = plt.gcf().axes
+    boxes = [patch for patch in axes.patches if round(patch.get_width(), 6) == 0.34]
+    asked = [text for text in axes.texts if text.get_text().isdigit() and 4.2 < text.get_position()[0] < 9.6]
+    asked.sort(key=lambda text: (text.get_position()[1], text.get_position()[0]))
+    assert [text.get_text() for text in asked] == ["0", "1", "0", "3"]
+    colours = [
+        TINTS.index(next(tint for tint in TINTS if to_rgb(tint) == box.get_facecolor()[:3]))
+        for text in asked
+        for box in boxes
+        if box.get_x() < text.get_position()[0] < box.get_x() + box.get_width()
+        and box.get_y() < text.get_position()[1] < box.get_y() + box.get_height()
+    ]
+    assert colours == [0, 1, 1, 0]
+
+
+def test_the_loads_of_owners_have_a_bar_for_each_kind_of_request():
+    loads = [{("blocks", "once"): 3, ("blocks", "every"): 9}, {("blocks", "once"): 1, ("blocks", "every"): 2}]
+    plots.loads_of_owners([of_rank | {("modulo", kind): 2 for kind in ("once", "every")} for of_rank in loads])
+    blocks, modulo = plt.gcf().axes
+    assert [bar.get_height() for bar in blocks.patches] == [9, 2, 3, 1]
+    assert [bar.get_height() for bar in modulo.patches] == [2, 2, 2, 2]
+
+
+def test_the_busiest_ranks_have_a_line_for_each_placement():
+    plots.busiest_ranks({2: (5000, 4000, 2000), 8: (40_000, 8000, 16_000)})
+    (axes,) = plt.gcf().axes
+    assert [list(line.get_ydata()) for line in axes.lines] == [[5000, 40_000], [4000, 8000], [2000, 16_000]]
+    assert [text.get_text() for text in axes.texts] == ["owner, blocks", "owner, modulo", "server"]
+
+
 def test_the_blocks_of_a_ring_move_to_the_right_while_the_queries_stay():
     plots.ring_of_blocks(3)
     labels = [[text.get_text() for text in axes.texts if text.get_text()] for axes in plt.gcf().axes]

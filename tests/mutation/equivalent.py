@@ -87,6 +87,9 @@ EQUIVALENT = {
         "4943da4b23": "no step has run before, so the log of the server has no earlier events to drop",
         "14cb7e2512": "the steps are only compared and counted, so they may carry a graph",
     },
+    "sharded_embeddings": {
+        "8ac1fd492d": "the stored SEED is 0, and any factor of it draws other passages for other seeds",
+    },
     "when_ranks_disagree": {
         "6f5380d38e": "no cell waits for the timeout of the default group",
         "cc2f75359b": "the text says that ranks wait until the timeout, and does not say how long it is",
