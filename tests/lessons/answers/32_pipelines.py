@@ -3,8 +3,6 @@
 import torch
 from torch.nn.functional import mse_loss
 # cell `def finish(`
-# cell `def order_of_the_lesson(`
-# cell `def one_forward_one_backward(`
 
 # %% my_backward: skeleton
 # Not yet. The parameters of stage 0 have no gradient, expected the gradient of one process.
@@ -152,7 +150,7 @@ def my_batches(order, stage, stages):
 
 # %% my_batches: all messages in one batch
 # Not yet. GPipe's order, 4 stages and 8 micro-batches: Stage 1 posts ('send', 'F', 0) before it can have computed it,
-# expected in a later batch.
+# expected it in a later batch.
 def my_batches(order, stage, stages):
     batch = []
     for kind, i in order:

@@ -143,7 +143,7 @@ def enough(ranks, each, most):
 # solution, with `each * m` as `m`
 
 # %% enough: less than the target
-# Not yet. With 2 ranks, 1 stages on each and a bubble of at most 25%, rank 0 returned 4, expected ...
+# Not yet. With 4 ranks, 1 stages on each and a bubble of at most 20%, rank 0 returned 16, expected 12.
 # solution, with `> most` as `>= most`
 
 # %% enough: without return
