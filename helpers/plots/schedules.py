@@ -35,7 +35,7 @@ def stages_on_ranks(ranks: int) -> None:
 def ranks_at_work(title: str, steps: Mapping[str, Sequence[Sequence[Event]]]) -> None:
     """Draw the work of each rank during a step: a box for each forward, I and W, with its micro-batch's number.
 
-    `steps` maps a heading to the events of each rank: kind ("F", "I", "W"), which of the rank's stages, micro-batch,
+    `steps` maps a heading to the events of each rank: kind ("F", "I", "W"), which of the rank's layers, micro-batch,
     begin and end in seconds. Each step begins at 0 with its first event, and all steps share one axis.
     """
     rows = sum(len(ranks) + _HEADING for ranks in steps.values())

@@ -14,8 +14,8 @@ MUTANTS = {
         "weight = SleepForWeights.apply(self.linear.weight.detach(), self.chunk)",
     ),
     "a stage has the layers of its neighbour": (
-        "nn.Sequential(Layer(2 * rank), Layer(2 * rank + 1))",
-        "nn.Sequential(Layer(rank), Layer(rank + n))",
+        "nn.Sequential(Layer(2 * rank, 0), Layer(2 * rank + 1, 1))",
+        "nn.Sequential(Layer(rank, 0), Layer(rank + n, 1))",
     ),
     "messages are counted twice": (
         "return sum(message.sent for message in messages)",
