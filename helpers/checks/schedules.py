@@ -31,7 +31,7 @@ def my_split_order(exam):
         orders = asked_orders(exam, "my_split_order", stages, m)
         if require_order(exam, orders, m, {"F": 1, "I": 1, "W": 1}, expected=3 * m + stages - 1):
             require_room(exam, orders, m, "W", [stages] * stages)
-    return "The bubble is (p - 1) / (3m + p - 1): every stage waits for its first micro-batch, and never again."
+    return "The bubble is (p - 1) / (3m + p - 1): every stage waits only while the pipeline fills."
 
 
 @exercise

@@ -50,13 +50,13 @@ def my_stages(rank, ranks, each, shape):
     return [ranks * j + (back if j % 2 else own) for j in range(each)]
 
 # %% my_split_order: solution
-# Solved. The bubble is (p - 1) / (3m + p - 1): every stage waits for its first micro-batch, and never again.
+# Solved. The bubble is (p - 1) / (3m + p - 1): every stage waits only while the pipeline fills.
 
 # %% my_split_order: skeleton
 # Not yet. With 4 stages and 8 micro-batches a step takes 30 ticks, expected 27.
 
 # %% my_split_order
-# Solved. The bubble is (p - 1) / (3m + p - 1): every stage waits for its first micro-batch, and never again.
+# Solved. The bubble is (p - 1) / (3m + p - 1): every stage waits only while the pipeline fills.
 def my_split_order(stage, stages, m):
     order = []
     for tick in range(m + stages):
@@ -70,7 +70,7 @@ def my_split_order(stage, stages, m):
     return order
 
 # %% my_split_order
-# Solved. The bubble is (p - 1) / (3m + p - 1): every stage waits for its first micro-batch, and never again.
+# Solved. The bubble is (p - 1) / (3m + p - 1): every stage waits only while the pipeline fills.
 def my_split_order(stage, stages, m):
     from collections import deque
 
