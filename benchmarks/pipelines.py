@@ -15,7 +15,8 @@ DEFINITIONS = [
     "send",
     "finish",
     "forward",
-    "backward",
+    "backward_of_the_lesson",
+    "gradients",
     "sleep",
     "Sleep",
     "SlowLayer",
@@ -25,10 +26,11 @@ DEFINITIONS = [
 ]
 # A forward of one sample sleeps 20 ms, so that what messages cost is little beside it.
 SETUP = """
-width, samples, works, events = 8, 24, [], []
+width, samples, works, events, slowness = 8, 24, [], [], 1
 seconds = {"F": 0.020, "B": 0.040}
 inputs, targets = torch.randn(2, samples, width, dtype=torch.float64)
 stage = SlowLayer(rank)
+backward = backward_of_the_lesson
 
 def timed(schedule, m):
     step(schedule, m)
@@ -40,7 +42,7 @@ def rows() -> list[list]:
     """Measure, and return the rows of the table."""
     table = []
     for stages in STAGES:
-        world = World(stages, preload=["torch.distributed.pipelining"])
+        world = World(stages)
         try:
             world.view.execute(lesson.setup(NOTEBOOK) + "\n" + lesson.definitions(NOTEBOOK, *DEFINITIONS) + SETUP)
             for schedule, name in SCHEDULES.items():

@@ -1,4 +1,4 @@
-"""Exercises of 32_pipelines: backward through stages that exchange messages, and the orders in which stages work."""
+"""Exercises of 32_pipelines: backward through stages, the orders in which stages work, and their messages."""
 
 from collections.abc import Iterable
 
@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 from helpers.checks.exam import answer, errors_of_answer, exercise, near, show
+from helpers.checks.orders import asked_orders, kept_after_each, require_order, require_room
 
 _WIDTH, _SAMPLES = 4, 6
 
@@ -32,25 +33,29 @@ def my_order(exam):
     Every rank returns the orders of all stages. A backward takes twice as long as a forward.
     """
     for stages, m in ((4, 8), (2, 3), (3, 3), (4, 2), (1, 2)):
-        orders = _asked_orders(exam, "my_order", stages, m)
-        if _require_order(exam, orders, m, {"F": 1, "B": 2}, expected=3 * (m + stages - 1)):
-            _require_room(exam, orders, m, "B", [min(m, stages - stage) for stage in range(stages)])
+        orders = asked_orders(exam, "my_order", stages, m)
+        if require_order(exam, orders, m, {"F": 1, "B": 2}, expected=3 * (m + stages - 1)):
+            require_room(exam, orders, m, "B", [min(m, stages - stage) for stage in range(stages)])
     return (
         "No order ends sooner, and a stage keeps at most as many micro-batches as there are stages from it to the end."
     )
 
 
 @exercise
-def split_order(exam):
-    """Check `split_order(stage, stages, m)`: with B and W apart, a bubble of (p - 1)/(3m + p - 1).
+def my_batches(exam):
+    """Check `my_batches(order, stage, stages)`: no stage waits forever if the messages of a batch move together.
 
-    Every rank returns the orders of all stages. All actions take equally long.
+    Every rank translates the orders of all stages, and simulates their messages.
     """
-    for stages, m in ((4, 8), (2, 3), (3, 3), (5, 7), (1, 2)):
-        orders = _asked_orders(exam, "split_order", stages, m)
-        if _require_order(exam, orders, m, {"F": 1, "B": 1, "W": 1}, expected=3 * m + stages - 1):
-            _require_room(exam, orders, m, "W", [stages] * stages)
-    return "The bubble is (p - 1) / (3m + p - 1): every stage waits for its first micro-batch, and never again."
+    schedules = {"GPipe's order": _all_forward_first, "1F1B": _one_forward_one_backward}
+    for stages, m in ((4, 8), (2, 4), (3, 2), (5, 5)):
+        for name, order in schedules.items():
+            orders = [order(stage, stages, m) for stage in range(stages)]
+            batches = [_batches(plan) for plan in exam.on_rank(_asked_batches, orders)]
+            fault = _fault_of_messages(orders, batches) or _fault_of_waiting(batches)
+            if not exam.require(not fault, f"{name}, {stages} stages and {m} micro-batches: {fault}"):
+                return ""
+    return "No stage waits forever, with GPipe's order or with 1F1B."
 
 
 @exercise
@@ -63,7 +68,9 @@ def most_micro_batches(exam):
     for stages, bytes_each, memory in ((4, 100, 650), (4, 100, 400), (4, 100, 399), (3, 64, 63), (2, 10, 10)):
         room = memory // bytes_each
         for name, order in schedules.items():
-            fits = [m for m in range(1, 65) if all(max(_kept(order(s, stages, m))) <= room for s in range(stages))]
+            fits = [
+                m for m in range(1, 65) if all(max(kept_after_each(order(s, stages, m))) <= room for s in range(stages))
+            ]
             expected = max(fits, default=0)
             result = exam.call(order, stages, bytes_each, memory)
             exam.require(
@@ -105,118 +112,113 @@ def _compared(gradient, expected):
     )
 
 
-def _asked_orders(exam, name, stages, m):
-    """Return the order of each stage as a list of pairs, or a description of what was returned instead."""
-    return [_pairs(order) for order in exam.on_rank(_orders, name, stages, m)]
-
-
-def _orders(name, stages, m):
-    """Return what the learner's function returns for each stage; the actions may come from a generator."""
-    orders = []
-    for stage in range(stages):
-        order = answer(name, [stage, stages, m])
-        with errors_of_answer():
-            orders.append(list(order) if isinstance(order, Iterable) and not isinstance(order, str) else order)
-    return orders
-
-
-def _pairs(order):
-    if not isinstance(order, list):
-        return show(order)
-    pairs = []
-    for action in order:
-        try:
-            kind, number = action
-            pairs.append((str(kind), int(number)))
-        except (TypeError, ValueError, OverflowError):
-            return f"a list with {action!r}"
-    return pairs
-
-
-def _require_order(exam, orders, m, durations, expected):
-    """Require that every stage does each action once, that no stage waits forever, and that all end in time."""
-    fault = _fault_of_actions(exam.rank, orders, m, durations) or _fault_of_time(orders, m, durations, expected)
-    return exam.require(not fault, fault)
-
-
-def _fault_of_actions(rank, orders, m, kinds):
-    """Return a sentence about the first order that does not do each action once, or ""."""
-    wanted = sorted((kind, number) for kind in kinds for number in range(m))
+def _asked_batches(orders):
+    """Return what the learner's function returns for the order of each stage; batches may come from a generator."""
+    plans = []
     for stage, order in enumerate(orders):
-        where = f"For stage {stage} of {len(orders)} and {m} micro-batches rank {rank} returned"
-        if isinstance(order, str):
-            return f"{where} {order}, expected a list of pairs such as ('F', 0)."
-        for action in order:
-            if action not in wanted:
-                return f"{where} the action {action!r}, expected {' or '.join(kinds)} with a number below {m}."
-        for action in wanted:
-            if (times := order.count(action)) != 1:
-                return f"{where} {times} times {action!r}, expected once."
+        plan = answer("my_batches", [list(order), stage, len(orders)])
+        with errors_of_answer():
+            plans.append(
+                [list(batch) if isinstance(batch, Iterable) else batch for batch in plan] if _many(plan) else plan
+            )
+    return plans
+
+
+def _many(value):
+    return isinstance(value, Iterable) and not isinstance(value, str)
+
+
+def _batches(plan):
+    """Return the batches of a stage as lists of messages, without empty ones, or a description of another result."""
+    if not isinstance(plan, list):
+        return show(plan)
+    batches = []
+    for batch in plan:
+        if not isinstance(batch, list):
+            return f"a list with {batch!r}"
+        messages = []
+        for message in batch:
+            try:
+                verb, kind, number = message
+                messages.append((str(verb), str(kind), int(number)))
+            except (TypeError, ValueError, OverflowError):
+                return f"a batch with {message!r}"
+        if messages:
+            batches.append(messages)
+    return batches
+
+
+def _fault_of_messages(orders, batches):
+    """Return a sentence about the first stage whose messages are not the messages of its order, or ""."""
+    for stage, (order, plan) in enumerate(zip(orders, batches, strict=True)):
+        where = f"Stage {stage}"
+        if isinstance(plan, str):
+            return f"{where} got {plan}, expected a list of batches such as [('send', 'F', 0)]."
+        place = {}
+        for number, batch in enumerate(plan):
+            for message in batch:
+                if message in place:
+                    return f"{where} has {message!r} twice, expected once."
+                place[message] = number
+        wanted = [message for action in order for message in _messages(*action, stage, len(orders))]
+        for message in wanted:
+            if message not in place:
+                return f"{where} has no {message!r}, expected it once."
+        if extra := sorted(place.keys() - set(wanted)):
+            return f"{where} has {extra[0]!r}, expected no such message."
+        if fault := _fault_of_places(order, place, stage, len(orders)):
+            return f"{where} {fault}"
     return ""
 
 
-def _fault_of_time(orders, m, durations, expected):
-    """Return a sentence about a stage that waits forever or about a step that takes too long, or ""."""
-    case = f"With {len(orders)} stages and {m} micro-batches"
-    ticks, stuck = _ticks(orders, durations)
-    if stuck:
-        stage, action = stuck
-        return f"{case} stage {stage} waits forever before {action!r}."
-    return f"{case} a step takes {ticks} ticks, expected {expected}." if ticks > expected else ""
+def _fault_of_places(order, place, stage, stages):
+    """Return the end of a sentence about an action that cannot be done between its messages, or ""."""
+    earliest = 0  # the first batch that the stage has not posted when it does an action
+    for kind, number in order:
+        messages = _messages(kind, number, stage, stages)
+        for message in messages:
+            if message[0] == "receive":
+                earliest = max(earliest, place[message] + 1)
+        for message in messages:
+            if message[0] == "send" and place[message] < earliest:
+                return f"posts {message!r} before it can have computed it, expected it in a later batch."
+    return ""
 
 
-def _require_room(exam, orders, m, freed_by, rooms):
-    """Require that each stage keeps at most as many micro-batches as it has room for.
-
-    It begins with the last stage, because the lesson asks how many micro-batches the first stage keeps.
-    """
-    for stage, (order, room) in reversed(list(enumerate(zip(orders, rooms, strict=True)))):
-        most = max(_kept(order, freed_by))
-        exam.require(
-            most <= room,
-            f"For stage {stage} of {len(orders)} and {m} micro-batches the order of rank {exam.rank} keeps {most} "
-            f"micro-batches at once, expected {room} at most.",
-        )
+def _messages(kind, number, stage, stages):
+    """Return the messages of an action: what it needs from a neighbour, and what it sends to a neighbour."""
+    source, target = (stage - 1, stage + 1) if kind == "F" else (stage + 1, stage - 1)
+    messages = [("receive", kind, number)] if 0 <= source < stages else []
+    return messages + ([("send", kind, number)] if 0 <= target < stages else [])
 
 
-def _kept(order, freed_by="B"):
-    """Return how many micro-batches a stage keeps after each action."""
-    numbers = [0]
-    for kind, _ in order:
-        numbers.append(numbers[-1] + (kind == "F") - (kind == freed_by))
-    return numbers[1:]
-
-
-def _ticks(orders, durations):
-    """Return when the last stage ends, and the stage that waits forever with its action, or None."""
-    ends, free, place = {}, [0] * len(orders), [0] * len(orders)
+def _fault_of_waiting(batches):
+    """Return a sentence about two neighbours of which each waits for the other forever, or ""."""
+    queues = [[set(batch) for batch in plan] for plan in batches]
     moved = True
     while moved:
         moved = False
-        for stage, order in enumerate(orders):
-            while place[stage] < len(order):
-                action = order[place[stage]]
-                needed = _needed(*action, stage, len(orders))
-                if not needed <= ends.keys():
-                    break
-                free[stage] = max([free[stage], *(ends[need] for need in needed)]) + durations[action[0]]
-                ends[(*action, stage)] = free[stage]
-                place[stage] += 1
-                moved = True
-    for stage, order in enumerate(orders):
-        if place[stage] < len(order):
-            return None, (stage, order[place[stage]])
-    return max(free), None
-
-
-def _needed(kind, number, stage, stages):
-    """Return what must have ended, as (kind, micro-batch, stage), before this action can begin."""
-    if kind == "F":
-        return {("F", number, stage - 1)} if stage else set()
-    if kind == "W":
-        return {("B", number, stage)}
-    after = {("B", number, stage + 1)} if stage < stages - 1 else set()
-    return {("F", number, stage)} | after
+        for stage in range(len(queues) - 1):
+            above, below = queues[stage][:1], queues[stage + 1][:1]
+            for sender, receiver, kind in ((above, below, "F"), (below, above, "B")):
+                for verb, of_kind, number in list(sender[0]) if sender and receiver else []:
+                    if verb == "send" and of_kind == kind and ("receive", kind, number) in receiver[0]:
+                        sender[0].remove((verb, kind, number))
+                        receiver[0].remove(("receive", kind, number))
+                        moved = True
+        for plan in queues:
+            while plan and not plan[0]:
+                plan.pop(0)
+    stuck = [sorted(plan[0]) if plan else [] for plan in queues]
+    for stage, (above, below) in enumerate(zip(stuck, stuck[1:], strict=False)):
+        downwards = [message for message in above if message[:2] in (("send", "F"), ("receive", "B"))]
+        upwards = [message for message in below if message[:2] in (("send", "B"), ("receive", "F"))]
+        if downwards and upwards:
+            return (
+                f"stage {stage} waits forever in {downwards[0]!r} and stage {stage + 1} in {upwards[0]!r}, expected "
+                "that every message is transferred. Which of their messages must move together?"
+            )
+    return ""
 
 
 def _all_forward_first(stage, stages, m):

@@ -28,7 +28,7 @@ from helpers.plots.inside_ddp import bucket_costs, buckets, hook_of_ddp
 from helpers.plots.meet_the_ranks import lines_of_ranks, notebook_and_ranks
 from helpers.plots.overlap import exposed_steps, overlap_sketch, step_timeline
 from helpers.plots.pipedream import flushed_pipeline, stale_losses
-from helpers.plots.pipelines import bubbles, kept_over_time, pipeline_steps
+from helpers.plots.pipelines import bubbles, kept_over_time, pipeline_steps, stages_of_a_model
 from helpers.plots.point_to_point import message_cost, ring_of_waits, two_messages
 from helpers.plots.ranks_come_and_go import comings_and_goings
 from helpers.plots.reinforcement_learning import agent_and_observers, episode_rewards, message_diagram
@@ -38,6 +38,7 @@ from helpers.plots.ring_attention import causal_chunks, ring_of_blocks, ring_wor
 from helpers.plots.rpc_and_rref import call_through_threads, object_and_users
 from helpers.plots.rpc_threads_and_failures import server_threads
 from helpers.plots.scaling import batch_sizes, fewer_and_longer_steps, mfu_by_gpus, throughput, time_to_loss
+from helpers.plots.schedules import ranks_at_work, stages_on_ranks
 from helpers.plots.seldom import loss_by_cost, loss_by_learning_rate, often_and_seldom
 from helpers.plots.sequence_parallel import tokens_of_block
 from helpers.plots.several_trainers import trainer_steps, trainers_and_server
@@ -126,6 +127,7 @@ __all__ = [
     "peaks_over_ranks",
     "perplexity_curve",
     "pipeline_steps",
+    "ranks_at_work",
     "ranks_on_a_circle",
     "remote_product",
     "replicated_stages",
@@ -143,6 +145,8 @@ __all__ = [
     "shards_of_ranks",
     "sources_of_a_job",
     "stacked_seconds",
+    "stages_of_a_model",
+    "stages_on_ranks",
     "stale_losses",
     "state_of_ranks",
     "stays",

@@ -1,14 +1,33 @@
-"""Figures of 32_pipelines and the lessons after it: the schedule of the stages, the bubble, and what a stage keeps."""
+"""Figures of 32_pipelines and the lessons after it: stages, their schedule, the bubble, and what a stage keeps."""
 
 from collections.abc import Mapping, Sequence
 
-from helpers.plots.style import BLUE, GUIDE, MEASURED, MODEL, RED, label_rows, new_axes
+from helpers.plots.style import BLUE, GUIDE, MEASURED, MODEL, RED, TINTS, label_rows, new_axes
 
 # A forward is light with a dark number, a backward is dark with a light number.
 _LOOKS = {"F": ("#B5D6EC", "black"), "B": (BLUE, "white")}
 _HEADING = 1.0  # the height of the line above the stages of a picture
 
 Event = tuple[str, int, float, float]
+
+
+def stages_of_a_model(stages: int) -> None:
+    """Draw a model split into stages, a box for each, with the messages that stages exchange."""
+    axes = new_axes("Each stage exchanges messages only with its neighbours", width=7.6, height=1.9)
+    axes.set_axis_off()
+    axes.set(xlim=(-1.1, stages - 0.3), ylim=(-0.6, 0.55))
+    for stage in range(stages):
+        look = {"boxstyle": "round,pad=0.6", "facecolor": TINTS[stage % 8], "edgecolor": "#404040"}
+        axes.text(stage, 0, f"stage {stage}\nlayer {stage}", ha="center", va="center", fontsize=9, bbox=look, zorder=3)
+    for stage in range(-1, stages - 1):
+        _message(axes, stage + 0.3, stage + 0.7, 0.14, color=BLUE, linestyle="-")
+    for stage in range(stages - 1):
+        _message(axes, stage + 0.7, stage + 0.3, -0.14, color=RED, linestyle="--")
+    axes.text(-0.9, 0.14, "inputs", ha="center", va="center", fontsize=9, color=BLUE)
+    axes.text(stages - 0.72, 0, "targets,\nloss", ha="left", va="center", fontsize=9, color="#404040")
+    middle = (stages - 1) / 2
+    axes.text(middle, 0.38, "forward: activations (solid)", ha="center", color=BLUE, fontsize=9)
+    axes.text(middle, -0.5, "backward: gradients of the activations (dashed)", ha="center", color=RED, fontsize=9)
 
 
 def pipeline_steps(title: str, steps: Mapping[str, Sequence[Sequence[Event]]]) -> None:
@@ -44,17 +63,23 @@ def bubbles(measured: Mapping[str, Mapping[int, float]], formula: Mapping[int, f
     `measured` maps the name of a schedule to its fractions, 0 to 1, by the number of micro-batches.
     """
     axes = new_axes("More micro-batches shrink the bubble", height=3.6)
-    axes.plot(list(formula), list(formula.values()), label="formula", **MODEL)
+    axes.plot(list(formula), list(formula.values()), **MODEL)
     looks = (MEASURED, {**MEASURED, "marker": "s", "color": "#404040", "markerfacecolor": "none", "markersize": 10})
-    for (name, shares), look in zip(measured.items(), looks, strict=False):
-        axes.plot(list(shares), list(shares.values()), label=name, **look)
+    for (name, shares), look, rise in zip(measured.items(), looks, (18, 4), strict=False):
+        axes.plot(list(shares), list(shares.values()), **look)
+        fewest = min(shares)
+        place = (fewest, shares[fewest])
+        axes.annotate(f"{name}, measured", place, (12, rise), textcoords="offset points", color=look["color"])
+    places = list(formula)
+    axes.annotate(
+        "formula", (places[-2], formula[places[-2]]), (-14, -14), textcoords="offset points", ha="right", color=RED
+    )
     axes.set_xscale("log", base=2)
-    axes.set_xticks(list(formula), [str(number) for number in formula])
+    axes.set_xticks(places, [str(number) for number in formula])
     axes.set_ylim(0, 1)
     axes.yaxis.set_major_formatter(lambda share, _: f"{share:.0%}")
     axes.set_xlabel("micro-batches")
     axes.set_ylabel("idle share of a step")
-    axes.legend(frameon=False)
 
 
 def kept_over_time(kept: Mapping[str, Sequence[int]]) -> None:
@@ -72,6 +97,10 @@ def kept_over_time(kept: Mapping[str, Sequence[int]]) -> None:
     axes.set_ylim(0, 1.25 * max(map(max, kept.values())))
     axes.set_xlabel("forwards and backwards done")
     axes.set_ylabel("micro-batches kept")
+
+
+def _message(axes, begin, end, height, **look):
+    axes.annotate("", (end, height), (begin, height), arrowprops={"arrowstyle": "->", "linewidth": 1.6, **look})
 
 
 def _box(axes, event, origin, top):

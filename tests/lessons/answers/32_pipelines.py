@@ -3,8 +3,6 @@
 import torch
 from torch.nn.functional import mse_loss
 # cell `def finish(`
-# cell `def order_of_the_lesson(`
-# cell `def one_forward_one_backward(`
 
 # %% my_backward: skeleton
 # Not yet. The parameters of stage 0 have no gradient, expected the gradient of one process.
@@ -26,11 +24,11 @@ from torch.nn.functional import mse_loss
 
 # %% my_backward
 # Solved. Every stage has the gradients of one process.
-# solution, with `dist.send(x.grad, rank - 1)` as `dist.isend(x.grad, rank - 1).wait()`
+# solution, with `send(x.grad, rank - 1)` as `dist.isend(x.grad, rank - 1).wait()`
 
 # %% my_backward
 # Solved. Every stage has the gradients of one process.
-# solution, with `dist.send(x.grad, rank - 1)` as `send(x.grad, rank - 1)`
+# solution, with `send(x.grad, rank - 1)` as `dist.send(x.grad, rank - 1)`
 
 # %% my_backward
 # Solved. Every stage has the gradients of one process.
@@ -126,68 +124,61 @@ def my_order(stage, stages, m):
 # Not yet. ...
 # solution, with `ahead = min(stages - stage, m)` as `ahead = min(stages - rank, m)`
 
-# %% split_order: solution
-# Solved. The bubble is (p - 1) / (3m + p - 1): every stage waits for its first micro-batch, and never again.
+# %% my_batches: skeleton
+# Not yet. 1F1B, 4 stages and 8 micro-batches: stage 2 waits forever in ('send', 'F', 1) and stage 3 in ('send', 'B', 0),
+# expected that every message is transferred. Which of their messages must move together?
 
-# %% split_order: skeleton
-# Not yet. With 4 stages and 8 micro-batches a step takes 30 ticks, expected 27.
+# %% my_batches: solution
+# Solved. No stage waits forever, with GPipe's order or with 1F1B.
 
-# %% split_order
-# Solved. The bubble is (p - 1) / (3m + p - 1): every stage waits for its first micro-batch, and never again.
-def split_order(stage, stages, m):
-    order = []
-    for tick in range(m + stages):
-        if tick < stages - stage:
-            order += [("F", tick)] if tick < m else []
-            continue
-        i = tick - (stages - stage)
-        order += [("B", i)] if i < m else []
-        order += [("W", i - stage)] if 0 <= i - stage < m else []
-        order += [("F", tick)] if tick < m else []
-    return order
+# %% my_batches: only messages with the same neighbour together
+# Solved. No stage waits forever, with GPipe's order or with 1F1B.
+def my_batches(order, stage, stages):
+    actions = [None, *order, None]
+    for (previous, following) in zip(actions, actions[1:]):
+        below, above = [], []
+        if previous == ("F", previous and previous[1]) and stage < stages - 1:
+            below.append(["send", *previous])
+        elif previous and previous[0] == "B" and stage > 0:
+            above.append(["send", *previous])
+        if following and following[0] == "F" and stage > 0:
+            above.append(["receive", *following])
+        elif following and following[0] == "B" and stage < stages - 1:
+            below.append(["receive", *following])
+        yield above
+        yield below
 
-# %% split_order
-# Solved. The bubble is (p - 1) / (3m + p - 1): every stage waits for its first micro-batch, and never again.
-def split_order(stage, stages, m):
-    from collections import deque
+# %% my_batches: all messages in one batch
+# Not yet. GPipe's order, 4 stages and 8 micro-batches: Stage 1 posts ('send', 'F', 0) before it can have computed it,
+# expected it in a later batch.
+def my_batches(order, stage, stages):
+    batch = []
+    for kind, i in order:
+        if stage > 0:
+            batch.append(("receive" if kind == "F" else "send", kind, i))
+        if stage < stages - 1:
+            batch.append(("send" if kind == "F" else "receive", kind, i))
+    return [batch]
 
-    postponed, order = deque(), []
-    for kind, i in one_forward_one_backward(stage, stages, m):
-        order.append((kind, i))
-        if kind == "B":
-            postponed.append(i)
-            if len(postponed) > stage:
-                order.append(("W", postponed.popleft()))
-    return order + [("W", i) for i in postponed]
+# %% my_batches: sends first, then receives
+# Not yet. 1F1B, 4 stages and 8 micro-batches: stage ... waits forever in ...
+# solution, with `            batch.append(("receive", kind, i))` as `            batches.append(batch), (batch := [("receive", kind, i)])`
 
-# %% split_order
-# Not yet. For stage 0 of 4 and 8 micro-batches rank 0 returned 0 times ('W', 0), ...
-# solution, with `i >= stage` as `i >= 2 * m`
+# %% my_batches: without the last batch
+# Not yet. GPipe's order, 4 stages and 8 micro-batches: Stage 1 has no ('send', 'B', 7), expected it once.
+# solution, with `return batches + [batch]` as `return batches`
 
-# %% split_order
-# Not yet. For stage 1 of 4 and 8 micro-batches rank 0 returned 0 times ('W', 0), ...
-# solution, with `("W", i - stage)` as `("W", i)`
+# %% my_batches: peers exchanged
+# Not yet. GPipe's order, 4 stages and 8 micro-batches: Stage 0 has no ('send', 'F', 0), expected it once.
+# solution, with `if kind == "F" else` as `if kind == "B" else`
 
-# %% split_order
-# Not yet. For stage 0 of 4 and 8 micro-batches rank 0 returned 2 times ...
-# solution, with `range(max(0, m - stage), m)` as `range(m)`
+# %% my_batches
+# Not yet. GPipe's order, 4 stages and 8 micro-batches: Stage 0 got None, expected a list of batches such as ...
+# solution, with `return batches + [batch]` as `return None`
 
-# %% split_order
-# Not yet. With 4 stages and 8 micro-batches a step takes ...
-# solution, with `stages - stage` as `1`
-
-# %% split_order
-# Not yet. For stage 0 of 4 and 8 micro-batches rank 0 returned 0 times ('B' ...
-# solution, without `order.append(("B", i))`
-
-# %% split_order: with all weights at the end
-# Not yet. With 4 stages and 8 micro-batches a step takes 30 ticks, expected 27.
-def split_order(stage, stages, m):
-    return one_forward_one_backward(stage, stages, m) + [("W", i) for i in range(m)]
-
-# %% split_order: that runs further ahead
-# Not yet. For stage 3 of 4 and 8 micro-batches the order of rank 0 keeps 5 micro-batches at once, expected 4 at most.
-# solution, with `ahead = min(stages - stage, m)` as `ahead = min(stages - stage + 1, m)`
+# %% my_batches: messages instead of batches
+# Not yet. GPipe's order, 4 stages and 8 micro-batches: Stage 0 got a batch with 'send', expected a list of batches ...
+# solution, with `return batches + [batch]` as `return [message for batch in batches + [batch] for message in batch]`
 
 # %% most_micro_batches: solution
 # Solved. You found the largest m that fits. GPipe's order needs memory for all m, 1F1B at most for one on each
