@@ -1,23 +1,23 @@
 """A training whose ranks come and go: cells of 36_ranks_come_and_go that every new rank runs."""
 
+from small_training import *
+
+
 name = int(os.environ["RANK"])
 world_size = int(os.environ["WORLD_SIZE"])
 address = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
 base = dist.TCPStore(*address, is_master=False, timeout=timedelta(seconds=10))
 TIMEOUT = timedelta(seconds=4)
 
-
 def leave():
     if dist.is_initialized():
         dist.destroy_process_group()
-
 
 def all_in_one_group(prefix):
     leave()
     store = dist.PrefixStore(prefix, base)
     size = world_size
     dist.init_process_group("gloo", store=store, rank=name, world_size=size, timeout=TIMEOUT)
-
 
 def wait_in_all_reduce(leaves):
     try:
@@ -56,18 +56,15 @@ def meeting_of_the_lesson(store):
 
 meeting = meeting_of_the_lesson
 
-
 def place(number):
     """Return the store of a meeting."""
     return dist.PrefixStore(f"{run}/meeting {number}", base)
-
 
 def meet_and_add():
     members = meeting(place(0))
     total = torch.ones(1)
     dist.all_reduce(total)
     return members, dist.get_rank(), int(total)
-
 
 def arrive_late():
     return meeting(place(0)), dist.is_initialized()
@@ -85,13 +82,11 @@ def meet_of_the_lesson():
 
 meet_next = meet_of_the_lesson
 
-
 def meet():
     global number, members, rank, n
     number, members = meet_next()
     rank, n = dist.get_rank(), dist.get_world_size()
     take_state()
-
 
 def take_state():
     steps = [torch.zeros(1, dtype=torch.int64) for _ in range(n)]
@@ -100,7 +95,6 @@ def take_state():
     state = training.state()
     dist.broadcast(state, furthest)
     training.load(state)
-
 
 def begin(name_of_run):
     global run, training, history
@@ -120,7 +114,6 @@ def train(until, dies_at=None, waits_at=None):
         except RuntimeError:
             leave()
     return history
-
 
 def one_step(dies_at):
     if training.step == dies_at:

@@ -1,5 +1,8 @@
 """A small training for any number of ranks: cells of 36_ranks_come_and_go that every new rank runs."""
 
+SEED = 0
+
+
 import json
 import os
 import tempfile
@@ -53,7 +56,6 @@ def single_process(steps):
     for _ in range(steps):
         training.update(training.gradient(0, 1))
     return training
-
 
 def equals_single_process(training):
     difference = training.weights() - single_process(training.step).weights()

@@ -54,10 +54,19 @@ def replace_dead(world, **names) -> None:
         replace(world, rank, marked_cells(world, living[0]), **names)
 
 
-def kill(world, rank: int) -> float:
-    """Kill the process of a rank by SIGKILL, and return the moment by `time.monotonic`."""
+def kill(world, rank: int, awaited_by: Iterable[int] = ()) -> float:
+    """Kill a rank by SIGKILL as soon as other ranks wait for it in an all-reduce; return the moment.
+
+    The moment is by `time.monotonic`, a clock that the processes of a machine share.
+    """
+    others = set(awaited_by)
+    wait_for(lambda: all(_in_all_reduce(state) for state in world.where() if state.rank in others))
     os.kill(world.pids[rank], signal.SIGKILL)
     return time.monotonic()
+
+
+def _in_all_reduce(state):
+    return "all_reduce" in (state.call, state.arguments.get("in"))
 
 
 def wait_for(holds: Callable[[], bool], seconds: float = 60) -> None:

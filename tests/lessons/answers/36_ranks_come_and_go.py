@@ -1,6 +1,6 @@
 # %% World(4)
 # A shorter timeout than the learner's: a deadlock takes as long.
-# cell `init_process_group(` of solutions, with `seconds=10` as `seconds=4`
+# cell `import json` of solutions, with `seconds=10` as `seconds=4`
 
 # %% my_quorum: solution
 # Solved. All ranks returned the list of the processes that signed in time, and no rank waited for a process that ...
