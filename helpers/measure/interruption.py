@@ -69,7 +69,7 @@ def _in_all_reduce(state):
     return "all_reduce" in (state.call, state.arguments.get("in"))
 
 
-def wait_for(holds: Callable[[], bool], seconds: float = 60) -> None:
+def wait_for(holds: Callable[[], bool], seconds: float = 120) -> None:
     """Wait until a condition holds. Raises `TimeoutError` after so many seconds."""
     deadline = time.monotonic() + seconds
     while not holds():
@@ -89,6 +89,8 @@ def cost(killed: float, step: int, rows: Iterable[Sequence]) -> Cost:
 
 
 def steps_in(log: Path) -> list[tuple[int, float, int]]:
-    """Return the lines of a file of steps: the number of each step, the moment of its end, and the number of ranks."""
+    """Return the number of each step in a file of steps, the moment of its end, and the number of ranks."""
+    if not log.exists():
+        return []
     lines = [line.split() for line in log.read_text().splitlines(keepends=True) if line.endswith("\n")]
     return [(int(step), float(moment), int(ranks)) for step, moment, ranks in lines]

@@ -24,7 +24,7 @@ def what_a_restart_costs() -> None:
         axes.axhline(steps, **GUIDE)
         axes.annotate("checkpoint", (9.05, steps), va="center", color="#767676", annotation_clip=False)
     note(axes, "failure", (4, 4), (-12, 10))
-    note(axes, "start of the ranks", (4, 4), (26, -8))
+    note(axes, "start of the ranks", (4, 4), (26, 0))
     note(axes, "taken again", (6.5, 3.5), (10, -10))
     axes.set(xlim=(0, 9), ylim=(0, 6.2), xticks=[], yticks=[])
     axes.set_xlabel("time")

@@ -15,13 +15,13 @@ MUTANTS = {
     "no rank is killed": ("killed = interruption.kill(world, 1, awaited_by=others)", "killed = time.monotonic()"),
     "the spare trains from the start": ('world, spares, "stand_by", run', 'world, spares, "train_with_meetings", run'),
     "the default allows restarts": (
-        'both_hosts_train("without restarts")',
-        'both_hosts_train("without restarts", "--max-restarts=3")',
+        "both_hosts_train()\nworld",
+        'both_hosts_train("--max-restarts=3")\nworld',
     ),
     "the job needs both hosts": ('"--nnodes=1:2"', '"--nnodes=2:2"'),
     "one agent has no restarts": (
-        'both_hosts_train("with restarts", "--max-restarts=3")',
-        'both_hosts_train("with restarts", "--max-restarts=0")',
+        'run = both_hosts_train("--max-restarts=3")',
+        'run = both_hosts_train("--max-restarts=0")',
     ),
     "the gradients of the hosts are not added": (
         "    dist.all_reduce(gradient)\n    training.update(gradient)\n    time.sleep(0.01)\n    if rank",
