@@ -46,11 +46,13 @@ def progress_after_failure(runs: Mapping[str, tuple[float, Sequence, int]]) -> N
         end = next((point for point in later if point[1] == 30), later[-1])
         points = [point for point in points if point[0] <= end[0]]
         seconds, steps = zip(*sorted(points), strict=True)
-        axes.plot(seconds, steps, linewidth=2, markersize=5, markevery=15, **look)
-        axes.annotate(name, end, (4, 3), textcoords="offset points", color=look["color"], ha="left")
+        # A wait is level, and the step back to a checkpoint is vertical.
+        axes.plot(seconds, steps, linewidth=2, markersize=5, markevery=15, drawstyle="steps-post", **look)
+        height = 16 if longest == 0 else 3  # the runs of survivors end at about the same time
+        axes.annotate(name, end, (4, height), textcoords="offset points", color=look["color"], ha="left")
         longest = max(longest, end[0])
     axes.axvline(0, **GUIDE)
     note(axes, "failure", (0, -28), (4, 0))
-    axes.set(xlim=(-1, longest * 1.12), ylim=(-32, 36))
+    axes.set(xlim=(-1, longest * 1.12), ylim=(-32, 40))
     axes.set_xlabel("seconds since the failure")
     axes.set_ylabel("steps since the failure")

@@ -11,7 +11,7 @@ MUTANTS = {
         '            torch.save(training.state(), f"{path}.part")\n            os.replace',
         '            torch.save(training.state() - 1, f"{path}.part")\n            os.replace',
     ),
-    "the ranks are not killed": ("new_ranks()\nworld.call", "world.call"),
+    "the ranks are not killed": ("new_ranks(cells)\nworld.call", "world.call"),
     "no rank is killed": ("killed = interruption.kill(world, 1, awaited_by=others)", "killed = time.monotonic()"),
     "the spare trains from the start": ('world, spares, "stand_by", run', 'world, spares, "train_with_meetings", run'),
     "the default allows restarts": (
