@@ -56,12 +56,12 @@ def _judge_quorum(returned):
                 )
             if result != sorted(result):
                 raise Wrong(f"Rank {rank} returned {result}, expected a sorted list.")
-        for rank, (_, _, decided) in enumerate(results):
-            if not decided:
-                raise Wrong(
-                    f"After `my_quorum` on rank {rank} the store has no key `members`, expected the list there: "
-                    "later processes look for this key."
-                )
+    for rank, of_rank in enumerate(returned):
+        if not all(decided for _, _, decided in filter(None, of_rank)):
+            raise Wrong(
+                f"After `my_quorum` on rank {rank} the store has no key `members`, expected the list there: later "
+                "processes look for this key."
+            )
     return (
         "All ranks returned the list of the processes that signed in time, and no rank waited for a process that never "
         "signed."

@@ -22,7 +22,7 @@ def my_loop(training, path, goes_on):
             part.rename(path)
 
 # %% my_loop: does not load
-# Not yet. With a checkpoint of step 30, rank 0 took the steps from 0 to 59, expected the steps from 30 to 59.
+# Not yet. With a checkpoint of step 30, rank ... took the steps from 0 to 59, expected the steps from 30 to 59.
 # solution, with `training.load(torch.load(path))` as `pass`
 
 # %% my_loop: only rank 0 loads
