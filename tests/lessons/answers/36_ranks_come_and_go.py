@@ -47,7 +47,7 @@ def my_quorum(store, me, grace):
     return ["0.1", "1.2", "2.1", "3.2"]
 
 # %% my_quorum: names without numbers
-# Not yet. Rank 0 signed 0...., within the grace of 0.6 s, but rank 0 returned ['0', '1', '2'], expected a list with ...
+# Not yet. Rank 0 signed ... within the grace of 0.6 s, but rank 0 returned ['0', '1', '2'], expected a list with ...
 def my_quorum(store, me, grace):
     store.append("signatures", f"{me.split('.')[0]} ")
     time.sleep(grace)
