@@ -21,7 +21,6 @@ MUTANTS = {
     ),
     "the quorum has no grace period": ("    time.sleep(grace)", "    time.sleep(0)"),
     "a late process is put on the list": ("if me in members:\n        place, size", "if members:\n        place, size"),
-    "a process gives up after the first meeting": ("    while me not in members:", "    for _ in range(1):"),
     "a rank that trains ignores arrivals": ('place(number + 1).check(["a rank has arrived"])', "False"),
     "the victim is silent, not dead": (
         "return interruption.kill(world, victim, awaited_by=others), training",
