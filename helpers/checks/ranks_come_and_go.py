@@ -92,7 +92,7 @@ def my_meeting(exam):
     """
     rank, n = exam.rank, exam.n
     members = [*range(1, n - 1), 0]
-    result, asked, grace, size, place, total = exam.on_rank(_meeting, rank, members)
+    result, asked, grace, size, place, total = exam.on_rank(_meeting, rank, members, n)
     listed = [_incarnation(member) for member in members]
     exam.require(asked, f"Rank {rank} did not call `quorum(store, me, GRACE)`.")
     exam.require(grace, f"Rank {rank} did not pass the store, `me` and `GRACE` to `quorum`, in this order.")
@@ -297,12 +297,25 @@ def _majority(signed, last):
         return answer("majority", [dist.HashStore(), "0.1", 0.0, list(last)]), bool(calls)
 
 
-def _meeting(name, members):
+def _meeting(name, members, n):
     """Return what `my_meeting` returned, how it called `quorum`, and the group of this rank afterwards.
 
     These are: the result, whether it called `quorum`, whether with the right arguments, the size of the group or None,
-    this rank in it, and the sum of an all-reduce of ones.
+    this rank in it, and the sum of an all-reduce of ones. If the rank was in a group before, it is in a group of all
+    ranks afterwards, which later exercises need.
     """
+    was_in_group = dist.is_initialized()
+    try:
+        return _met(name, members)
+    finally:
+        if dist.is_initialized():
+            dist.destroy_process_group()
+        if was_in_group:
+            timeout, store = timedelta(seconds=_SECONDS_TO_MEET), _store_of_attempt("afterwards")
+            dist.init_process_group("gloo", store=store, rank=name, world_size=n, timeout=timeout)
+
+
+def _met(name, members):
     if dist.is_initialized():
         dist.destroy_process_group()
     timeout = timedelta(seconds=_SECONDS_TO_FORM_A_GROUP)
@@ -323,7 +336,6 @@ def _meeting(name, members):
             with errors_of_answer():
                 dist.all_reduce(ones)
         total = int(ones)
-        dist.destroy_process_group()
     return result, bool(calls), as_asked, size, place, total
 
 
