@@ -75,7 +75,10 @@ def kill_once(world: World, run: str, cells: list[str], seconds: float) -> tuple
     world.view.client[others].execute("right = training.step, equals_single_process(training)", block=True)
     went_on = world.view.client[others]["right"] == [(STEPS, True)] * len(others)
     steps = [(when, members) for history in histories for _, when, members in history]
-    after = [when - killed for when, members in steps if when > killed and victim not in members]
+    names = [{int(process.partition(".")[0]) for process in members} for _, members in steps]
+    after = [
+        when - killed for (when, _), alive in zip(steps, names, strict=True) if when > killed and victim not in alive
+    ]
     world.restart(rank=victim)
     run_cells(world, [victim], cells)
     return went_on, min(after) if after and min(steps)[0] < killed else None

@@ -1,14 +1,15 @@
-"""Exercises of 36_ranks_come_and_go."""
+"""Exercises of 36_ranks_come_and_go: a quorum, meetings of processes that come and go, and the state they share."""
 
 import os
 import time
 import uuid
+from contextlib import contextmanager
 from datetime import timedelta
 
 import torch
 import torch.distributed as dist
 
-from helpers.checks.exam import AnswerError, Wrong, answer, errors_of_answer, exercise, number, show
+from helpers.checks.exam import AnswerError, Wrong, answer, errors_of_answer, exercise, show
 from helpers.checks.judging import SECONDS_TO_ANSWER
 from helpers.checks.learner import learners_module
 from helpers.measure.traffic import handed_over
@@ -16,6 +17,7 @@ from helpers.measure.traffic import handed_over
 _GRACE = 0.6
 _SECONDS_BETWEEN = 0.2  # the delay with which rank 1 signs, still within the grace
 _SECONDS_TO_MEET = 30
+_SECONDS_TO_FORM_A_GROUP = 4
 _ELEMENTS = 256  # in the state of a training
 _attempt = {}  # on a rank: the prefix of this attempt, because the store keeps the keys of earlier attempts
 
@@ -31,75 +33,121 @@ def _name_attempt(name):
 
 
 def _judge_quorum(returned):
-    """Return the sentence of success if all lists hold the ranks that signed in time, or raise `Wrong`."""
+    """Return the sentence of success if all lists hold the processes that signed in time, or raise `Wrong`."""
     last = len(returned) - 1
+    late_one = _incarnation(last)
     for late, what in enumerate([f"Rank {last} never signed", f"Rank {last} signed after the others returned"]):
         results = [of_rank[late] for of_rank in returned if of_rank[late] is not None]
-        for rank, (result, _) in enumerate(results[:last]):
-            if last in result:
-                raise Wrong(f"{what}, but rank {rank} returned {result}, expected a list without {last}.")
-        first = min(signed for _, signed in results[:last])
-        for rank, (_, signed) in enumerate(results[:last]):
+        for rank, (result, _, _) in enumerate(results[:last]):
+            if late_one in result:
+                raise Wrong(f"{what}, but rank {rank} returned {result}, expected a list without {late_one!r}.")
+        first = min(signed for _, signed, _ in results[:last])
+        for rank, (_, signed, _) in enumerate(results[:last]):
             # On a busy machine a rank may sign late, which is not the answer's fault.
-            if signed - first < _GRACE * 2 / 3 and rank not in results[0][0]:
+            if signed - first < _GRACE * 2 / 3 and _incarnation(rank) not in results[0][0]:
                 raise Wrong(
                     f"Rank {rank} signed {signed - first:.1f} s after the first rank, within the grace of {_GRACE} s, "
-                    f"but rank 0 returned {results[0][0]}, expected a list with {rank}."
+                    f"but rank 0 returned {results[0][0]}, expected a list with {_incarnation(rank)!r}."
                 )
-        for rank, (result, _) in enumerate(results):
+        for rank, (result, _, _) in enumerate(results):
             if result != results[0][0]:
                 raise Wrong(
                     f"{what}: rank 0 returned {results[0][0]}, rank {rank} returned {result}, expected the same."
                 )
+            if result != sorted(result):
+                raise Wrong(f"Rank {rank} returned {result}, expected a sorted list.")
+    for rank, of_rank in enumerate(returned):
+        if not all(decided for _, _, decided in filter(None, of_rank)):
+            raise Wrong(
+                f"After `my_quorum` on rank {rank} the store has no key `members`, expected the list there: later "
+                "processes look for this key."
+            )
     return (
-        "All ranks returned the list of the ranks that signed in time, and no rank waited for a rank that never signed."
+        "All ranks returned the list of the processes that signed in time, and no rank waited for a process that never "
+        "signed."
     )
 
 
 @exercise(before=_begin_attempt, together=_judge_quorum, own_group=True)
 def my_quorum(exam):
-    """Check `my_quorum(store, name, grace)`: all ranks return one list, of the ranks that signed in time.
+    """Check `my_quorum(store, me, grace)`: all ranks return one list, of the processes that signed in time.
 
     The answer is called twice: first the last rank never signs, then it signs after the others have returned.
     """
     returned = exam.on_rank(_quorum, exam.rank, exam.n)
-    for result, _ in filter(None, returned):
+    for result, _, _ in filter(None, returned):
         exam.require(
-            isinstance(result, list) and all(isinstance(name, int) for name in result),
-            f"Rank {exam.rank} returned {show(result)}, expected a list of names, as in [0, 2].",
+            isinstance(result, list) and all(isinstance(name, str) for name in result),
+            f"Rank {exam.rank} returned {show(result)}, expected a list of incarnations, as in ['0.1', '2.1'].",
         )
     return returned
 
 
-def _judge_gradients(returned):
-    """Return the sentence of success if the mean of the gradients over all ranks is right, or raise `Wrong`."""
-    n = len(returned)
-    for batch, gradients in zip(_batches(n), zip(*returned, strict=True), strict=True):
-        parts = [len(_examples(batch)[part::n]) for part in range(n)]
-        mean, expected = sum(gradients) / n, _examples(batch).mean().item()
-        if not abs(mean - expected) < 1e-9:
-            raise Wrong(
-                f"With {batch} examples, split as {parts}, the gradient after DDP's average is {mean:.4f}, "
-                f"expected {expected:.4f}."
-            )
-    return "For every split of the batch, DDP's average is the gradient of the mean over the batch."
+@exercise(before=_begin_attempt, own_group=True)
+def my_meeting(exam):
+    """Check `my_meeting(store)`: the processes in the list of the quorum form the default group, in its order.
 
-
-@exercise(together=_judge_gradients)
-def my_loss(exam):
-    """Check `my_loss(losses, batch, n)`: under DDP, its averaged gradient is the gradient of the batch's mean loss.
-
-    The answer is called with 4n, 4n + 1 and n - 1 examples.
+    A quorum of the check returns a list without the last rank, and not in the order of the ranks. Before the meeting
+    every rank is in a group of its own.
     """
-    gradients = []
-    for batch in _batches(exam.n):
-        result, gradient = exam.on_rank(_gradient_of_loss, exam.rank, exam.n, batch)
+    rank, n = exam.rank, exam.n
+    members = [*range(1, n - 1), 0]
+    result, asked, grace, size, place, total = exam.on_rank(_meeting, rank, members, n)
+    listed = [_incarnation(member) for member in members]
+    exam.require(asked, f"Rank {rank} did not call `quorum(store, me, GRACE)`.")
+    exam.require(grace, f"Rank {rank} did not pass the store, `me` and `GRACE` to `quorum`, in this order.")
+    exam.require(result == listed, f"Rank {rank} returned {result}, expected the list of the quorum, {listed}.")
+    if rank not in members:
         exam.require(
-            gradient is not None,
-            f"With {batch} examples, rank {exam.rank} returned {show(result)}, expected a tensor with one element.",
+            size is None,
+            f"Rank {rank} is in a group of {size} after the meeting, but the list {listed} lacks its incarnation "
+            f"{_incarnation(rank)!r}. Expected that it has left its group and made no other.",
         )
-        gradients.append(gradient)
-    return gradients
+    elif exam.require(
+        size == len(members),
+        f"Rank {rank} is {f'in a group of {size}' if size else 'in no group'} after the meeting, expected a group of "
+        f"the {len(members)} processes in the list.",
+    ):
+        expected = members.index(rank)
+        exam.require(
+            place == expected,
+            f"The process {_incarnation(rank)!r} has rank {place} after the meeting, expected {expected}: its place in "
+            f"{listed}.",
+        )
+        exam.require(total == len(members), f"An all-reduce of ones gave {total}, expected {len(members)}.")
+    return "The processes in the list are one group, each at its place in the list, and a late process is in no group."
+
+
+@exercise
+def my_meet(exam):
+    """Check `my_meet()`: the process goes to the first meeting that is not over, until a list has its incarnation.
+
+    The meetings are the check's: a function that returns a list and sets the key of the meeting.
+    """
+    rank = exam.rank
+    for what, over, lacking, expected in [
+        ("no meeting is over", 0, [], [0]),
+        ("the meetings 0 to 2 are over", 3, [], [3]),
+        ("the list of meeting 0 is decided without this process", 0, [0], [0, 1]),
+        ("meeting 0 is over, and the lists of 1 and 2 are decided without this process", 1, [1, 2], [1, 2, 3]),
+    ]:
+        result, visited, announced = exam.on_rank(_meet, rank, over, lacking)
+        case = f"When {what}, rank {rank}"
+        exam.require(
+            visited == expected,
+            f"{case} took part in the meetings {visited}, expected {expected}.",
+        )
+        exam.require(
+            announced == expected,
+            f"{case} set the key `a rank has arrived` before the meetings {announced}, expected {expected}.",
+        )
+        wanted = [expected[-1], [_incarnation(rank)]]
+        exam.require(
+            isinstance(result, list | tuple) and list(result) == wanted,
+            f"{case} returned {result if isinstance(result, list | tuple) else show(result)}, expected the number and "
+            f"the list of its last meeting, {wanted[0]} and {wanted[1]}.",
+        )
+    return "Every rank went to the first meeting that was not over, and went on until it was a member."
 
 
 @exercise
@@ -126,29 +174,30 @@ def catch_up(exam):
 
 @exercise
 def majority(exam):
-    """Check `majority(store, name, grace, last)`: the members, or None without more than half of `last`.
+    """Check `majority(store, me, grace, last)`: the members, or None without more than half of `last`.
 
     The check replaces `quorum` by a function that returns a given list.
     """
     rank, n = exam.rank, exam.n
-    newcomers = [*range((n - 1) // 2), n - 1]
+    last = [f"{name}.1" for name in range(n)]
+    come_back = [f"{name}.2" for name in range(n // 2 + n % 2)] + last[n // 2 + n % 2 :]
+    half = last[: n // 2 * 2]
     cases = [
-        ("all have signed", list(range(n)), list(range(n)), True),
-        ("only rank 0 has signed", [0], list(range(n)), n == 1),
-        ("all but the last rank have signed", list(range(n - 1)), list(range(n)), 2 * (n - 1) > n),
-        ("half have signed", list(range(n // 2)), list(range(n // 2 * 2)), False),
-        (f"{newcomers} have signed, and {n - 1} is new", newcomers, list(range(n - 1)), False),
-        (f"all have signed, and {n - 1} is new", list(range(n)), list(range(n - 1)), True),
+        ("all have signed", last, last, True),
+        ("only one process has signed", last[:1], last, n == 1),
+        ("all but the last process have signed", last[:-1], last, 2 * (n - 1) > n),
+        ("half have signed", half[: n // 2], half, False),
+        ("half of the names belong to new processes", come_back, last, False),
+        ("all and a new process have signed", [*last, f"{n}.1"], last, True),
     ]
-    for what, signed, last, goes_on in cases:
-        result, called = exam.on_rank(_majority, rank, signed, last)
-        members = list(map(number, result)) if isinstance(result, list) else result
+    for what, signed, before, goes_on in cases:
+        result, called = exam.on_rank(_majority, signed, before)
         expected = signed if goes_on else None
-        exam.require(called, f"Rank {rank} did not call `quorum(store, name, grace)`.")
+        exam.require(called, f"Rank {rank} did not call `quorum(store, me, grace)`.")
         exam.require(
-            type(members) is type(expected) and members == expected,
-            f"When {what}, and the last group was {last}, rank {rank} returned "
-            f"{members if isinstance(members, list) else show(members)}, expected {expected}.",
+            type(result) is type(expected) and result == expected,
+            f"When {what}, {signed}, and the last group was {before}, rank {rank} returned "
+            f"{result if isinstance(result, list) else show(result)}, expected {expected}.",
         )
     return "Only a list with more than half of the last group continues, so two disjoint lists cannot both continue."
 
@@ -164,6 +213,10 @@ class _NotedStore(dist.PrefixStore):
         self.written.append(time.monotonic())
         return super().set(*arguments)
 
+    def append(self, *arguments):
+        self.written.append(time.monotonic())
+        return super().append(*arguments)
+
     def add(self, *arguments):
         self.written.append(time.monotonic())
         return super().add(*arguments)
@@ -174,13 +227,11 @@ class _NotedStore(dist.PrefixStore):
 
 
 def _quorum(name, n):
-    """Return, for each of two cases, the answer's result and the time at which this rank signed, or None.
+    """Return, for each of two cases, the result, when this rank signed, and whether the list is in the store, or None.
 
     In the first case the last rank never signs; in the second it signs after the others have returned.
     """
-    address = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
-    base = dist.TCPStore(*address, is_master=False, timeout=timedelta(seconds=_SECONDS_TO_MEET))
-    meetings = [dist.PrefixStore(f"{_attempt['name']} {late}", base) for late in (False, True)]
+    meetings = [_store_of_attempt(f"quorum {late}") for late in (False, True)]
     others = [other for other in range(n - 1) if other != name]
     results = []
     for late, meeting in enumerate(meetings):
@@ -196,7 +247,7 @@ def _quorum(name, n):
             time.sleep(_SECONDS_BETWEEN)
         store = _NotedStore("quorum", meeting)
         try:
-            result = answer("my_quorum", [store, name, _GRACE])
+            result = answer("my_quorum", [store, _incarnation(name), _GRACE])
         except AnswerError as error:
             meeting.set(f"done {name}", "")
             for what in ("there", "done"):  # no rank waits for this one in the other case
@@ -206,31 +257,13 @@ def _quorum(name, n):
             raise
         meeting.set(f"done {name}", "")
         results.append(
-            (repr(result) if isinstance(result, bytes) else result, min(store.written, default=float("inf")))
+            (
+                repr(result) if isinstance(result, bytes) else result,
+                min(store.written, default=float("inf")),
+                store.check(["members"]),
+            )
         )
     return results
-
-
-def _batches(n):
-    return 4 * n, 4 * n + 1, n - 1
-
-
-def _examples(batch):
-    return torch.arange(1.0, batch + 1).double() ** 2
-
-
-def _gradient_of_loss(rank, n, batch):
-    """Return the result of `my_loss` and its gradient, or None as the gradient of anything but one element.
-
-    The losses have an autograd graph.
-    """
-    weight = torch.ones(1, dtype=torch.float64, requires_grad=True)
-    result = answer("my_loss", [weight * _examples(batch)[rank::n], batch, n])
-    if not isinstance(result, torch.Tensor) or result.numel() != 1:
-        return result, None
-    with errors_of_answer():
-        (gradient,) = torch.autograd.grad(result.sum(), weight, allow_unused=True)
-    return result.detach(), 0.0 if gradient is None else gradient.item()
 
 
 def _state(step):
@@ -252,16 +285,111 @@ def _in_words(result):
     return f"the state of step {result[0].item():g}" if (result == result[0]).all() else "a mixture of states"
 
 
-def _majority(name, signed, last):
+def _majority(signed, last):
     """Return the result of `majority` with a `quorum` that returns `signed`, and whether it called `quorum`."""
-    calls, own = [], vars(learners_module()).get("quorum")
+    calls = []
 
-    def quorum(store, name, grace):
-        calls.append(name)
+    def quorum(store, me, grace):
+        calls.append(me)
         return list(signed)
 
-    learners_module().quorum = quorum
+    with _names_of_lesson(quorum=quorum):
+        return answer("majority", [dist.HashStore(), "0.1", 0.0, list(last)]), bool(calls)
+
+
+def _meeting(name, members, n):
+    """Return what `my_meeting` returned, how it called `quorum`, and the group of this rank afterwards.
+
+    These are: the result, whether it called `quorum`, whether with the right arguments, the size of the group or None,
+    this rank in it, and the sum of an all-reduce of ones. If the rank was in a group before, it is in a group of all
+    ranks afterwards, which later exercises need.
+    """
+    was_in_group = dist.is_initialized()
     try:
-        return answer("majority", [dist.HashStore(), name, 0.0, list(last)]), bool(calls)
+        return _met(name, members)
     finally:
-        learners_module().quorum = own
+        if dist.is_initialized():
+            dist.destroy_process_group()
+        if was_in_group:
+            timeout, store = timedelta(seconds=_SECONDS_TO_MEET), _store_of_attempt("afterwards")
+            dist.init_process_group("gloo", store=store, rank=name, world_size=n, timeout=timeout)
+
+
+def _met(name, members):
+    if dist.is_initialized():
+        dist.destroy_process_group()
+    timeout = timedelta(seconds=_SECONDS_TO_FORM_A_GROUP)
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1, timeout=timeout)
+    store, calls = _store_of_attempt("meeting"), []
+
+    def quorum(*arguments):
+        calls.append(arguments)
+        return [_incarnation(member) for member in members]
+
+    with _names_of_lesson(quorum=quorum, me=_incarnation(name), GRACE=_GRACE, TIMEOUT=timeout):
+        result = answer("my_meeting", [store])
+    as_asked = bool(calls) and calls[0][1:] == (_incarnation(name), _GRACE)
+    size = place = total = None
+    if dist.is_initialized():
+        size, place, ones = dist.get_world_size(), dist.get_rank(), torch.ones(1)
+        if size == len(members):
+            with errors_of_answer():
+                dist.all_reduce(ones)
+        total = int(ones)
+    return result, bool(calls), as_asked, size, place, total
+
+
+class _Place(dist.PrefixStore):
+    """The store of a meeting, which knows the number of the meeting."""
+
+    def __init__(self, number, base):
+        super().__init__(f"meeting {number}", base)
+        self.number = number
+
+
+def _meet(name, over, lacking):
+    """Return the result of `my_meet`, the numbers of the meetings it took part in, and where it arrived before.
+
+    The first `over` meetings are over. The lists of the meetings in `lacking` lack this process.
+    """
+    base, visited, announced = dist.HashStore(), [], []
+    for number in range(over):
+        _Place(number, base).set("members", "[]")
+
+    def meeting(store):
+        if len(visited) > over + len(lacking):
+            raise RuntimeError(f"it visited the meetings {visited}, and did not end")
+        visited.append(store.number)
+        if store.check(["a rank has arrived"]):
+            announced.append(store.number)
+        store.set("members", "[]")
+        return [] if store.number in lacking else [_incarnation(name)]
+
+    with _names_of_lesson(meeting=meeting, place=lambda number: _Place(number, base), me=_incarnation(name)):
+        return answer("my_meet", []), visited, announced
+
+
+def _incarnation(name):
+    """Return the incarnation of a rank in these checks; some ranks are not the first process with their name."""
+    return f"{name}.{1 + name % 2}"
+
+
+def _store_of_attempt(purpose):
+    """Return a store that the ranks share, with a prefix that no earlier attempt used."""
+    address = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    base = dist.TCPStore(*address, is_master=False, timeout=timedelta(seconds=_SECONDS_TO_MEET))
+    return dist.PrefixStore(f"{_attempt['name']} {purpose}", base)
+
+
+@contextmanager
+def _names_of_lesson(**names):
+    """Give names of the lesson other values inside the block."""
+    lesson = vars(learners_module())
+    before = {name: lesson[name] for name in names if name in lesson}
+    lesson.update(names)
+    try:
+        yield
+    finally:
+        for name in names:
+            lesson.pop(name, None)
+        lesson.update(before)

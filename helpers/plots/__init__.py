@@ -7,6 +7,7 @@ from helpers.plots.a_backend_of_your_own import behind_a_name
 from helpers.plots.a_ddp_of_your_own import step_of_ddp, two_trainings
 from helpers.plots.a_language_model_on_a_mesh import curves_of_layouts, layouts_of_ranks
 from helpers.plots.actors import ages_of_batches, object_and_actor
+from helpers.plots.back_by_torchrun import progress_after_failure, what_a_restart_costs
 from helpers.plots.cartpole_solved import angles, one_message_for_many, paces, training_curve
 from helpers.plots.collectives import before_and_after, chunk_grid, stays
 from helpers.plots.controls import live
@@ -30,7 +31,7 @@ from helpers.plots.overlap import exposed_steps, overlap_sketch, step_timeline
 from helpers.plots.pipedream import flushed_pipeline, stale_losses
 from helpers.plots.pipelines import bubbles, kept_over_time, pipeline_steps, stages_of_a_model
 from helpers.plots.point_to_point import message_cost, ring_of_waits, two_messages
-from helpers.plots.ranks_come_and_go import comings_and_goings
+from helpers.plots.ranks_come_and_go import comings_and_goings, three_groups
 from helpers.plots.reinforcement_learning import agent_and_observers, episode_rewards, message_diagram
 from helpers.plots.replicated_pipelines import replicated_stages, times_of_splits
 from helpers.plots.ring_all_reduce import ring_of_chunks, ring_step, ring_storyboard
@@ -127,6 +128,7 @@ __all__ = [
     "peaks_over_ranks",
     "perplexity_curve",
     "pipeline_steps",
+    "progress_after_failure",
     "ranks_at_work",
     "ranks_on_a_circle",
     "remote_product",
@@ -155,6 +157,7 @@ __all__ = [
     "step_of_ddp",
     "step_timeline",
     "table_sizes",
+    "three_groups",
     "throughput",
     "time_to_loss",
     "times_of_splits",
@@ -174,6 +177,7 @@ __all__ = [
     "two_races",
     "two_trainings",
     "waiting_and_transfer",
+    "what_a_restart_costs",
     "where_autograd_ends",
     "who_waits",
 ]

@@ -190,11 +190,22 @@ def test_a_training_while_a_cable_is_out():
     assert [line.get_marker() for line in plt.gcf().axes[1].lines].count("$†$") == 1
 
 
-def test_a_rank_has_a_bar_for_each_time_that_it_is_there():
-    plots.comings_and_goings([[0, 1], [0], [0], [0, 1]], [(1, 1, "dies"), (3, 1, "a new one")])
+def test_a_process_has_a_bar_for_each_step_and_another_look_where_it_waits():
+    history = [(1, 10.0, ["0.1", "1.1"]), (2, 10.1, ["0.1", "1.1"]), (3, 10.8, ["0.1"])]
+    plots.comings_and_goings([(history, 10.1, "killed"), (history[2:], 10.9, "a new one")])
+    axes, second = plt.gcf().axes
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["process 0.1", "process 1.1"]
+    assert [label.get_text() for label in second.get_yticklabels()] == ["process 0.1"]
+    assert [bars.get_hatch() for bars in axes.collections] == [None, "///", None]
+
+
+def test_the_progress_of_each_run_begins_with_its_failure():
+    rows = [(step, 5.0 + step / 10, 2) for step in range(1, 101)]
+    again = [(step, 20.0 + step / 10, 1) for step in range(76, 151)]
+    plots.progress_after_failure({name: (15.0, [*rows, *again], 100) for name in ("a", "b", "c", "d")})
     (axes,) = plt.gcf().axes
-    assert [label.get_text() for label in axes.get_yticklabels()] == ["rank 0", "rank 1"]
-    assert [len(bars.get_paths()) for bars in axes.collections] == [1, 2]
+    seconds, steps = axes.lines[0].get_data()
+    assert min(steps) == -24 and max(steps) == 30 and list(seconds) == sorted(seconds)
 
 
 def test_two_layers_have_a_part_for_each_rank():

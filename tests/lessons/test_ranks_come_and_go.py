@@ -1,7 +1,9 @@
-"""A few moments of the drill in benchmarks/ranks_come_and_go.py: a rank is killed, and the others go on."""
+"""A few moments of the drill in benchmarks/ranks_come_and_go.py, and the modules with the cells of the lesson."""
+
+import re
 
 import pytest
-from lesson_files import at_night
+from lesson_files import ROOT, at_night
 
 from benchmarks import ranks_come_and_go
 from helpers import World
@@ -21,3 +23,16 @@ def test_the_others_go_on_to_the_right_weights(world, seconds):
     cells = ranks_come_and_go.cells_of_ranks()
     went_on, _ = ranks_come_and_go.kill_once(world, f"killed after {seconds}", cells, seconds)
     assert went_on
+
+
+def test_the_modules_have_the_cells_of_the_lesson_in_their_order():
+    cells = [cell for cell in ranks_come_and_go.cells_of_ranks() if "def my_" not in cell]
+    modules = [(ROOT / f"notebooks/{name}.py").read_text() for name in ("small_training", "elastic_training")]
+    places = []
+    for cell in cells:
+        text = cell.removeprefix("# every new rank runs this cell\n").replace(
+            "from helpers.checks import accepted\n\n", ""
+        )
+        text = re.sub(r'accepted\("\w+", or_else=(\w+)\)', r"\1", text).strip()
+        places.append("".join(modules).find(f"\n\n\n{text}\n"))
+    assert -1 not in places and places == sorted(places)

@@ -1,111 +1,202 @@
 # %% World(4)
 # A shorter timeout than the learner's: a deadlock takes as long.
-# cell `init_process_group(` of solutions, with `seconds=10` as `seconds=4`
+# cell `import json` of solutions, with `seconds=10` as `seconds=4`
 
 # %% my_quorum: solution
-# Solved. All ranks returned the list of the ranks that signed in time, and no rank waited for a rank that never signed.
+# Solved. All ranks returned the list of the processes that signed in time, and no rank waited for a process that ...
 
-# %% my_quorum
-# Solved. All ranks returned the list of the ranks that signed in time, and no rank waited for a rank that never signed.
-def my_quorum(store, name, grace):
+# %% my_quorum: a numbered key for each signature
+# Solved. All ranks returned the list of the processes that signed in time, and no rank waited for a process that ...
+def my_quorum(store, me, grace):
     number = store.add("count", 1)
-    store.set(f"signature {number}", str(name))
+    store.set(f"signature {number}", me)
     time.sleep(grace)
-    signed = [int(store.get(f"signature {k}")) for k in range(1, store.add("count", 0) + 1)]
-    return json.loads(store.compare_set("list", "", json.dumps(sorted(signed))))
+    signed = [store.get(f"signature {k}").decode() for k in range(1, store.add("count", 0) + 1)]
+    return json.loads(store.compare_set("members", "", json.dumps(sorted(signed))))
 
-# %% my_quorum
-# Solved. All ranks returned the list of the ranks that signed in time, and no rank waited for a rank that never signed.
-def my_quorum(store, name, grace):
-    store.set(str(name), "here")
+# %% my_quorum: the first process decides
+# Solved. All ranks returned the list of the processes that signed in time, and no rank waited for a process that ...
+def my_quorum(store, me, grace):
+    store.append("signatures", me + ",")
     if store.add("who is first", 1) == 1:
         time.sleep(grace)
-        store.set("list", ",".join(str(other) for other in everybody if store.check([str(other)])))
-    return [int(other) for other in store.get("list").decode().split(",")]
+        store.set("members", ",".join(sorted(store.get("signatures").decode().split(",")[:-1])))
+    return store.get("members").decode().split(",")
 
 # %% my_quorum: alone
 # Not yet. Rank 1 signed 0....
-# skeleton, with `store.set(f"signature of {name}", "here")` as `store.set(str(name), "")`
+# skeleton, with `store.append("signatures", f"{me} ")` as `store.set(me, "")`
 
 # %% my_quorum: its own view
-# Not yet. Rank 3 signed after the others returned: rank 0 returned [0, 1, 2], rank 3 returned [0, 1, 2, 3], expected
-# the same.
-def my_quorum(store, name, grace):
-    store.set(str(name), "")
+# Not yet. Rank 3 signed after the others returned: rank 0 returned ['0.1', '1.2', '2.1'], rank 3 returned
+# ['0.1', '1.2', '2.1', '3.2'], expected the same.
+def my_quorum(store, me, grace):
+    store.append("signatures", f"{me} ")
     time.sleep(grace)
-    signed = [other for other in everybody if store.check([str(other)])]
+    signed = sorted(store.get("signatures").decode().split())
     return signed
 
 # %% my_quorum: no grace
 # Not yet. Rank ...
-def my_quorum(store, name, grace):
-    store.set(str(name), "")
-    signed = [other for other in everybody if store.check([str(other)])]
-    return json.loads(store.compare_set("l", "", json.dumps(signed)))
+# solution, with `time.sleep(grace)` as `pass`
 
 # %% my_quorum: everybody
-# Not yet. Rank 3 never signed, but rank 0 returned [0, 1, 2, 3], expected a list without 3.
-def my_quorum(store, name, grace):
-    store.set(str(name), "")
-    return list(everybody)
+# Not yet. Rank 3 never signed, but rank 0 returned ['0.1', '1.2', '2.1', '3.2'], expected a list without '3.2'.
+def my_quorum(store, me, grace):
+    store.set(me, "")
+    return ["0.1", "1.2", "2.1", "3.2"]
+
+# %% my_quorum: names without numbers
+# Not yet. Rank 0 signed ... within the grace of 0.6 s, but rank 0 returned ['0', '1', '2'], expected a list with ...
+def my_quorum(store, me, grace):
+    store.append("signatures", f"{me.split('.')[0]} ")
+    time.sleep(grace)
+    signed = sorted(store.get("signatures").decode().split())
+    return json.loads(store.compare_set("members", "", json.dumps(signed)))
+
+# %% my_quorum: only first incarnations
+# Not yet. Rank 1 signed 0....
+def my_quorum(store, me, grace):
+    store.set(me, "")
+    time.sleep(grace)
+    signed = [f"{name}.1" for name in range(4) if store.check([f"{name}.1"])]
+    return json.loads(store.compare_set("members", "", json.dumps(signed)))
 
 # %% my_quorum: waits for all
 # Not yet. Rank 0 raised TimeoutError: it waited for a key that no rank sets
-def my_quorum(store, name, grace):
-    store.set(str(name), "")
-    store.wait([str(other) for other in everybody], timedelta(seconds=1))
-    return list(everybody)
+def my_quorum(store, me, grace):
+    store.set(me, "")
+    everybody = ["0.1", "1.2", "2.1", "3.2"]
+    store.wait(everybody, timedelta(seconds=1))
+    return everybody
+
+# %% my_quorum: another key
+# Not yet. After `my_quorum` on rank 0 the store has no key `members`, expected the list there: later processes ...
+# solution, with `"members"` as `"list"`
+
+# %% my_quorum: unsorted
+# Not yet. Rank 0 returned [...], expected a sorted list.
+# solution, with `sorted(store.get("signatures").decode().split())` as `sorted(store.get("signatures").decode().split())[::-1]`
 
 # %% my_quorum: bytes
-# Not yet. Rank 0 returned b'[0, 1, 2]', expected a list of names, as in [0, 2].
-# answer "its own view", with `return signed` as `return store.compare_set("l", "", json.dumps(signed))`
+# Not yet. Rank 0 returned b'["0.1", "1.2", "2.1"]', expected a list of incarnations, as in ['0.1', '2.1'].
+# answer "its own view", with `return signed` as `return store.compare_set("members", "", json.dumps(signed))`
+
+# %% my_quorum: without return
+# Not yet. Rank 0 returned None, expected a list of incarnations, as in ['0.1', '2.1'].
+def my_quorum(store, me, grace):
+    store.append("signatures", f"{me} ")
 
 # %% my_quorum: misspelt
 # Not yet. Rank 0 raised NameError: name 'quorums' is not defined
-def my_quorum(store, name, grace):
+def my_quorum(store, me, grace):
     return quorums(store)
 
 # %% my_quorum: skeleton
 # Not yet. Rank 1 signed 0....
 
-# %% my_loss: solution
-# Solved. For every split of the batch, ...
+# %% my_meeting: solution
+# Solved. The processes in the list are one group, each at its place in the list, and a late process is in no group.
 
-# %% my_loss
-# Solved. For every split of the batch, ...
-# solution, with `return losses.sum() * n / batch` as `return (losses * (n / batch)).sum()`
+# %% my_meeting: skeleton
+# Not yet. Rank 0 did not call `quorum(store, me, GRACE)`.
 
-# %% my_loss
-# Solved. For every split of the batch, ...
-# skeleton, with `losses.mean()` as `losses.mean() * len(losses) / batch * n if len(losses) else losses.sum()`
+# %% my_meeting: the store without a prefix
+# Solved. The processes in the list are one group, each at its place in the list, and a late process is in no group.
+def my_meeting(store):
+    members = quorum(store, me, GRACE)
+    leave()
+    for place, member in enumerate(members):
+        if member == me:
+            dist.init_process_group("gloo", store=store, rank=place, world_size=len(members), timeout=TIMEOUT)
+    return members
 
-# %% my_loss
-# Solved. For every split of the batch, ...
-def my_loss(losses, batch, n):
-    return torch.nn.functional.l1_loss(losses, torch.zeros_like(losses), reduction="sum") / (batch / n)
+# %% my_meeting: only the list
+# Not yet. Rank 0 is in a group of 1 after the meeting, expected a group of the 3 processes in the list.
+def my_meeting(store):
+    return quorum(store, me, GRACE)
 
-# %% my_loss: skeleton
-# Not yet. With 17 examples, split as [5, 4, 4, 4], the gradient after DDP's average is 104.5000, expected 105.0000.
+# %% my_meeting: does not leave
+# Not yet. Rank 0 raised ValueError: trying to initialize the default process group twice!
+# solution, with `leave()` as `pass`
 
-# %% my_loss
-# Not yet. With 16 examples, split as [4, 4, 4, 4], the gradient after DDP's average is ...
-# solution, with `return losses.sum() * n / batch` as `return losses.sum() / batch`
+# %% my_meeting: the late process keeps its group
+# Not yet. Rank 3 is in a group of 1 after the meeting, but the list ['1.2', '2.1', '0.1'] lacks its incarnation '3.2'...
+def my_meeting(store):
+    members = quorum(store, me, GRACE)
+    if me in members:
+        leave()
+        place, size = members.index(me), len(members)
+        dist.init_process_group("gloo", store=store, rank=place, world_size=size, timeout=TIMEOUT)
+    return members
 
-# %% my_loss
-# Not yet. With 17 examples, split as [5, 4, 4, 4], the gradient after DDP's average is 111.5625, expected 105.0000.
-# solution, with `return losses.sum() * n / batch` as `return losses.sum() / n`
+# %% my_meeting: leaves and makes no group
+# Not yet. Rank 0 is in no group after the meeting, expected a group of the 3 processes in the list.
+def my_meeting(store):
+    leave()
+    return quorum(store, me, GRACE)
 
-# %% my_loss
-# Not yet. With 16 examples, split as [4, 4, 4, 4], the gradient after ...
-# solution, with `return losses.sum() * n / batch` as `return losses.mean() * len(losses) * batch / n`
+# %% my_meeting: its name as the rank
+# Not yet. The process '0.1' has rank 0 after the meeting, expected 2: its place in ['1.2', '2.1', '0.1'].
+# solution, with `members.index(me)` as `int(me[0])`
 
-# %% my_loss
-# Not yet. With 16 examples, rank 0 returned 69.0, expected a tensor with one element.
-# solution, with `return losses.sum() * n / batch` as `return losses.sum().item() * n / batch`
+# %% my_meeting: returns nothing
+# Not yet. Rank 0 returned None, expected the list of the quorum, ['1.2', '2.1', '0.1'].
+# solution, with `return members` as `return None`
 
-# %% my_loss
-# Not yet. With 16 examples, rank 0 returned a tensor of shape [4], expected a tensor with one element.
-# solution, with `return losses.sum() * n / batch` as `return losses * n / batch`
+# %% my_meet: solution
+# Solved. Every rank went to the first meeting that was not over, and went on until it was a member.
+
+# %% my_meet: skeleton
+# Not yet. When the meetings 0 to 2 are over, rank 0 took part in the meetings [0], expected [3].
+
+# %% my_meet: recursion
+# Solved. Every rank went to the first meeting that was not over, and went on until it was a member.
+def my_meet(number=0):
+    if place(number).check(["members"]):
+        return my_meet(number + 1)
+    store = place(number)
+    store.set("a rank has arrived", "yes")
+    members = meeting(store)
+    return (number, members) if me in members else my_meet(number + 1)
+
+# %% my_meet: visits every meeting
+# Not yet. When the meetings 0 to 2 are over, rank 0 took part in the meetings [0], expected [3].
+def my_meet():
+    for number in range(100):
+        place(number).set("a rank has arrived", "yes")
+        members = meeting(place(number))
+        if me in members:
+            return number, members
+
+# %% my_meet: gives up when it is late
+# Not yet. When the list of meeting 0 is decided without this process, rank 0 took part in the meetings [0],
+# expected [0, 1].
+def my_meet():
+    number = 0
+    while place(number).check(["members"]):
+        number += 1
+    place(number).set("a rank has arrived", "yes")
+    return number, meeting(place(number))
+
+# %% my_meet: arrives without a sign
+# Not yet. When no meeting is over, rank 0 set the key `a rank has arrived` before the meetings [], expected [0].
+# solution, with `place(number).set("a rank has arrived", "yes")` as `pass`
+
+# %% my_meet: the same meeting again
+# Not yet. Rank 0 raised RuntimeError: it visited the meetings [0, 0], and did not end
+def my_meet():
+    number, members = 0, []
+    while place(number).check(["members"]):
+        number += 1
+    while me not in members:
+        place(number).set("a rank has arrived", "yes")
+        members = meeting(place(number))
+    return number, members
+
+# %% my_meet: only the list
+# Not yet. When no meeting is over, rank 0 returned ['0.1'], expected the number and the list of its last meeting, ...
+# solution, with `return number, members` as `return members`
 
 # %% catch_up: skeleton
 # Not yet. When the last rank is a step ahead, rank 0 returned the state of step 7, expected the state of step 8.
@@ -171,57 +262,52 @@ def catch_up(step, state):
 # Solved. Only a list with more than half of the last group continues, so two disjoint lists cannot both continue.
 
 # %% majority: skeleton
-# Not yet. When only rank 0 has signed, and the last group was [0, 1, 2, 3], rank 0 returned [0], expected None.
+# Not yet. When only one process has signed, ['0.1'], and the last group was ['0.1', '1.1', '2.1', '3.1'], rank 0
+# returned ['0.1'], expected None.
 
 # %% majority
 # Solved. Only a list with more than half of the last group continues, so two disjoint lists cannot both continue.
-def majority(store, name, grace, last):
-    members = quorum(store, name, grace)
+def majority(store, me, grace, last):
+    members = quorum(store, me, grace)
     return members if 2 * len(set(members) & set(last)) > len(last) else None
 
 # %% majority
 # Solved. Only a list with more than half of the last group continues, so two disjoint lists cannot both continue.
-def majority(store, name, grace, last):
-    members = quorum(store, name, grace)
-    if sum(other in members for other in last) > len(last) // 2:
-        return members
-
-# %% majority
-# Solved. Only a list with more than half of the last group continues, so two disjoint lists cannot both continue.
-def majority(store, name, grace, last):
-    members = quorum(store, name, grace)
+def majority(store, me, grace, last):
+    members = quorum(store, me, grace)
     gone = [other for other in last if other not in members]
     return None if len(gone) >= len(last) / 2 else members
 
-# %% majority
-# Not yet. When only rank 0 has signed, and the last group was [0, 1, 2, 3], rank 0 returned [0], expected None.
-# skeleton, with `return quorum(store, name, grace)` as `members = quorum(store, name, grace); return members`
+# %% majority: names count
+# Not yet. When half of the names belong to new processes, ['0.2', '1.2', '2.1', '3.1'], and the last group was
+# ['0.1', '1.1', '2.1', '3.1'], rank 0 returned ['0.2', '1.2', '2.1', '3.1'], expected None.
+def majority(store, me, grace, last):
+    members = quorum(store, me, grace)
+    names = {member.split(".")[0] for member in members} & {member.split(".")[0] for member in last}
+    return members if len(names) > len(last) / 2 else None
 
-# %% majority
-# Not yet. When [0, 3] have signed, and 3 is new, and the last group was [0, 1, 2], rank 0 returned [0, 3],
-# expected None.
-def majority(store, name, grace, last):
-    members = quorum(store, name, grace)
+# %% majority: new members count
+# Not yet. When half of the names belong to new processes, ['0.2', '1.2', '2.1', '3.1'], and the last group was ...
+def majority(store, me, grace, last):
+    members = quorum(store, me, grace)
     return members if 2 * len(members) > len(last) else None
 
-# %% majority
-# Not yet. When half have signed, and the last group was [0, 1, 2, 3], rank 0 returned [0, 1], expected None.
-def majority(store, name, grace, last):
-    members = quorum(store, name, grace)
-    return members if 2 * len(set(members) & set(last)) >= len(last) else None
+# %% majority: half is enough
+# Not yet. When half have signed, ['0.1', '1.1'], and the last group was ['0.1', '1.1', '2.1', '3.1'], rank 0 ...
+# solution, with `>` as `>=`
 
-# %% majority
-# Not yet. When all but the last rank have signed, and the last group ...
-def majority(store, name, grace, last):
-    members = quorum(store, name, grace)
+# %% majority: all of them
+# Not yet. When all but the last process have signed, ...
+def majority(store, me, grace, last):
+    members = quorum(store, me, grace)
     return members if members == last else None
 
-# %% majority
-# Not yet. When all have signed, and the last group was [0, ...
-def majority(store, name, grace, last):
-    members = quorum(store, name, grace)
+# %% majority: True or False
+# Not yet. When all have signed, ['0.1', ...
+def majority(store, me, grace, last):
+    members = quorum(store, me, grace)
     return 2 * len(set(members) & set(last)) > len(last)
 
 # %% majority: without a quorum
-# Not yet. Rank 0 did not call `quorum(store, name, grace)`.
-# skeleton, with `return quorum(store, name, grace)` as `return list(last)`
+# Not yet. Rank 0 did not call `quorum(store, me, grace)`.
+# skeleton, with `return quorum(store, me, grace)` as `return list(last)`
