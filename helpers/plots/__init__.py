@@ -22,6 +22,7 @@ from helpers.plots.gradients_through_collectives import where_autograd_ends
 from helpers.plots.groups_and_order import mesh_of_ranks
 from helpers.plots.hybrid_costs import table_sizes
 from helpers.plots.hybrid_ddp_rpc import backward_pass, distances, roles, trainers_learn
+from helpers.plots.hybrid_failures import recovery, three_stages
 from helpers.plots.in_your_own_job import flight_records
 from helpers.plots.inside_ddp import bucket_costs, buckets, hook_of_ddp
 from helpers.plots.meet_the_ranks import lines_of_ranks, notebook_and_ranks
@@ -117,6 +118,7 @@ __all__ = [
     "peaks_over_ranks",
     "perplexity_curve",
     "pipeline_steps",
+    "recovery",
     "remote_product",
     "replicated_stages",
     "ring_of_blocks",
@@ -140,6 +142,7 @@ __all__ = [
     "step_of_ddp",
     "step_timeline",
     "table_sizes",
+    "three_stages",
     "throughput",
     "time_to_loss",
     "times_of_splits",
