@@ -172,7 +172,7 @@ def my_resume(exam):
         for steps, members in ((0, range(trainers)), (13, range(trainers)), (13, [trainers - 1])):
             expected = steps // 10 * 10
             who = f"After {steps} steps, for the members {list(members)}"
-            resumed = exam.on_rank(_resume, steps, list(members))
+            resumed = exam.on_rank(_resume, steps, list(members), trainers)
             exam.require(
                 number(resumed.number) == expected,
                 f"{who} `my_resume` returned {show(resumed.number)}, expected {expected}.",
@@ -438,15 +438,15 @@ class Resumed(NamedTuple):
     old_is_same: bool
 
 
-def _resume(steps, members) -> Resumed:
+def _resume(steps, members, number_of_trainers) -> Resumed:
     """Train so many steps with all trainers, and call the answer for some members."""
     lesson = vars(learners_module())
-    everyone = [name for name in lesson["names"] if name != "master"]
-    trainers = range(len(everyone) - 1)
+    trainers = range(number_of_trainers)
+    workers = [*[f"trainer{trainer}" for trainer in trainers], "master", "server"]
     folder = tempfile.mkdtemp()
     here = lesson["folder"]
     with one_line_errors():
-        for name in lesson["names"]:
+        for name in workers:
             rpc.rpc_sync(name, use_folder, (folder,))
         try:
             table = lesson["new_table"]()
@@ -462,7 +462,7 @@ def _resume(steps, members) -> Resumed:
             states = torch.futures.wait_all(calls)
             same = torch.equal(before, rpc.rpc_sync("server", weight_of_table, (old,)))
         finally:
-            for name in lesson["names"]:
+            for name in workers:
                 rpc.rpc_sync(name, use_folder, (here,))
             for trainer in trainers:
                 rpc.rpc_sync(f"trainer{trainer}", use_whole_group)

@@ -6,17 +6,13 @@ sys.path.append(str(NOTEBOOKS))
 # cell `from hybrid_model import HybridModel`
 # cell `start(rpc_timeout`
 # cell `def save_table(`
+# cell `def table_rate_of_the_lesson(`
 # cell `def prepare(`
 # cell `def step_in_turns(`
 # cell `def marked(`
+# cell `def save_of_the_lesson(`
 # cell `def train(`
 # cell `def call_trainers(`
-# cell `def table_rate_of_the_lesson(`
-# cell `def save_of_the_lesson(`
-table_rate, save = table_rate_of_the_lesson, save_of_the_lesson
-
-def is_alive():
-    return True
 
 # %% World(5): my_table_rate, my_save, my_regroup, my_resume
 
@@ -111,7 +107,7 @@ def my_save(model, number, group):
 def my_living(names, seconds):
     def answers(name):
         try:
-            return rpc.rpc_sync(name, is_alive, timeout=seconds)
+            return rpc.rpc_sync(name, os.getpid, timeout=seconds)
         except RuntimeError:
             return False
 
@@ -127,7 +123,7 @@ def my_living(names, seconds):
     alive = []
     for name in names:
         try:
-            rpc.rpc_sync(name, is_alive, timeout=seconds)
+            rpc.rpc_sync(name, os.getpid, timeout=seconds)
             alive.append(name)
         except RuntimeError:
             pass
@@ -139,12 +135,20 @@ def my_living(names, seconds):
 
 # %% my_living: the dead
 # Not yet. When no rank is silent, `my_living` returned [], expected ['server', 'trainer0', 'trainer1', 'master'].
-# solution, with `continue` as `alive.append(name)` and `        alive.append(name)\n    return` as `    return`
+def my_living(names, seconds):
+    calls = [rpc.rpc_async(name, os.getpid, timeout=seconds) for name in names]
+    dead = []
+    for name, call in zip(names, calls, strict=True):
+        try:
+            call.wait()
+        except RuntimeError:
+            dead.append(name)
+    return dead
 
 # %% my_living: no except
 # Not yet. Rank 2 raised ...
 def my_living(names, seconds):
-    calls = [rpc.rpc_async(name, is_alive, timeout=seconds) for name in names]
+    calls = [rpc.rpc_async(name, os.getpid, timeout=seconds) for name in names]
     return [name for name, call in zip(names, calls, strict=True) if call.wait()]
 
 # %% my_regroup: solution
