@@ -6,7 +6,7 @@ from matplotlib.axes import Axes
 
 from helpers.plots.style import BLUE, GREEN, RED, TINTS, new_axes
 
-_HEIGHT = 0.56
+_HEIGHT = 0.5
 _SHORT = 0.012  # of the width of the figure: such a bar is drawn wider, so that it can be seen
 
 # The look of each kind of bar. A rank that waits is drawn without a filling.
@@ -17,6 +17,8 @@ _LOOKS = {
     "regroup": {"facecolor": TINTS[1], "edgecolor": "#404040"},
     "resume": {"facecolor": GREEN},
 }
+
+_STAGES = ("detect", "regroup", "resume")
 
 Mark = tuple[str, float, float, str]
 
@@ -49,24 +51,21 @@ def recovery(title: str, rows: Mapping[str, Sequence[Mark]], dead: str, died: fl
     begin = -0.06 * until
     axes = _rows(title, rows, (begin, until))
     for row, marks in enumerate(rows.values()):
-        texts = set()
         for what, start, end, cause in marks:
-            start, end = max(start - died, begin), min(end - died, until)
-            kind = "waits" if cause and what not in _LOOKS else what if what in _LOOKS else "trains"
-            if end > begin and start < until and not (kind == "trains" and " on " in what):
-                _draw(axes, row, (kind, start, max(end, start + _SHORT * until * (kind in _LOOKS)), cause))
-                if kind == "waits" and cause not in texts:
-                    texts.add(cause)
-                    _name_cause(axes, (end, row), cause)
+            kind = what if what in _STAGES else "waits" if cause else what
+            if kind in _LOOKS and end > died + begin and start < died + until:
+                shortest = _SHORT * until if kind in _STAGES else 0
+                _draw(axes, row, (kind, start - died, max(end, start + shortest) - died, cause))
+        _name_causes(axes, row, [(end - died, cause) for _, _, end, cause in marks if cause and died < end], until)
     _draw_death(axes, list(rows).index(dead))
     _name_bars(axes)
     axes.set_xlabel("seconds after the death")
 
 
 def _rows(title, rows, limits):
-    axes = new_axes(title, width=8.2, height=0.5 * len(rows) + 1.6)
+    axes = new_axes(title, width=8.2, height=0.55 * len(rows) + 1.6)
     axes.set_yticks(range(len(rows)), rows)
-    axes.set_ylim(len(rows) - 0.4, -0.6)
+    axes.set_ylim(len(rows) - 0.5, -0.7)
     axes.set_xlim(limits)
     axes.grid(visible=False)
     axes.tick_params(axis="y", length=0)
@@ -83,10 +82,16 @@ def _draw_death(axes: Axes, row):
     axes.plot(0, row, marker="X", markersize=11, color=RED, markeredgecolor="white", zorder=4)
 
 
-def _name_cause(axes: Axes, place, text):
-    look = {"textcoords": "offset points", "va": "center", "fontsize": "small", "zorder": 5}
-    box = {"facecolor": "white", "edgecolor": "none", "pad": 1}
-    axes.annotate(text, place, (6, 0), color="#202020", bbox=box, **look)
+def _name_causes(axes: Axes, row, errors, until):
+    """Write the causes of a rank's errors above its bars, and causes that come at about the same time side by side."""
+    labels = {}
+    for end, cause in sorted(errors):
+        place = next((place for place in labels if end - place < 0.1 * until), end)
+        if end < until and not any(cause in causes for causes in labels.values()):
+            labels.setdefault(place, []).append(cause)
+    for place, causes in labels.items():
+        look = {"textcoords": "offset points", "va": "center", "fontsize": "small", "zorder": 5}
+        axes.annotate(", ".join(causes), (place, row - 0.43), (0, 0), color="#202020", **look)
 
 
 def _name_bars(axes: Axes):
