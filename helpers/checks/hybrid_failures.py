@@ -18,8 +18,9 @@ import torch
 import torch.distributed as dist
 import torch.distributed.rpc as rpc
 
-from helpers.checks.exam import Wrong, answer, exercise, near, number, plain, show
+from helpers.checks.exam import AnswerError, Wrong, answer, exercise, near, number, plain, show
 from helpers.checks.hybrid_ddp_rpc import kept, weight_of_table, weights_of
+from helpers.checks.judging import SECONDS_TO_ANSWER
 from helpers.checks.learner import learners_module
 from helpers.checks.patching import replaced
 from helpers.checks.rpc_judging import one_line_errors, require_rpc
@@ -28,6 +29,7 @@ _SECONDS = 0.2  # for the function of a request, so that the same request comes 
 _LATE = 0.3  # seconds by which each trainer steps later than the trainer before it
 _SLOW = 0.3  # seconds that the server takes to write the table
 _SILENCE = 1.5  # the timeout in seconds with which the answer asks silent workers
+_WAITED = "waited"  # instead of the size of a group that waited for trainers that are no members
 _RESTART = "Call `fresh_ranks()`, run the cell of your answer again, then this check."
 
 
@@ -45,6 +47,8 @@ class Case(NamedTuple):
     together: bool = False
     function: str = "double"
 
+
+_turns = threading.Condition()
 
 _CASES = (
     Case("For one request,", [("a", 1)], 1, [2]),
@@ -132,29 +136,37 @@ def my_living(exam):
             alive, seconds = exam.on_rank(_ask_all, names, stopped)
             expected = [name for name in names if name not in stopped]
             who = f"When {' and '.join(stopped) or 'no rank'} {'are' if len(stopped) > 1 else 'is'} silent,"
-            exam.require(alive == expected, f"{who} `my_living` returned {show(alive)}, expected {expected}.")
+            returned = alive if isinstance(alive, list) else show(alive)
+            exam.require(alive == expected, f"{who} `my_living` returned {returned}, expected {expected}.")
             exam.require(
-                seconds < 1.7 * _SILENCE + 0.5,
+                seconds < 1.6 * _SILENCE,
                 f"{who} `my_living(names, {_SILENCE})` took {seconds:.1f} s, expected about "
                 f"{_SILENCE if stopped else 0} s: give each call the timeout, and ask all workers before you wait.",
             )
     return "The list has the workers that answered, and silent workers cost the timeout only once."
 
 
-@exercise(own_group=True, restart=_RESTART)
+def _begin_turns(world):
+    """Have all ranks forget the turns of an earlier attempt, unless a rank is busy, which the verdict reports."""
+    if all(state.state == "idle" for state in world.where()):
+        world.view.apply_async(forget_turns).get(SECONDS_TO_ANSWER)
+
+
+@exercise(before=_begin_turns, own_group=True, restart=_RESTART)
 def my_regroup(exam):
     """Check `my_regroup(members)`: a new group of these trainers, made without the others, with a timeout of 5 s."""
     trainers = exam.n - 2
-    groups = [[0], [trainers - 1], list(range(1, trainers)), list(range(trainers))]
     if exam.rank < trainers:
-        for members in groups:
-            if exam.rank in members:
-                size, total = exam.on_rank(_regroup, members)
-                who = f"On trainer {exam.rank} the group for the members {members}"
-                exam.require(size is not None, f"{who} is {show(total)}, expected a process group.")
-                exam.require(size == len(members), f"{who} has {size} members, expected {len(members)}.")
-                expected = float(sum(member + 1 for member in members))
-                exam.require(near(total, expected), f"{who} summed {show(total)}, expected {show(expected)}.")
+        for members in ([exam.rank], list(range(trainers))):
+            size, total = exam.on_rank(_regroup, members)
+            who = f"On trainer {exam.rank} the group for the members {members}"
+            exam.require(
+                size != _WAITED, f"{who} waited for trainers that are no members, expected a group made by its members."
+            )
+            exam.require(size is not None, f"{who} is {show(total)}, expected a process group.")
+            exam.require(size == len(members), f"{who} has {size} members, expected {len(members)}.")
+            expected = float(sum(member + 1 for member in members))
+            exam.require(near(total, expected), f"{who} summed {show(total)}, expected {show(expected)}.")
         seconds = exam.on_rank(_seconds_alone, exam.rank == 0)
         exam.require(
             seconds is None or seconds < 8,
@@ -333,17 +345,17 @@ def _save(number, group, updates):
     first = dist.get_rank(group) == 0
     if first:
         rpc.rpc_sync("server", watch_saves, (table,))
-    dist.barrier(group)
-    _step(_LATE * dist.get_rank(group))
-    dense = {name: values.clone() for name, values in kept["model"].dense.module.state_dict().items()}
-    with one_line_errors(), replaced([(learners_module(), "folder", kept["folder"])]):
-        answer("my_save", [kept["model"], number, group])
-    _step(0)
-    dist.barrier(group)
-    if not first:
-        return None
-    tables = rpc.rpc_sync("server", saves_watched)
-    return _read_save(number, tables, dense, updates)
+    try:
+        dist.barrier(group)
+        _step(_LATE * dist.get_rank(group))
+        dense = {name: values.clone() for name, values in kept["model"].dense.module.state_dict().items()}
+        with one_line_errors(), replaced([(learners_module(), "folder", kept["folder"])]):
+            answer("my_save", [kept["model"], number, group])
+        _step(0)
+        dist.barrier(group)
+    finally:
+        tables = rpc.rpc_sync("server", saves_watched) if first else []
+    return _read_save(number, tables, dense, updates) if first else None
 
 
 def _save_together():
@@ -380,15 +392,56 @@ def _read(path):
 
 
 def _regroup(members):
-    """Return the size of the answer's group, and the sum over its members of their rank plus 1."""
+    """Return the size of the answer's group, and the sum over its members of their rank plus 1.
+
+    The trainers make groups of their own one after the other, because simultaneous calls could meet by chance.
+    """
+    kept.pop("group", None)
     with one_line_errors():
-        kept["group"] = group = answer("my_regroup", [members])
+        for trainer in range(dist.get_world_size() if len(members) == 1 else 0):
+            if dist.get_rank() != trainer:
+                _wait_for_turn(trainer)
+                continue
+            try:
+                kept["group"] = answer("my_regroup", [members])
+            except AnswerError as error:
+                if "Timed out" not in str(error) and "timed out" not in str(error):
+                    raise
+                return _WAITED, None
+            finally:
+                _end_turn(trainer)
+        group = kept["group"] if len(members) == 1 else answer("my_regroup", [members])
+        kept["group"] = group
         if not isinstance(group, dist.ProcessGroup):
             return None, plain(group)
         total = torch.tensor([dist.get_rank() + 1.0])
         if dist.get_world_size(group) == len(members):
             dist.all_reduce(total, group=group)
         return dist.get_world_size(group), total.item()
+
+
+def _wait_for_turn(trainer):
+    """Wait until a trainer has made its group, or has failed."""
+    with _turns:
+        _turns.wait_for(lambda: trainer in kept["ended"], timeout=30)
+
+
+def _end_turn(trainer):
+    """Tell the other trainers that this trainer has made its group, or has failed."""
+    for other in range(dist.get_world_size()):
+        rpc.rpc_sync(f"trainer{other}", note_turn, (trainer,))
+
+
+def forget_turns():
+    """Forget which trainers have made their groups."""
+    kept["ended"] = set()
+
+
+def note_turn(trainer):
+    """Note on a trainer that another trainer has made its group, or has failed."""
+    with _turns:
+        kept["ended"].add(trainer)
+        _turns.notify_all()
 
 
 def _seconds_alone(waits):
@@ -513,24 +566,25 @@ def state_of_trainer(number) -> State:
 
 def watch_saves(table):
     """Have the server note each call of the lesson's `save_table`, and write slowly, into the folder of the check."""
-    original = kept.setdefault("save_table", learners_module().save_table)
+    lesson = learners_module()
+    kept["before"] = lesson.save_table, lesson.folder
     weight = table.local_value().weight
     first = weight._version
-    kept["saves"] = []
+    saves = kept["saves"] = []
 
     def slow_save_table(table, number):
         at_begin = weight._version - first
         time.sleep(_SLOW)
-        with replaced([(learners_module(), "folder", kept["folder"])]):
-            original(table, number)
-        kept["saves"].append((plain(number), at_begin, weight._version - first))
+        kept["before"][0](table, number)
+        saves.append((plain(number), at_begin, weight._version - first))
 
-    learners_module().save_table = slow_save_table
+    lesson.save_table, lesson.folder = slow_save_table, kept["folder"]
 
 
 def saves_watched():
     """Return the calls of `save_table` since `watch_saves`, and let the server write as before."""
-    learners_module().save_table = kept.pop("save_table")
+    lesson = learners_module()
+    lesson.save_table, lesson.folder = kept["before"]
     return kept["saves"]
 
 

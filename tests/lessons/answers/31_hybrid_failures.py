@@ -162,7 +162,8 @@ def my_living(names, seconds):
 # solution, with `return ` as ``
 
 # %% my_regroup: waits for all
-# Not yet. Rank 0 raised ...
+# Not yet. On trainer 0 the group for the members [0] waited for trainers that are no members, expected a group made by
+# its members.
 # solution, with `, use_local_synchronization=True` as ``
 
 # %% my_regroup: the default timeout
@@ -196,7 +197,7 @@ def my_resume(members):
 # solution, with `prepare, table, number)` as `prepare, table, 0)`
 
 # %% my_resume: no number
-# Not yet. After 13 steps, for the members [0, 1] `my_resume` returned None, expected 10.
+# Not yet. After 0 steps, for the members [0, 1] `my_resume` returned None, expected 0.
 # solution, with `return number` as ``
 
 # %% my_resume: all trainers
