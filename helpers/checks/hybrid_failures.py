@@ -104,7 +104,7 @@ def _judge_saves(returned):
         (f"Called by {trainers} trainers", 1, together),
         (f"Called by a group with only trainer {trainers - 1}", 2, alone),
     ):
-        if fault := _fault_of_save(what, last, saves):
+        if fault := fault_of_save(what, last, saves):
             raise Wrong(fault)
     return "The table was written by its owner, after all updates of the step, and `latest` was written last."
 
@@ -241,7 +241,7 @@ def _times(count):
     return "once" if count == 1 else f"{count} times"
 
 
-def _fault_of_save(what, last, save):
+def fault_of_save(what: str, last: int, save: "Saved") -> str:
     """Return a sentence that says what is wrong with a checkpoint, or "" if nothing is."""
     if len(save.tables) != 1:
         times = _times(len(save.tables)) if save.tables else "never"
@@ -339,7 +339,7 @@ def _step(late):
         lesson["step"](kept["model"], _LateOptimizer(late), lesson["batch"](range(dist.get_rank(), 24, 4)))
 
 
-def _save(number, group, updates):
+def _save(number, group, updates, function="my_save"):
     """Call the answer after a step, and train on; return what it saved, on the first trainer of the group."""
     table = kept["model"].table.get_module_rref()
     first = dist.get_rank(group) == 0
@@ -350,12 +350,18 @@ def _save(number, group, updates):
         _step(_LATE * dist.get_rank(group))
         dense = {name: values.clone() for name, values in kept["model"].dense.module.state_dict().items()}
         with one_line_errors(), replaced([(learners_module(), "folder", kept["folder"])]):
-            answer("my_save", [kept["model"], number, group])
+            answer(function, [kept["model"], number, group])
         _step(0)
         dist.barrier(group)
     finally:
         tables = rpc.rpc_sync("server", saves_watched) if first else []
     return _read_save(number, tables, dense, updates) if first else None
+
+
+def saved_at_will(function: str) -> "Saved | None":
+    """Have trainers that take no turns save by a function of the lesson; return what trainer 0 finds."""
+    _prepare_saves()
+    return _save(1, dist.group.WORLD, dist.get_world_size(), function)
 
 
 def _save_together():

@@ -5,6 +5,14 @@ MUTANTS = {
         "    copies = copied()\n    dist.barrier()\n",
         "    dist.barrier()\n    time.sleep(0.5)\n    copies = copied()\n",
     ),
+    "the checkpoint does not wait for all trainers": (
+        "    dist.barrier(group)\n    if dist.get_rank(group) == 0:",
+        "    if dist.get_rank(group) == 0:",
+    ),
+    "the checkpoint is named before it is complete": (
+        '        write(f"dense-{number}", model.dense.module.state_dict())\n        write("latest", number)',
+        '        write("latest", number)\n        write(f"dense-{number}", model.dense.module.state_dict())',
+    ),
     "trainer 1 vanishes without a word": (
         'died, training = kill(1, "train_all")',
         'died, training = kill(1, "train_all", signal.SIGSTOP)',
