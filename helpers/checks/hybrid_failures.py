@@ -119,8 +119,7 @@ def my_save(exam):
     if exam.rank < exam.n - 2:
         exam.on_rank(_prepare_saves)
         together = exam.on_rank(_save_together)
-        alone = exam.on_rank(_save_alone) if exam.rank == exam.n - 3 else None
-        return together, alone
+        return together, exam.on_rank(_save_alone, exam.rank == exam.n - 3)
     return None
 
 
@@ -369,13 +368,21 @@ def _save_together():
     return _save(1, dist.group.WORLD, dist.get_world_size())
 
 
-def _save_alone():
-    """Call the answer in a group of this trainer alone, as after a death."""
+def _save_alone(calls):
+    """Call the answer on one trainer, in a group of this trainer alone, as after a death.
+
+    All trainers make such a group, because torch names a group also by the number of the groups of a process.
+    """
     with one_line_errors():
-        ranks = [dist.get_rank()]
-        group = dist.new_group(ranks, timeout=timedelta(seconds=5), use_local_synchronization=True)
+        group = _group_alone()
+        if not calls:
+            return None
         _new_model(group)
     return _save(2, group, 1)
+
+
+def _group_alone():
+    return dist.new_group([dist.get_rank()], timeout=timedelta(seconds=5), use_local_synchronization=True)
 
 
 def _read_save(number, tables, dense, updates):
@@ -410,14 +417,14 @@ def _regroup(members):
                 _wait_for_turn(trainer)
                 continue
             try:
-                kept["group"] = answer("my_regroup", [members])
+                kept["group"] = _answer_with_barrier(members)
             except AnswerError as error:
                 if "Timed out" not in str(error) and "timed out" not in str(error):
                     raise
                 return _WAITED, None
             finally:
                 _end_turn(trainer)
-        group = kept["group"] if len(members) == 1 else answer("my_regroup", [members])
+        group = kept["group"] if len(members) == 1 else _answer_with_barrier(members)
         kept["group"] = group
         if not isinstance(group, dist.ProcessGroup):
             return None, plain(group)
@@ -425,6 +432,15 @@ def _regroup(members):
         if dist.get_world_size(group) == len(members):
             dist.all_reduce(total, group=group)
         return dist.get_world_size(group), total.item()
+
+
+def _answer_with_barrier(members):
+    """Call the answer, and let torch wait for all ranks that must call `new_group`, which it does only on request."""
+    os.environ["TORCH_DIST_INIT_BARRIER"] = "1"
+    try:
+        return answer("my_regroup", [members])
+    finally:
+        del os.environ["TORCH_DIST_INIT_BARRIER"]
 
 
 def _wait_for_turn(trainer):
@@ -544,11 +560,10 @@ def use_whole_group():
 
 
 def keep_model(members):
-    """Remember the model of a trainer, and give a member that is alone a group of its own."""
+    """Remember the model of a trainer, and give each trainer a group of its own if one member is alone."""
     kept["model"] = learners_module().model
-    if members == [dist.get_rank()]:
-        timeout = timedelta(seconds=5)
-        learners_module().group = dist.new_group(members, timeout=timeout, use_local_synchronization=True)
+    if len(members) == 1:
+        learners_module().group = _group_alone()
 
 
 def state_of_trainer(number) -> State:
