@@ -7,6 +7,7 @@ call `once`.
 import os
 import signal
 import tempfile
+import sys
 import threading
 import time
 import uuid
@@ -14,6 +15,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import NamedTuple
 
+import psutil
 import torch
 import torch.distributed as dist
 import torch.distributed.rpc as rpc
@@ -488,13 +490,29 @@ def _ask_all(names, stopped):
         pids = [rpc.rpc_sync(name, os.getpid) for name in stopped]
         try:
             for pid in pids:
-                os.kill(pid, signal.SIGSTOP)
+                _stop(pid)
             begin = time.monotonic()
             alive = answer("my_living", [list(names), _SILENCE])
             return plain(alive), time.monotonic() - begin
         finally:
             for pid in pids:
                 os.kill(pid, signal.SIGCONT)
+
+
+def _stop(pid):
+    """Stop a process, and wait until it has stopped, because it may still answer for a moment."""
+    os.kill(pid, signal.SIGSTOP)
+    deadline = time.monotonic() + 5
+    while any(thread != "T" for thread in _states_of_threads(pid)) and time.monotonic() < deadline:
+        time.sleep(0.01)
+
+
+def _states_of_threads(pid):
+    """Return the state of each thread of a process, on Linux; elsewhere that of the process."""
+    if not sys.platform.startswith("linux"):
+        return ["T" if psutil.Process(pid).status() == psutil.STATUS_STOPPED else "R"]
+    texts = [path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/stat")]
+    return [text.rpartition(")")[2].split()[0] for text in texts]
 
 
 class State(NamedTuple):
