@@ -6,8 +6,8 @@ call `once`.
 
 import os
 import signal
-import tempfile
 import sys
+import tempfile
 import threading
 import time
 import uuid
