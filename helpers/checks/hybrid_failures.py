@@ -1,39 +1,56 @@
-"""Exercises of 31_hybrid_failures: a checkpoint brings all weights back, and a repeated request is executed once.
+"""Exercises of 31_hybrid_failures: a consistent checkpoint, the three stages of a recovery, a repeated request.
 
-Trainer 0 calls `my_checkpoint`, and asks the server to call `once`.
+The trainers call `my_save` and `my_regroup`, the master calls `my_living` and `my_resume`. Trainer 0 asks the server to
+call `once`.
 """
 
-import io
+import os
+import signal
+import sys
+import tempfile
 import threading
 import time
 import uuid
+from datetime import timedelta
+from pathlib import Path
 from typing import NamedTuple
 
+import psutil
 import torch
+import torch.distributed as dist
 import torch.distributed.rpc as rpc
 
-from helpers.checks.exam import answer, exercise, number, plain, show
-from helpers.checks.hybrid_ddp_rpc import kept
+from helpers.checks.exam import AnswerError, Wrong, answer, exercise, near, number, plain, show
+from helpers.checks.hybrid_ddp_rpc import kept, weight_of_table, weights_of
+from helpers.checks.judging import SECONDS_TO_ANSWER
 from helpers.checks.learner import learners_module
-from helpers.checks.rpc_judging import in_one_line, one_line_errors, require_rpc
+from helpers.checks.patching import replaced
+from helpers.checks.rpc_judging import one_line_errors, require_rpc
 
 _SECONDS = 0.2  # for the function of a request, so that the same request comes again while it runs
-_STEPS = 3  # before the checkpoint
+_LATE = 0.3  # seconds by which each trainer steps later than the trainer before it
+_SLOW = 0.3  # seconds that the server takes to write the table
+_SILENCE = 1.5  # the timeout in seconds with which the answer asks silent workers
+_WAITED = "waited"  # instead of the size of a group that waited for trainers that are no members
+_RESTART = "Call `fresh_ranks()`, run the cell of your answer again, then this check."
 
 
 class Case(NamedTuple):
     """Requests (pairs of a name and a value), how often the function is expected to run, and the expected results.
 
-    `together` says whether the requests come at once, and `returns_none` whether their function returns None.
+    `together` says whether the requests come at once. The function is one of those in `_try`; the result of a request
+    whose function raised is the text of the error.
     """
 
     what: str
     requests: list[tuple[str, int]]
     times: int
-    results: list[int | None]
+    results: list[int | str | None]
     together: bool = False
-    returns_none: bool = False
+    function: str = "double"
 
+
+_turns = threading.Condition()
 
 _CASES = (
     Case("For one request,", [("a", 1)], 1, [2]),
@@ -44,7 +61,14 @@ _CASES = (
         [("a", 4)] * 2,
         1,
         [None] * 2,
-        returns_none=True,
+        function="nothing",
+    ),
+    Case(
+        "For a request that came twice, of a function that raises an error,",
+        [("a", 8)] * 2,
+        1,
+        ["ValueError(8)"] * 2,
+        function="error",
     ),
     Case("For a request that came three times, all at once,", [("a", 5)] * 3, 1, [10, 10, 10], together=True),
     Case(
@@ -57,19 +81,143 @@ _CASES = (
 )
 
 
-@exercise
-def my_checkpoint(exam):
-    """Check `my_checkpoint(model, number)`: restored from a file, a new model equals the old one."""
-    exam.on_rank(require_rpc, "my_checkpoint")
-    if exam.rank == 0:
-        expected = exam.on_rank(_train)
-        saved = exam.on_rank(_save)
-        if exam.require(
-            isinstance(saved, list | tuple) and len(saved) == 2,
-            f"`my_checkpoint` returned {_kind(saved)}, expected a pair: `number` and a list of all weights.",
-        ):
-            _require_all_back(exam, expected)
-    return "The checkpoint restores the number of the next step and all weights, on trainer 0 and on the server."
+@exercise(restart=_RESTART)
+def my_table_rate(exam):
+    """Check `my_table_rate(members)`: fewer trainers move the table as far in a batch as all trainers do at 0.5."""
+    trainers = exam.n - 2
+    if exam.rank < trainers:
+        for members in range(trainers, 0, -1):
+            rate, expected = exam.call(members), 0.5 * trainers / members
+            who = f"With {members} of {trainers} trainers left, `my_table_rate` returned {show(rate)}"
+            exam.require(number(rate) is not None, f"{who}, expected a learning rate.")
+            exam.require(
+                near(rate, expected, 1e-9),
+                f"{who}: the table moves {(number(rate) or 0) / expected:.2f} times as far in a batch as before, "
+                "expected 1.00 times.",
+            )
+    return "The table moves as far in a batch with any number of trainers."
+
+
+def _judge_saves(returned):
+    """Return the sentence of success if the checkpoints of all trainers are right, or raise `Wrong`."""
+    trainers = len(returned) - 2  # the last two are master and server
+    together, alone = returned[0][0], returned[trainers - 1][1]
+    for what, last, saves in (
+        (f"Called by {trainers} trainers", 1, together),
+        (f"Called by a group with only trainer {trainers - 1}", 2, alone),
+    ):
+        if fault := fault_of_save(what, last, saves):
+            raise Wrong(fault)
+    return "The table was written by its owner, after all updates of the step, and `latest` was written last."
+
+
+@exercise(together=_judge_saves, restart=_RESTART)
+def my_save(exam):
+    """Check `my_save(model, number, group)`: a consistent checkpoint, whose parts are written by their owners.
+
+    Trainer 1 steps late, the server writes slowly, and the trainers train on as soon as the answer returns.
+    """
+    exam.on_rank(require_rpc, "my_save")
+    if exam.rank < exam.n - 2:
+        exam.on_rank(_prepare_saves)
+        together = exam.on_rank(_save_together)
+        return together, exam.on_rank(_save_alone, exam.rank == exam.n - 3)
+    return None
+
+
+@exercise(restart=_RESTART)
+def my_living(exam):
+    """Check `my_living(names, seconds)`: the workers that answer in time, all asked at the same time."""
+    exam.on_rank(require_rpc, "my_living")
+    trainers = exam.n - 2
+    if exam.rank == trainers:
+        names = ["server", *[f"trainer{trainer}" for trainer in range(trainers)], "master"]
+        silent = [*names[2 : 1 + trainers], "server"]  # the notebook may be asking rank 0
+        for stopped in ([], ["trainer1"], silent):
+            for _ in range(3):
+                alive, seconds, stayed = exam.on_rank(_ask_all, names, stopped)
+                if stayed:
+                    break
+            else:
+                continue  # each time a stopped rank was woken too early, so the result says nothing
+            expected = [name for name in names if name not in stopped]
+            who = f"When {' and '.join(stopped) or 'no rank'} {'are' if len(stopped) > 1 else 'is'} silent,"
+            returned = alive if isinstance(alive, list) else show(alive)
+            exam.require(alive == expected, f"{who} `my_living` returned {returned}, expected {expected}.")
+            exam.require(
+                seconds < 1.6 * _SILENCE,
+                f"{who} `my_living(names, {_SILENCE})` took {seconds:.1f} s, expected about "
+                f"{_SILENCE if stopped else 0} s: give each call the timeout, and ask all workers before you wait.",
+            )
+    return "The list has the workers that answered, and silent workers cost the timeout only once."
+
+
+def _begin_turns(world):
+    """Have all ranks forget the turns of an earlier attempt, unless a rank is busy, which the verdict reports."""
+    if all(state.state == "idle" for state in world.where()):
+        world.view.apply_async(forget_turns).get(SECONDS_TO_ANSWER)
+
+
+@exercise(before=_begin_turns, own_group=True, restart=_RESTART)
+def my_regroup(exam):
+    """Check `my_regroup(members)`: a new group of these trainers, made without the others, with a timeout of 5 s."""
+    trainers = exam.n - 2
+    if exam.rank < trainers:
+        for members in ([exam.rank], list(range(trainers))):
+            size, total = exam.on_rank(_regroup, members)
+            who = f"On trainer {exam.rank} the group for the members {members}"
+            exam.require(
+                size != _WAITED, f"{who} waited for trainers that are no members, expected a group made by its members."
+            )
+            exam.require(size is not None, f"{who} is {show(total)}, expected a process group.")
+            exam.require(size == len(members), f"{who} has {size} members, expected {len(members)}.")
+            expected = float(sum(member + 1 for member in members))
+            exam.require(near(total, expected), f"{who} summed {show(total)}, expected {show(expected)}.")
+        seconds = exam.on_rank(_seconds_alone, exam.rank == 0 and exam.fault is None)
+        exam.require(
+            seconds is None or seconds < 8,
+            "Trainer 0 has waited 8 s for a member of its group that does not come, expected a timeout of 5 s.",
+        )
+    return "Each group was made by its members alone, works, and does not wait longer than its timeout."
+
+
+@exercise(restart=_RESTART)
+def my_resume(exam):
+    """Check `my_resume(members)`: members get the state of the latest checkpoint, with the table in a new place."""
+    exam.on_rank(require_rpc, "my_resume")
+    trainers = exam.n - 2
+    if exam.rank == trainers:
+        for steps, members in ((0, range(trainers)), (13, range(trainers)), (13, [trainers - 1])):
+            expected = steps // 10 * 10
+            who = f"After {steps} steps, for the members {list(members)}"
+            resumed = exam.on_rank(_resume, steps, list(members), trainers)
+            exam.require(
+                number(resumed.number) == expected,
+                f"{who} `my_resume` returned {show(resumed.number)}, expected {expected}.",
+            )
+            for trainer, state in zip(members, resumed.states, strict=True):
+                exam.require(
+                    state.is_new,
+                    f"{who} trainer {trainer} still has its old table, expected a model with a new table: "
+                    "have each member call `prepare`.",
+                )
+                exam.require(
+                    state.table_is_right,
+                    f"{who} the table of trainer {trainer} differs, expected the table after {expected} steps.",
+                )
+                exam.require(
+                    state.dense_is_right,
+                    f"{who} the dense layer of trainer {trainer} differs, expected its weights after {expected} steps.",
+                )
+            exam.require(
+                not resumed.others,
+                f"{who} trainer {', '.join(map(str, resumed.others))} got a model, too, expected none.",
+            )
+            exam.require(
+                resumed.old_is_same,
+                f"{who} the old table has changed, expected a new table with the weights of the file.",
+            )
+    return "The members have the state of the checkpoint, in a new table, and the others were left alone."
 
 
 @exercise
@@ -82,103 +230,416 @@ def once(exam):
             exam.require(
                 times == case.times, f"{case.what} the function ran {_times(times)}, expected {_times(case.times)}."
             )
+            ended = "the calls of `once` ended with" if case.function == "error" else "`once` returned"
             exam.require(
-                all(map(_is_result, results, case.results)),
-                f"{case.what} `once` returned {results}, expected {case.results}.",
+                all(map(_is_result, results, case.results)), f"{case.what} {ended} {results}, expected {case.results}."
             )
     return "Each request runs once, even if it comes again while it runs, and every caller gets its result."
 
 
-def _require_all_back(exam, expected):
-    """Require that a new model has the expected weights, by owner, after the checkpoint has been written to it."""
-    restored = exam.on_rank(_restore)
-    exam.require(not restored.error, f"The checkpoint cannot be saved, read and written back: {restored.error}")
-    exam.require(
-        restored.listed == len(expected),
-        f"The list has {restored.listed} tensors, expected one for each of the {len(expected)} RRefs of the model.",
-    )
-    for (_, values), (owner, right) in zip(restored.weights, expected, strict=False):
-        exam.require(
-            torch.equal(values, right),
-            f"The restored weights on {owner} differ, expected the weights after {_STEPS} steps.",
-        )
-    exam.require(
-        number(restored.number) == _STEPS,
-        f"The checkpoint says that step {show(restored.number)} is next, expected {_STEPS}.",
-    )
-
-
 def _is_result(result, expected):
-    return result is None if expected is None else number(result) == expected
-
-
-def _kind(value):
-    return f"{len(value)} values" if isinstance(value, list | tuple) else show(value)
+    if isinstance(expected, str) or expected is None:
+        return result == expected
+    return number(result) == expected
 
 
 def _times(count):
     return "once" if count == 1 else f"{count} times"
 
 
-# On trainer 0, the functions below run in the process of the learner's code.
+def fault_of_save(what: str, last: int, save: "Saved") -> str:
+    """Return a sentence that says what is wrong with a checkpoint, or "" if nothing is."""
+    if len(save.tables) != 1:
+        times = _times(len(save.tables)) if save.tables else "never"
+        return f"{what}, `my_save` had the server call `save_table` {times}, expected once, by the first trainer."
+    number_of_table, at_begin, at_end = save.tables[0]
+    if number_of_table != last:
+        return f"{what} with number {last}, it saved the table with number {show(number_of_table)}."
+    if at_begin < save.updates:
+        return (
+            f"{what}, it saved the table after {at_begin} of {save.updates} updates of the step, expected after all: "
+            "wait until all trainers of the group have stepped."
+        )
+    if at_end > save.updates:
+        return (
+            f"{what}, the table changed while the server wrote it, because a trainer trained on, expected no update "
+            "before the file is complete: wait for the server, and let only one trainer save."
+        )
+    if save.missing:
+        return (
+            f"{what} with number {last}, there is no file {save.missing}, expected table-{last}, dense-{last}, latest."
+        )
+    if not save.dense_is_right:
+        return f"{what}, `dense-{last}` differs from the state_dict of the dense layer after the step."
+    if save.latest != last:
+        return f"{what}, `latest` holds {show(save.latest)}, expected {last}."
+    if save.before_latest:
+        return (
+            f"{what}, `latest` was written before {save.before_latest}: a death between the two leaves a checkpoint "
+            "that is not complete. Write `latest` last."
+        )
+    return ""
 
 
-class Restored(NamedTuple):
-    """The result of a restored checkpoint: an error, the number of the next step, and how many weights were listed.
+# On a trainer, the functions below run in the process of the learner's code.
 
-    `weights` holds each weight of a new model, restored from the checkpoint, with its owner.
+
+class Saved(NamedTuple):
+    """A checkpoint: how many updates the table had got in the step, and what `save_table` and the files show.
+
+    `tables` has (number, updates at the beginning, updates at the end) of each call of `save_table` on the server.
     """
 
-    error: str
-    number: object
-    listed: int
-    weights: list[tuple[str, torch.Tensor]]
+    updates: int
+    tables: list
+    missing: str
+    latest: object
+    dense_is_right: bool
+    before_latest: str
 
 
-def _train():
-    """Train the model that will be saved, and return its weights, each with its owner."""
+def _prepare_saves():
+    """Give the trainers a model with one table, and all ranks an empty folder."""
     lesson = vars(learners_module())
     with one_line_errors():
-        kept["model"] = model = _new_model()
-        optimizer = lesson["new_optimizer"](lesson["references"](model))
-        for step in range(_STEPS):
-            lesson["step"](model, optimizer, lesson["batch"](range(32 * step, 32 * step + 32)))
-        return _weights(model)
+        if dist.get_rank() == 0:
+            folder = tempfile.mkdtemp()
+            table = lesson["new_table"]()
+            for name in _workers():
+                rpc.rpc_sync(name, keep, (table, folder))
+        dist.barrier()
+        _new_model(dist.group.WORLD)
 
 
-def _new_model():
-    """Return a model for trainer 0 alone, with a table of its own."""
+def _new_model(group):
     lesson = vars(learners_module())
-    torch.manual_seed(0)
-    return lesson["HybridModel"](lesson["new_table"](), lesson["alone"], "cpu")
+    kept["model"] = lesson["HybridModel"](kept["table"], group, "cpu")
+    kept["optimizer"] = lesson["new_optimizer"](lesson["references"](kept["model"]))
 
 
-def _weights(model):
-    references = vars(learners_module())["references"](model)
-    return [(reference.owner_name(), reference.to_here().detach().clone()) for reference in references]
+def _workers():
+    trainers = dist.get_world_size()
+    return [*[f"trainer{trainer}" for trainer in range(trainers)], "server"]
 
 
-def _save():
+def keep(table, folder):
+    """Keep a table, and have the lesson write its files to this folder, and the server count updates."""
+    kept["table"], kept["folder"] = table, folder
+    kept["saves"] = []
+
+
+class _LateOptimizer:
+    """Step after so many seconds."""
+
+    def __init__(self, seconds):
+        self.seconds = seconds
+
+    def step(self, context):
+        time.sleep(self.seconds)
+        kept["optimizer"].step(context)
+
+
+def _step(late):
+    lesson = vars(learners_module())
     with one_line_errors():
-        kept["saved"] = answer("my_checkpoint", [kept["model"], _STEPS])
-    return kept["saved"]
+        lesson["step"](kept["model"], _LateOptimizer(late), lesson["batch"](range(dist.get_rank(), 24, 4)))
 
 
-def _restore() -> Restored:
-    """Write the checkpoint to a file, and restore a new model from it."""
-    with one_line_errors():
-        model = _new_model()
-        references = vars(learners_module())["references"](model)
+def _save(number, group, updates, function="my_save"):
+    """Call the answer after a step, and train on; return what it saved, on the first trainer of the group."""
+    table = kept["model"].table.get_module_rref()
+    first = dist.get_rank(group) == 0
+    if first:
+        rpc.rpc_sync("server", watch_saves, (table,))
     try:
-        file = io.BytesIO()
-        torch.save(kept["saved"], file)
-        step, weights = torch.load(io.BytesIO(file.getvalue()))
-        if len(weights) == len(references):
-            for reference, values in zip(references, weights, strict=True):
-                reference.remote().detach().rpc_sync().copy_(values)
+        dist.barrier(group)
+        _step(_LATE * dist.get_rank(group))
+        dense = {name: values.clone() for name, values in kept["model"].dense.module.state_dict().items()}
+        with one_line_errors(), replaced([(learners_module(), "folder", kept["folder"])]):
+            answer(function, [kept["model"], number, group])
+        _step(0)
+        dist.barrier(group)
+    finally:
+        tables = rpc.rpc_sync("server", saves_watched) if first else []
+    dist.barrier(group)  # before another trainer watches
+    return _read_save(number, tables, dense, updates) if first else None
+
+
+def saved_at_will(function: str) -> "Saved | None":
+    """Have trainers that take no turns save by a function of the lesson; return what trainer 0 finds."""
+    _prepare_saves()
+    return _save(1, dist.group.WORLD, dist.get_world_size(), function)
+
+
+def _save_together():
+    return _save(1, dist.group.WORLD, dist.get_world_size())
+
+
+def _save_alone(calls):
+    """Call the answer on one trainer, in a group of this trainer alone, as after a death.
+
+    All trainers make such a group, because torch names a group also by the number of the groups of a process.
+    """
+    with one_line_errors():
+        group = _group_alone()
+        if not calls:
+            return None
+        _new_model(group)
+    return _save(2, group, 1)
+
+
+def _group_alone():
+    return dist.new_group([dist.get_rank()], timeout=timedelta(seconds=5), use_local_synchronization=True)
+
+
+def _read_save(number, tables, dense, updates):
+    paths = {name: Path(kept["folder"], name) for name in (f"table-{number}", f"dense-{number}", "latest")}
+    missing = ", ".join(name for name, path in paths.items() if not path.exists())
+    if missing:
+        return Saved(updates, tables, missing, None, False, "")
+    times = {name: path.stat().st_mtime_ns for name, path in paths.items()}
+    written = {name: _read(path) for name, path in paths.items()}
+    right = isinstance(written[f"dense-{number}"], dict) and written[f"dense-{number}"].keys() == dense.keys()
+    right = right and all(torch.equal(written[f"dense-{number}"][name], values) for name, values in dense.items())
+    before = " and ".join(name for name, when in times.items() if when > times["latest"])
+    return Saved(updates, tables, "", plain(written["latest"]), right, before)
+
+
+def _read(path):
+    try:
+        return torch.load(path)
     except Exception as error:
-        return Restored(in_one_line(str(error)), None, 0, [])
-    return Restored("", step, len(weights), _weights(model))
+        return str(error)
+
+
+def _regroup(members):
+    """Return the size of the answer's group, and the sum over its members of their rank plus 1.
+
+    The trainers make groups of their own one after the other, because simultaneous calls could meet by chance.
+    """
+    kept.pop("group", None)
+    with one_line_errors():
+        for trainer in range(dist.get_world_size() if len(members) == 1 else 0):
+            if dist.get_rank() != trainer:
+                _wait_for_turn(trainer)
+                continue
+            try:
+                kept["group"] = _answer_with_barrier(members)
+            except AnswerError as error:
+                if "Timed out" not in str(error) and "timed out" not in str(error):
+                    raise
+                return _WAITED, None
+            finally:
+                _end_turn(trainer)
+        group = kept["group"] if len(members) == 1 else _answer_with_barrier(members)
+        kept["group"] = group
+        if not isinstance(group, dist.ProcessGroup):
+            return None, plain(group)
+        total = torch.tensor([dist.get_rank() + 1.0])
+        if dist.get_world_size(group) == len(members):
+            dist.all_reduce(total, group=group)
+        return dist.get_world_size(group), total.item()
+
+
+def _answer_with_barrier(members):
+    """Call the answer, and let torch wait for all ranks that must call `new_group`, which it does only on request."""
+    os.environ["TORCH_DIST_INIT_BARRIER"] = "1"
+    try:
+        return answer("my_regroup", [members])
+    finally:
+        del os.environ["TORCH_DIST_INIT_BARRIER"]
+
+
+def _wait_for_turn(trainer):
+    """Wait until a trainer has made its group, or has failed."""
+    with _turns:
+        _turns.wait_for(lambda: trainer in kept["ended"], timeout=30)
+
+
+def _end_turn(trainer):
+    """Tell the other trainers that this trainer has made its group, or has failed."""
+    for other in range(dist.get_world_size()):
+        rpc.rpc_sync(f"trainer{other}", note_turn, (trainer,))
+
+
+def forget_turns():
+    """Forget which trainers have made their groups."""
+    kept["ended"] = set()
+
+
+def note_turn(trainer):
+    """Note on a trainer that another trainer has made its group, or has failed."""
+    with _turns:
+        kept["ended"].add(trainer)
+        _turns.notify_all()
+
+
+def _seconds_alone(waits):
+    """Return how long a member waits in an all-reduce for absent members, at most 8 s; None if it need not."""
+    group = kept.get("group")
+    if not waits or not isinstance(group, dist.ProcessGroup) or dist.get_world_size(group) == 1:
+        return None
+    begin = time.monotonic()
+    work = dist.all_reduce(torch.ones(1), group=group, async_op=True)
+    while not work.is_completed() and time.monotonic() < begin + 8:
+        time.sleep(0.05)
+    return time.monotonic() - begin
+
+
+# On the master, the functions below run in the process of the learner's code.
+
+
+def _ask_all(names, stopped):
+    """Call the answer while some workers are stopped.
+
+    Return its result, how many seconds it took, and whether the workers stayed stopped.
+    """
+    with one_line_errors():
+        pids = [rpc.rpc_sync(name, os.getpid) for name in stopped]
+        try:
+            for pid in pids:
+                _stop(pid)
+            begin = time.monotonic()
+            alive = answer("my_living", [list(names), _SILENCE])
+            seconds = time.monotonic() - begin
+            stayed = all(state == "T" for pid in pids for state in _states_of_threads(pid))
+            return plain(alive), seconds, stayed
+        finally:
+            for pid in pids:
+                os.kill(pid, signal.SIGCONT)
+
+
+def _stop(pid):
+    """Stop a process, and wait until it has stopped, because it may still answer for a moment."""
+    os.kill(pid, signal.SIGSTOP)
+    deadline = time.monotonic() + 5
+    while any(thread != "T" for thread in _states_of_threads(pid)) and time.monotonic() < deadline:
+        time.sleep(0.01)
+
+
+def _states_of_threads(pid):
+    """Return the state of each thread of a process, on Linux; elsewhere that of the process."""
+    if not sys.platform.startswith("linux"):
+        return ["T" if psutil.Process(pid).status() == psutil.STATUS_STOPPED else "R"]
+    texts = [path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/stat")]
+    return [text.rpartition(")")[2].split()[0] for text in texts]
+
+
+class State(NamedTuple):
+    """What a trainer has after the answer has resumed."""
+
+    is_new: bool
+    table_is_right: bool
+    dense_is_right: bool
+
+
+class Resumed(NamedTuple):
+    """The result of the answer, the state of each member, the trainers that got a model without being a member."""
+
+    number: object
+    states: list[State]
+    others: list[int]
+    old_is_same: bool
+
+
+def _resume(steps, members, number_of_trainers) -> Resumed:
+    """Train so many steps with all trainers, and call the answer for some members."""
+    lesson = vars(learners_module())
+    trainers = range(number_of_trainers)
+    workers = [*[f"trainer{trainer}" for trainer in trainers], "master", "server"]
+    folder = tempfile.mkdtemp()
+    here = lesson["folder"]
+    with one_line_errors():
+        for name in workers:
+            rpc.rpc_sync(name, use_folder, (folder,))
+        try:
+            table = lesson["new_table"]()
+            lesson["call_trainers"](trainers, lesson["prepare"], table, 0)
+            if steps:
+                lesson["call_trainers"](trainers, lesson["train"], 0, steps)
+            old = table.get_module_rref()
+            before = rpc.rpc_sync("server", weight_of_table, (old,))
+            for trainer in trainers:
+                rpc.rpc_sync(f"trainer{trainer}", keep_model, (list(members),))
+            returned = answer("my_resume", [members])
+            calls = [rpc.rpc_async(f"trainer{trainer}", state_of_trainer, (steps // 10 * 10,)) for trainer in trainers]
+            states = torch.futures.wait_all(calls)
+            same = torch.equal(before, rpc.rpc_sync("server", weight_of_table, (old,)))
+        finally:
+            for name in workers:
+                rpc.rpc_sync(name, use_folder, (here,))
+            for trainer in trainers:
+                rpc.rpc_sync(f"trainer{trainer}", use_whole_group)
+    others = [trainer for trainer in trainers if trainer not in members and states[trainer].is_new]
+    return Resumed(plain(returned), [states[trainer] for trainer in members], others, same)
+
+
+# The master has the trainers and the server call the functions below.
+
+
+def use_folder(folder):
+    """Have the lesson write and read its files in this folder."""
+    learners_module().folder = folder
+
+
+def use_whole_group():
+    """Give a trainer the group of all trainers again."""
+    learners_module().group = dist.group.WORLD
+
+
+def keep_model(members):
+    """Remember the model of a trainer, and give each trainer a group of its own if one member is alone."""
+    kept["model"] = learners_module().model
+    if len(members) == 1:
+        learners_module().group = _group_alone()
+
+
+def state_of_trainer(number) -> State:
+    """Compare the model of a trainer with the checkpoint of this number, or with a new model."""
+    lesson = vars(learners_module())
+    model = lesson["model"]
+    if model is kept["model"]:
+        return State(False, False, False)
+    if number:
+        table, dense = (torch.load(f"{lesson['folder']}/{part}-{number}") for part in ("table", "dense"))
+    else:
+        table = lesson["Table"](len(lesson["words"])).weight.detach()
+        torch.manual_seed(0)
+        dense = torch.nn.Linear(16, 6).state_dict()
+    own = model.dense.module.state_dict()
+    return State(
+        model.table is not kept["model"].table,
+        torch.equal(weights_of(model).table, table),
+        all(torch.equal(own[name], values) for name, values in dense.items()),
+    )
+
+
+def watch_saves(table):
+    """Have the server note each call of the lesson's `save_table`, and write slowly, into the folder of the check."""
+    lesson = learners_module()
+    kept["before"] = lesson.save_table, lesson.folder
+    weight = table.local_value().weight
+    first = weight._version
+    saves = kept["saves"] = []
+
+    def slow_save_table(table, number):
+        at_begin = weight._version - first
+        time.sleep(_SLOW)
+        with _turns:  # two trainers that save at once would write one file
+            kept["before"][0](table, number)
+        saves.append((plain(number), at_begin, weight._version - first))
+
+    lesson.save_table, lesson.folder = slow_save_table, kept["folder"]
+
+
+def saves_watched():
+    """Return the calls of `save_table` since `watch_saves`, and let the server write as before."""
+    lesson = learners_module()
+    lesson.save_table, lesson.folder = kept["before"]
+    return kept["saves"]
+
+
+# On trainer 0, the function below runs in the process of the learner's code.
 
 
 def _ask_server(cases):
@@ -206,16 +667,23 @@ def _try(case):
     def nothing(value):
         ran.append(value)
 
+    def error(value):
+        ran.append(value)
+        raise ValueError(value)
+
     names = {request: f"{request} of {uuid.uuid4()}" for request, _ in case.requests}
     results = [None] * len(case.requests)
     errors = []
 
     def call(place, request, value):
-        function = nothing if case.returns_none else double
+        function = {"double": double, "nothing": nothing, "error": error}[case.function]
         try:
             results[place] = vars(learners_module())["once"](names[request], function, (value,))
-        except Exception as error:
-            errors.append(error)
+        except Exception as raised:
+            if case.function == "error":
+                results[place] = repr(raised)
+            else:
+                errors.append(raised)
 
     threads = [threading.Thread(target=call, args=(place, *request)) for place, request in enumerate(case.requests)]
     for thread in threads:

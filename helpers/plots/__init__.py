@@ -23,6 +23,7 @@ from helpers.plots.gradients_through_collectives import where_autograd_ends
 from helpers.plots.groups_and_order import mesh_of_ranks
 from helpers.plots.hybrid_costs import hybrid_phases, hybrid_round_trips, lookup_times, table_sizes
 from helpers.plots.hybrid_ddp_rpc import roles, trainers_learn
+from helpers.plots.hybrid_failures import recovery, three_stages
 from helpers.plots.hybrid_proof import backward_passes, distances_from_one_process, two_races
 from helpers.plots.in_your_own_job import flight_records, sources_of_a_job
 from helpers.plots.inside_ddp import bucket_costs, buckets, hook_of_ddp
@@ -131,6 +132,7 @@ __all__ = [
     "progress_after_failure",
     "ranks_at_work",
     "ranks_on_a_circle",
+    "recovery",
     "remote_product",
     "replicated_stages",
     "ring_of_blocks",
@@ -158,6 +160,7 @@ __all__ = [
     "step_timeline",
     "table_sizes",
     "three_groups",
+    "three_stages",
     "throughput",
     "time_to_loss",
     "times_of_splits",

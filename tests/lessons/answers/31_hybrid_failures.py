@@ -1,9 +1,212 @@
 # %% World(4)
-import sys, threading
+import sys
 from helpers.course import NOTEBOOKS
 
 sys.path.append(str(NOTEBOOKS))
-# cell `start(` of solutions
+# cell `from hybrid_model import HybridModel`
+# cell `start(rpc_timeout`
+# cell `def save_table(`
+# cell `def table_rate_of_the_lesson(`
+# cell `def prepare(`
+# cell `def step_in_turns(`
+# cell `def marked(`
+# cell `def save_of_the_lesson(`
+# cell `def train(`
+# cell `def call_trainers(`
+
+# %% World(5): my_table_rate, my_save, my_regroup, my_resume
+
+# %% my_table_rate: solution
+# Solved. The table moves as far in a batch with any number of trainers.
+
+# %% my_table_rate: from its parts
+# Solved. The table moves as far in a batch with any number of trainers.
+def my_table_rate(members):
+    return 0.5 / (members / trainers)
+
+# %% my_table_rate: skeleton
+# Not yet. With 1 of 2 trainers left, `my_table_rate` returned 0.5: the table moves 0.50 times as far in a batch as
+# before, expected 1.00 times.
+
+# %% my_table_rate: the wrong way round
+# Not yet. With 1 of 2 trainers left, `my_table_rate` returned 0.25: the table moves 0.25 times as far ...
+# solution, with `trainers / members` as `members / trainers`
+
+# %% my_table_rate: for all trainers
+# Not yet. With 2 of 2 trainers left, `my_table_rate` returned 1.0: the table moves 2.00 times as far ...
+# solution, with `0.5 * trainers / members` as `0.5 * trainers`
+
+# %% my_table_rate: without return
+# Not yet. With 2 of 2 trainers left, `my_table_rate` returned None, expected a learning rate.
+# solution, with `return ` as ``
+
+# %% my_save: solution
+# Solved. The table was written by its owner, after all updates of the step, and `latest` was written last.
+
+# %% my_save: an all-reduce as the barrier, the reference's owner
+# Solved. The table was written by its owner, after all updates of the step, and `latest` was written last.
+def my_save(model, number, group):
+    dist.all_reduce(torch.zeros(1), group=group)
+    if rank == dist.get_process_group_ranks(group)[0]:
+        table = model.table.get_module_rref()
+        writing = rpc.rpc_async(table.owner(), save_table, (table, number))
+        write(f"dense-{number}", model.dense.module.state_dict())
+        writing.wait()
+        write("latest", number)
+
+# %% my_save: skeleton
+# Not yet. Called by 2 trainers, `my_save` had the server call `save_table` never, expected once, by the first trainer.
+
+# %% my_save: no barrier
+# Not yet. Called by 2 trainers, it saved the table after 1 of 2 updates of the step, expected after all: wait until ...
+# solution, without `dist.barrier(group)`
+
+# %% my_save: every trainer saves
+# Not yet. Called by 2 trainers, `my_save` had the server call `save_table` 2 times, expected once, by the first trainer.
+# solution, with `if dist.get_rank(group) == 0:` as `if True:`
+
+# %% my_save: does not wait for the server
+# Not yet. Called by 2 trainers, ...
+# solution, with `rpc.rpc_sync(` as `rpc.rpc_async(`
+
+# %% my_save: latest first
+# Not yet. Called by 2 trainers, `latest` was written before ...
+def my_save(model, number, group):
+    dist.barrier(group)
+    if dist.get_rank(group) == 0:
+        write("latest", number)
+        rpc.rpc_sync("server", save_table, (model.table.get_module_rref(), number))
+        write(f"dense-{number}", model.dense.module.state_dict())
+
+# %% my_save: rank 0
+# Not yet. Called by a group with only trainer 1, `my_save` had the server call `save_table` never, expected once, by ...
+# solution, with `dist.get_rank(group) == 0` as `rank == 0`
+
+# %% my_save: the whole model of DDP
+# Not yet. Called by 2 trainers, `dense-1` differs from the state_dict of the dense layer after the step.
+# solution, with `model.dense.module.state_dict()` as `model.dense.state_dict()`
+
+# %% my_save: no dense layer
+# Not yet. Called by 2 trainers with number 1, there is no file dense-1, expected table-1, dense-1, latest.
+# solution, without `write(f"dense-{number}", model.dense.module.state_dict())`
+
+# %% my_save: the next number
+# Not yet. Called by 2 trainers, `latest` holds 2, expected 1.
+# solution, with `write("latest", number)` as `write("latest", number + 1)`
+
+# %% my_save: an error
+# Not yet. Rank 0 raised ZeroDivisionError ...
+def my_save(model, number, group):
+    1 / 0
+
+# %% my_living: solution
+# Solved. The list has the workers that answered, and silent workers cost the timeout only once.
+
+# %% my_living: threads
+# Solved. The list has the workers that answered, and silent workers cost the timeout only once.
+def my_living(names, seconds):
+    def answers(name):
+        try:
+            return rpc.rpc_sync(name, os.getpid, timeout=seconds)
+        except RuntimeError:
+            return False
+
+    with ThreadPoolExecutor(len(names)) as threads:
+        return [name for name, alive in zip(names, threads.map(answers, names), strict=True) if alive]
+
+# %% my_living: skeleton
+# Not yet. When trainer1 is silent, `my_living` returned ['server', 'trainer0', 'trainer1', 'master'], expected ...
+
+# %% my_living: one after the other
+# Not yet. When trainer1 and server are silent, `my_living(names, 1.5)` took ... s, expected about 1.5 s: give each ...
+def my_living(names, seconds):
+    alive = []
+    for name in names:
+        try:
+            rpc.rpc_sync(name, os.getpid, timeout=seconds)
+            alive.append(name)
+        except RuntimeError:
+            pass
+    return alive
+
+# %% my_living: no timeout
+# Not yet. When trainer1 is silent, `my_living(names, 1.5)` took ... s, expected about 1.5 s: give each call ...
+# solution, with `, timeout=seconds` as ``
+
+# %% my_living: the dead
+# Not yet. When no rank is silent, `my_living` returned [], expected ['server', 'trainer0', 'trainer1', 'master'].
+def my_living(names, seconds):
+    calls = [rpc.rpc_async(name, os.getpid, timeout=seconds) for name in names]
+    dead = []
+    for name, call in zip(names, calls, strict=True):
+        try:
+            call.wait()
+        except RuntimeError:
+            dead.append(name)
+    return dead
+
+# %% my_living: no except
+# Not yet. Rank 2 raised ...
+def my_living(names, seconds):
+    calls = [rpc.rpc_async(name, os.getpid, timeout=seconds) for name in names]
+    return [name for name, call in zip(names, calls, strict=True) if call.wait()]
+
+# %% my_regroup: solution
+# Solved. Each group was made by its members alone, works, and does not wait longer than its timeout.
+
+# %% my_regroup: skeleton
+# Not yet. On trainer 0 the group for the members [0] has 2 members, expected 1.
+
+# %% my_regroup: without return
+# Not yet. On trainer 0 the group for the members [0] is None, expected a process group.
+# solution, with `return ` as ``
+
+# %% my_regroup: waits for all
+# Not yet. On trainer 0 the group for the members [0] waited for trainers that are no members, expected a group made by
+# its members.
+# solution, with `, use_local_synchronization=True` as ``
+
+# %% my_regroup: the default timeout
+# Not yet. Trainer 0 has waited 8 s for a member of its group that does not come, expected a timeout of 5 s.
+# solution, with `timeout=timeout, ` as ``
+
+# %% my_resume: solution
+# Solved. The members have the state of the checkpoint, in a new table, and the others were left alone.
+
+# %% my_resume: reads the number itself
+# Solved. The members have the state of the checkpoint, in a new table, and the others were left alone.
+def my_resume(members):
+    path = f"{folder}/latest"
+    number = torch.load(path) if os.path.exists(path) else 0
+    table = new_table()
+    if number > 0:
+        rpc.rpc_sync(table.get_module_rref().owner(), read_table, (table.get_module_rref(), number))
+    for call in [rpc.rpc_async(f"trainer{member}", prepare, (table, number)) for member in members]:
+        call.wait()
+    return number
+
+# %% my_resume: skeleton
+# Not yet. After 0 steps, for the members [0, 1] trainer 0 still has its old table, expected a model with a new table: ...
+
+# %% my_resume: no table
+# Not yet. After 13 steps, for the members [0, 1] the table of trainer 0 differs, expected the table after 10 steps.
+# solution, with `if number:` as `if False:`
+
+# %% my_resume: no dense layer
+# Not yet. After 13 steps, for the members [0, 1] the dense layer of trainer 0 differs, expected its weights after 10 ...
+# solution, with `prepare, table, number)` as `prepare, table, 0)`
+
+# %% my_resume: no number
+# Not yet. After 0 steps, for the members [0, 1] `my_resume` returned None, expected 0.
+# solution, with `return number` as ``
+
+# %% my_resume: all trainers
+# Not yet. ...
+# solution, with `call_trainers(members` as `call_trainers(range(trainers)`
+
+# %% my_resume: always a file
+# Not yet. Rank 2 raised ...
+# solution, with `if number:` as `if True:`
 
 # %% once: solution
 # Solved. Each request runs once, even if it comes again while it runs, and every caller gets its result.
@@ -18,12 +221,16 @@ def once(request, function, arguments):
     own = Future()
     first = futures.setdefault(request, own)
     if first is own:
-        own.set_result(function(*arguments))
+        try:
+            own.set_result(function(*arguments))
+        except Exception as error:
+            own.set_exception(error)
     return first.result()
 
 # %% once: a lock for each request
 # Solved. Each request runs once, even if it comes again while it runs, and every caller gets its result.
 import collections
+import threading
 
 locks = collections.defaultdict(threading.Lock)
 guard = threading.Lock()
@@ -34,11 +241,28 @@ def once(request, function, arguments):
         lock = locks[request]
     with lock:
         if request not in done:
-            done[request] = function(*arguments)
-    return done[request]
+            try:
+                done[request] = True, function(*arguments)
+            except Exception as error:
+                done[request] = False, error
+    returned, result = done[request]
+    if returned:
+        return result
+    raise result
 
 # %% once: skeleton
 # Not yet. For a request that came three times, one after the other, the function ran 3 times, expected once.
+
+# %% once: an error runs again
+# Not yet. For a request that came twice, of a function that raises an error, the function ran 2 times, expected once.
+results = {}
+guard = threading.Lock()
+
+def once(request, function, arguments):
+    with guard:
+        if request not in results:
+            results[request] = function(*arguments)
+        return results[request]
 
 # %% once: no lock
 # Not yet. For a request that came three times, all at once, the function ...
@@ -46,13 +270,12 @@ def once(request, function, arguments):
 
 # %% once: None
 # Not yet. For a request that came twice, of a function that returns None, the function ran 2 times, expected once.
-# solution, with `if request not in results:` as `if results.get(request) is None:`
+# solution, with `request not in results and` as `results.get(request) is None and`
 
 # %% once: by arguments
 # Not yet. For two requests with the same function and arguments, the function ran once, expected 2 times.
-# solution, with `if request not in results:` as `if arguments not in results:`
-# and `results[request] = function(*arguments)` as `results[arguments] = function(*arguments)`
-# and `return results[request]` as `return results[arguments]`
+# answer "an error runs again", with `results[request]` as `results[arguments]`
+# and `request not in` as `arguments not in`
 
 # %% once: no result
 # Not yet. For a request that came three times, one after the other, `once` returned [4, None, None], expected [4, 4,
@@ -76,54 +299,6 @@ def once(request, function, arguments):
 # Not yet. Rank 0 has no function `once`: run the cell that defines it, then this check.
 del once
 
-# %% my_checkpoint: solution
-# Solved. The checkpoint restores the number of the next step and all weights, on trainer 0 and on the server.
-
-# %% my_checkpoint: by calls
-# Solved. The checkpoint restores the number of the next step and all weights, on trainer 0 and on the server.
-import torch.distributed.rpc as rpc
-
-def my_checkpoint(model, number):
-    calls = [rpc.rpc_async(reference.owner(), weight_of, (reference,)) for reference in references(model)]
-    return [number, [call.wait() for call in calls]]
-
-def weight_of(reference):
-    return reference.local_value().detach().clone()
-
-# %% my_checkpoint: skeleton
-# Not yet. `my_checkpoint` returned None, expected a pair ...
-
-# %% my_checkpoint: no pair
-# Not yet. `my_checkpoint` returned 3 values, expected a pair ...
-# skeleton, with `return None  # your lines` as `return number, [], model.dense.state_dict()`
-
-# %% my_checkpoint: no table
-# Not yet. The list has 2 tensors, expected one for ...
-# solution, with `references(model)` as `references(model)[1:]`
-
-# %% my_checkpoint: zeros
-# Not yet. The restored weights on server differ, expected ...
-# solution, with `reference.` as `0 * reference.`
-
-# %% my_checkpoint: the other way round
-# Not yet. The checkpoint cannot be saved, read ...
-# solution, with `references(model)` as `references(model)[::-1]`
-
-# %% my_checkpoint: the number
-# Not yet. The checkpoint says that step 4 is next, expected 3.
-# solution, with `return number, weights` as `return number + 1, weights`
-
-# %% my_checkpoint: RRefs
-# Not yet. The checkpoint cannot be saved, read ...
-# solution, with `reference.to_here().detach()` as `reference`
-
-# %% my_checkpoint: an error
-# Not yet. Rank 0 raised ZeroDivisionError ...
-def my_checkpoint(model, number):
-    1 / 0
-    weights = [reference.to_here().detach() for reference in references(model)]
-    return number, weights
-
 # %% World(4)
 # Nobody has started RPC.
 
@@ -131,6 +306,14 @@ def my_checkpoint(model, number):
 # Not yet. ... RPC has not been initialized ...
 pass
 
-# %% my_checkpoint: before RPC has been started
+# %% my_save: before RPC has been started
+# Not yet. ... RPC has not been initialized ...
+pass
+
+# %% my_living: before RPC has been started
+# Not yet. ... RPC has not been initialized ...
+pass
+
+# %% my_resume: before RPC has been started
 # Not yet. ... RPC has not been initialized ...
 pass

@@ -1,0 +1,100 @@
+"""Figures of 31_hybrid_failures: what each rank does before and after a death."""
+
+from collections.abc import Mapping, Sequence
+
+from matplotlib.axes import Axes
+
+from helpers.plots.style import BLUE, GREEN, RED, TINTS, new_axes
+
+_HEIGHT = 0.5
+_SHORT = 0.012  # of the width of the figure: such a bar is drawn wider, so that it can be seen
+
+# The look of each kind of bar. A rank that waits is drawn without a filling.
+_LOOKS = {
+    "trains": {"facecolor": BLUE, "alpha": 0.6},
+    "waits": {"facecolor": "white", "edgecolor": "#404040", "hatch": "////"},
+    "detect": {"facecolor": RED},
+    "regroup": {"facecolor": TINTS[1], "edgecolor": "#404040"},
+    "resume": {"facecolor": GREEN},
+}
+
+_STAGES = ("detect", "regroup", "resume")
+
+Mark = tuple[str, float, float, str]
+
+
+def three_stages() -> None:
+    """Draw the idea of the lesson: a trainer dies, and the others detect it, regroup and resume."""
+    stages = [("regroup", 4, 5.5, ""), ("resume", 5.5, 7.5, "")]
+    rows = {
+        "trainer 0": [("trains", -3, 0, ""), ("waits", 0, 2, ""), *stages, ("trains", 7.5, 11, "")],
+        "trainer 1": [("trains", -3, 0, "")],
+        "master": [("waits", 0, 2, ""), ("detect", 2, 4, ""), *stages],
+        "server": [("resume", 5.5, 7.5, "")],
+    }
+    axes = _rows("Detect, regroup, resume: then the training goes on", rows, (-3, 11))
+    for row, marks in enumerate(rows.values()):
+        for mark in marks:
+            _draw(axes, row, mark)
+    _draw_death(axes, list(rows).index("trainer 1"))
+    _name_bars(axes)
+    axes.set_xticks([])
+    axes.set_xlabel("time")
+
+
+def recovery(title: str, rows: Mapping[str, Sequence[Mark]], dead: str, died: float, until: float) -> None:
+    """Draw what each rank did from half a second before a death until so many seconds after it.
+
+    `rows` maps the name of each rank to its marks: what it did, from when, until when, and the cause of the error in
+    which this ended, or "". `dead` is the name of the rank that died, and `died` the time of its death.
+    """
+    begin = -0.06 * until
+    axes = _rows(title, rows, (begin, until))
+    for row, marks in enumerate(rows.values()):
+        for what, start, end, cause in marks:
+            kind = what if what in _STAGES else "waits" if cause else what
+            if kind in _LOOKS and end > died + begin and start < died + until:
+                shortest = _SHORT * until if kind in _STAGES else 0
+                _draw(axes, row, (kind, start - died, max(end, start + shortest) - died, cause))
+        _name_causes(axes, row, [(end - died, cause) for _, _, end, cause in marks if cause and died < end], until)
+    _draw_death(axes, list(rows).index(dead))
+    _name_bars(axes)
+    axes.set_xlabel("seconds after the death")
+
+
+def _rows(title, rows, limits):
+    axes = new_axes(title, width=8.2, height=0.55 * len(rows) + 1.6)
+    axes.set_yticks(range(len(rows)), rows)
+    axes.set_ylim(len(rows) - 0.5, -0.7)
+    axes.set_xlim(limits)
+    axes.grid(visible=False)
+    axes.tick_params(axis="y", length=0)
+    return axes
+
+
+def _draw(axes: Axes, row, mark):
+    kind, begin, end, _ = mark
+    axes.barh(row, end - begin, _HEIGHT, begin, **({"linewidth": 0.8} | _LOOKS[kind]))
+
+
+def _draw_death(axes: Axes, row):
+    axes.axvline(0, color=RED, linestyle=":", linewidth=1.5)
+    axes.plot(0, row, marker="X", markersize=11, color=RED, markeredgecolor="white", zorder=4)
+
+
+def _name_causes(axes: Axes, row, errors, until):
+    """Write the causes of a rank's errors above its bars, and causes that come at about the same time side by side."""
+    labels = {}
+    for end, cause in sorted(errors):
+        place = next((place for place in labels if end - place < 0.1 * until), end)
+        if end < until and not any(cause in causes for causes in labels.values()):
+            labels.setdefault(place, []).append(cause)
+    for place, causes in labels.items():
+        look = {"textcoords": "offset points", "va": "center", "fontsize": "small", "zorder": 5}
+        axes.annotate(", ".join(causes), (place, row - 0.43), (0, 0), color="#202020", **look)
+
+
+def _name_bars(axes: Axes):
+    for kind, look in _LOOKS.items():
+        axes.barh([0], [0], _HEIGHT, label=kind, **look)
+    axes.figure.legend(loc="outside lower center", ncols=len(_LOOKS), frameon=False, fontsize="small")
