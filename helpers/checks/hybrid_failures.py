@@ -1,4 +1,4 @@
-"""Exercises of 31_hybrid_failures: a consistent checkpoint, the three stages of a recovery, a repeated request.
+"""Exercises of 32_hybrid_failures: a consistent checkpoint, the three stages of a recovery, a repeated request.
 
 The trainers call `my_save` and `my_regroup`, the master calls `my_living` and `my_resume`. Trainer 0 asks the server to
 call `once`.

@@ -1,4 +1,4 @@
-"""Exercises of 47_sharded_embeddings: ids to owners, rows back and to owners, sums at the owners, and an optimizer."""
+"""Exercises of 31_sharded_embeddings: ids to owners, rows back and to owners, sums at the owners, and an optimizer."""
 
 import torch
 

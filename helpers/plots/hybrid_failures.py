@@ -1,4 +1,4 @@
-"""Figures of 31_hybrid_failures: what each rank does before and after a death."""
+"""Figures of 32_hybrid_failures: what each rank does before and after a death."""
 
 from collections.abc import Mapping, Sequence
 

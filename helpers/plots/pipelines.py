@@ -1,4 +1,4 @@
-"""Figures of 32_pipelines and the lessons after it: stages, their schedule, the bubble, and what a stage keeps."""
+"""Figures of 33_pipelines and the lessons after it: stages, their schedule, the bubble, and what a stage keeps."""
 
 from collections.abc import Mapping, Sequence
 

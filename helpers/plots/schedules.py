@@ -1,10 +1,10 @@
-"""Figures of 47_schedules: which rank holds which layers, and the work of ranks that hold several stages."""
+"""Figures of 34_schedules: which rank holds which layers, and the work of ranks that hold several stages."""
 
 from collections.abc import Mapping, Sequence
 
 from helpers.plots.style import BLUE, TINTS, label_rows, new_axes
 
-# Forward, gradient of the input, gradient of the weights: fill and ink, as in the figures of 32_pipelines.
+# Forward, gradient of the input, gradient of the weights: fill and ink, as in the figures of 33_pipelines.
 _LOOKS = {"F": ("#B5D6EC", "black"), "I": (BLUE, "white"), "W": ("#F2CF7F", "black")}
 _HEADING = 1.0  # the height of the line above the ranks of a picture
 

@@ -1,4 +1,4 @@
-"""Figures of 47_sharded_embeddings: rows and their owners, loads of owners, and bytes at the busiest rank."""
+"""Figures of 31_sharded_embeddings: rows and their owners, loads of owners, and bytes at the busiest rank."""
 
 from collections.abc import Mapping, Sequence
 

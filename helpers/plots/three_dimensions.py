@@ -1,4 +1,4 @@
-"""Figures of 43_three_dimensions: ranks in a grid on their hosts, and the parts of the step time."""
+"""Figures of 48_three_dimensions: ranks in a grid on their hosts, and the parts of the step time."""
 
 from collections.abc import Mapping, Sequence
 

@@ -1,4 +1,4 @@
-"""The check of `once` in 31_hybrid_failures accepts an answer again, with what the answer has kept."""
+"""The check of `once` in 32_hybrid_failures accepts an answer again, with what the answer has kept."""
 
 import pytest
 from answer_files import code_of, setup_of

@@ -1,4 +1,4 @@
-"""The recovery of 31_hybrid_failures is right, whichever rank is killed, and whenever."""
+"""The recovery of 32_hybrid_failures is right, whichever rank is killed, and whenever."""
 
 import os
 import random
@@ -13,7 +13,7 @@ from benchmarks import lesson
 from helpers import World
 from helpers.course import NOTEBOOKS
 
-NOTEBOOK = "31_hybrid_failures.ipynb"
+NOTEBOOK = "32_hybrid_failures.ipynb"
 MARK = "# for fresh ranks, too"
 STEPS = 300
 SECONDS = 2.0  # from the beginning of a training, within which the kill comes
