@@ -125,10 +125,10 @@ def _course():
     header = ["notebook", "what you will be able to do", "minutes", "ranks"]
     lines = [_row_of(header), _row_of(["---"] * len(header))]
     for title, rows in course.parts().items():
-        lines.append(_row_of([f"**{title}**", "", "", ""]))
         for row in rows:
+            part = f"**{title}**<br>" * (row is rows[0])
             star = " ★" * row.in_short_course
-            link = f"[{row.numbered_title}{star}](notebooks/{row.name}.ipynb)"
+            link = f"{part}[{row.numbered_title}{star}](notebooks/{row.name}.ipynb)"
             ranks = f"{row.ranks} ({_span([row.ranks, *row.others])})"
             lines.append(_row_of([link, row.promise, minutes(row.name), ranks]))
     return "\n".join(lines) + "\n"

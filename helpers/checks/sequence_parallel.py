@@ -54,8 +54,8 @@ def MyGather(exam):
     for name in ("joined", "scattered"):
         exam.require(
             calls.get(name) == 2,
-            f"The gradients are right. Rank {rank} called `{name}` {calls.get(name, 0)} times, expected 2: once forward and "
-            "once backward.",
+            f"The gradients are right. Rank {rank} called `{name}` {calls.get(name, 0)} times, expected 2: once "
+            "forward and once backward.",
         )
     return "For its own tokens each rank has the output and the gradient of one process, and for its weights, too."
 
@@ -112,8 +112,8 @@ def my_sums(exam):
         )
     exam.require(
         sum(calls.values()) == 1,
-        f"The gradients are right. Rank {rank} called {called(Counter(calls))} for {len(shapes)} parameters, expected 1 "
-        "collective.",
+        f"The gradients are right. Rank {rank} called {called(Counter(calls))} for {len(shapes)} parameters, expected "
+        "1 collective.",
     )
     return "One collective adds up all gradients."
 
@@ -220,7 +220,7 @@ class _Block(nn.Module):
 
 @exercise
 def my_total_norm(exam):
-    """Check `my_total_norm(gradients)`: the norm over plain tensors and DTensors of two meshes, the same on all ranks."""
+    """Check `my_total_norm(gradients)`: the norm of plain tensors and of DTensors on two meshes, equal on all ranks."""
     rank = exam.rank
     result, of_parts, expected = exam.on_rank(_norm_of_gradients, exam.n)
     norm = number(result)

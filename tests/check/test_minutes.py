@@ -102,7 +102,7 @@ def test_every_notebook_gives_its_minutes(path):
     given = str(minutes.minutes(path.stem))
     readme = (ROOT / "README.md").read_text()
     assert f"**Time**: {given} minutes for you" in nbformat.read(path, as_version=4).cells[0].source
-    assert re.search(rf"^\| \[.+\]\(notebooks/{path.name}\) \| .* \| {given} \|", readme, re.M)
+    assert re.search(rf"^\| .*\[.+\]\(notebooks/{path.name}\) \| .* \| {given} \|", readme, re.M)
     assert re.search(rf"^\| \[.+\]\(\.\./notebooks/{path.name}\) \| \d+ \| \d+ \| {given} \|", TEACHING, re.M)
 
 
