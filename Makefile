@@ -57,7 +57,7 @@ check: $(INSTALLED)
 	$(RUN) pytest $(SIDE_BY_SIDE) tests/check || failed=1; \
 	exit $$failed
 
-# All run, whatever the others say, and each counts. Most tests wait for ranks, so six share the machine. Their
+# All run, whatever the others say, and each counts. Most tests wait for ranks, so four share the machine. Their
 # temporary folder is a new one with a short name, for sockets, and nothing may be left there but what pytest, torch
 # and torchrun keep. Hundreds of processes import the same modules, so what the first has compiled is kept.
 test: $(INSTALLED)
@@ -71,7 +71,7 @@ test: $(INSTALLED)
 	test -z "$$left" || { echo "make: the tests have left this in the temporary folder:" $$left >&2; failed=1; }; \
 	exit $$failed
 
-SIDE_BY_SIDE := -n 6 --dist loadscope --no-loadscope-reorder
+SIDE_BY_SIDE := -n 4 --dist loadscope --no-loadscope-reorder
 NO_TESTS := 5  # what pytest says when none of a lesson's tests has to be alone
 SECONDS_TO_VANISH := 3
 # A lesson for which NOTEBOOKS asks runs whole, nightly tests included. See tests/lesson_files.py.
