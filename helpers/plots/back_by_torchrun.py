@@ -39,7 +39,8 @@ def progress_after_failure(runs: Mapping[str, tuple[float, Sequence, int]]) -> N
     """
     axes = new_axes("Survivors go on where they were, and restarts go back", width=8.2, height=4.2)
     longest = 0.0
-    for look, (name, (failure, rows, before)) in zip(_LOOKS, runs.items(), strict=True):
+    heights = (29, 16, 3, 3)  # of the names, in points: the first three runs end at about the same time
+    for look, height, (name, (failure, rows, before)) in zip(_LOOKS, heights, runs.items(), strict=True):
         points = [(moment - failure, step - before) for step, moment, *_ in rows]
         points = [(seconds, steps) for seconds, steps in points if -1 < seconds and steps <= 30]
         later = [(seconds, steps) for seconds, steps in points if seconds > 0]
@@ -48,11 +49,10 @@ def progress_after_failure(runs: Mapping[str, tuple[float, Sequence, int]]) -> N
         seconds, steps = zip(*sorted(points), strict=True)
         # A wait is level, and the step back to a checkpoint is vertical.
         axes.plot(seconds, steps, linewidth=2, markersize=5, markevery=15, drawstyle="steps-post", **look)
-        height = 16 if longest == 0 else 3  # the runs of survivors end at about the same time
         axes.annotate(name, end, (4, height), textcoords="offset points", color=look["color"], ha="left")
         longest = max(longest, end[0])
     axes.axvline(0, **GUIDE)
     note(axes, "failure", (0, -28), (4, 0))
-    axes.set(xlim=(-1, longest * 1.12), ylim=(-32, 40))
+    axes.set(xlim=(-1, longest * 1.12), ylim=(-32, 44))
     axes.set_xlabel("seconds since the failure")
     axes.set_ylabel("steps since the failure")

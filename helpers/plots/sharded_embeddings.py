@@ -75,7 +75,7 @@ def busiest_ranks(bytes_by_ranks: Mapping[int, Sequence[int]]) -> None:
     `bytes_by_ranks[n]` are the bytes at the busiest owner with blocks, at the busiest owner with modulo, and at a
     server.
     """
-    axes = new_axes("With modulo an owner's bytes hardly grow, and a server's do", height=3.8)
+    axes = new_axes("With modulo an owner's bytes grow far more slowly than a server's", height=3.8)
     sizes = list(bytes_by_ranks)
     looks = {
         "owner, blocks": {"color": RED, "marker": "^", "linestyle": "--"},
