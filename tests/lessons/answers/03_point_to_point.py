@@ -122,7 +122,7 @@ def gather(tensor):
     return tensors
 
 # %% gather: in the order of arrival
-# Not yet. Rank 0 returned 4.0 at index 1 of its list, expected 2.0.
+# Not yet. Rank 0 returned ... of its list, expected ...
 # solution, with `for source in range(1, n):` as `for received in tensors[1:]:`
 # and `dist.recv(tensors[source], src=source)` as `dist.recv(received)`
 
