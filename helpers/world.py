@@ -118,14 +118,21 @@ class World:
         self.require_running()
         return self._view
 
-    def call(self, function: str | Callable, *arguments, targets: int | Sequence[int] | None = None):
+    def call(
+        self,
+        function: str | Callable,
+        *arguments,
+        targets: int | Sequence[int] | None = None,
+        seconds: float | None = None,
+    ):
         """Have all ranks call a function at the same time, and return their results in rank order.
 
         `function` is the name of a function that the ranks have, such as "train" or "dist.get_rank", or a function of
         the notebook, which is sent to them. `targets` names the ranks that call it; if it is a number, return the
-        result of this rank without a list. Raises the error that the function raised, and `WorldError` when there is no
-        such rank. An Interrupt is passed on to the ranks. Then `call` raises KeyboardInterrupt when all of them have
-        answered, and `WorldError` when a rank is stuck.
+        result of this rank without a list. Raises the error that the function raised, `TimeoutError` if a rank has not
+        answered after so many `seconds`, and `WorldError` when there is no such rank. An Interrupt is passed on to the
+        ranks. Then `call` raises KeyboardInterrupt when all of them have answered, and `WorldError` when a rank is
+        stuck.
         """
         from ipyparallel import Reference
 
@@ -142,7 +149,7 @@ class World:
         line = running_line()
         result = view.apply_async(function, *arguments)
         self._cells.sent(ranks, result.msg_ids, line)
-        if self._waiter.wait(ranks, result):
+        if self._waiter.wait(ranks, result, seconds):
             raise KeyboardInterrupt
         results = result.get()
         return results[0] if isinstance(targets, int) else results
@@ -248,7 +255,7 @@ class World:
         """Raise KeyboardInterrupt in every rank that has not answered a cell or a `world.call`.
 
         In a rank that is inside a C++ call, such as a collective, it is raised only when the call returns. A rank that
-        is only busy with `world.view` or a check is not interrupted.
+        is only busy with `world.view` is not interrupted.
         """
         self.require_running()
         alive = self._cells.owed().keys() - self._ranks.deaths().keys()

@@ -116,7 +116,7 @@ def kill_last(world) -> None:
 def examine_on_ranks(world, exercise: exam.Exercise) -> list[exam.Outcome]:
     """Have each rank run an exercise in the process of the learner's code, and return their outcomes in rank order."""
     with stuck_ranks_named(world, exercise.name):
-        return world.view.apply_async(exam.sit_here, exercise.module, exercise.name).get(SECONDS_TO_ANSWER)
+        return world.call(exam.sit_here, exercise.module, exercise.name, seconds=SECONDS_TO_ANSWER)
 
 
 examine = examine_on_ranks  # `helpers.grade.runner` replaces it by `helpers.grade.outside.examine`

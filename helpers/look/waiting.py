@@ -1,7 +1,9 @@
 """Wait for the ranks' answers to a cell or a call, and pass an Interrupt on to the ranks."""
 
 import linecache
+import math
 import sys
+import time
 import traceback
 from contextlib import suppress
 
@@ -41,15 +43,19 @@ class Waiter:
         if not self._ranks.is_connected():
             raise WorldError(NO_CONNECTION)
 
-    def wait(self, targets: list[int], result) -> bool:
+    def wait(self, targets: list[int], result, seconds: float | None = None) -> bool:
         """Wait until these ranks have answered; return whether an Interrupt has ended their work.
 
+        Raise `TimeoutError` if a rank has not answered after so many seconds; None waits without a limit.
         If the Interrupt leaves some ranks stuck, show the output of the other ranks, and raise `WorldError` with the
         place of every rank and the errors of the other ranks, because one of these errors may be the cause.
         """
+        deadline = time.monotonic() + (math.inf if seconds is None else seconds)
         try:
             while not result.wait(_SECONDS_BETWEEN_LOOKS):
                 self.require_connection()
+                if time.monotonic() > deadline:
+                    raise TimeoutError(f"a rank has not answered for {seconds} s")
         except KeyboardInterrupt:
             self._interrupt(targets, result)
             return True

@@ -289,6 +289,17 @@ def test_interrupt_of_a_call_ends_the_work_of_the_ranks(shared):
     assert shared.run("world.call('time.monotonic_ns', targets=1) > 0") == "True"
 
 
+def test_interrupt_of_a_check_ends_the_work_of_the_ranks(shared):
+    shared.run("from helpers import World, checks\nworld = World(2)")
+    shared.run("%%px\nimport time\ndef mean(numbers):\n    while True:\n        time.sleep(0.01)")
+    all_are_inside = shared.sees("all(state.line for state in world.where())")
+    shown = shared.run("checks.collectives.mean(world)", interrupt_when=all_are_inside)
+    assert "KeyboardInterrupt" in shown
+    assert shared.run("print({state.state for state in world.where()})") == "{'idle'}\n"
+    shared.run("%%px\ndef mean(numbers):\n    return None")
+    assert shared.run("checks.collectives.mean(world)").startswith("Not yet. Rank 0 returned None")
+
+
 def test_interrupt_of_a_call_that_is_stuck_names_the_line(shared):
     shared.run("from helpers import World\nworld = World(2)")
     shared.run("%%px\n" + INIT.format(timeout=20))
