@@ -1,6 +1,7 @@
 """What must never happen: a rank hangs the learner, a restart does not help, a process is left behind."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -294,7 +295,8 @@ def test_interrupt_of_a_check_ends_the_work_of_the_ranks(shared):
     shared.run("%%px\nimport time\ndef mean(numbers):\n    while True:\n        time.sleep(0.01)")
     all_are_inside = shared.sees("all(state.line for state in world.where())")
     shown = shared.run("checks.collectives.mean(world)", interrupt_when=all_are_inside)
-    assert "KeyboardInterrupt" in shown
+    assert "WorldError: You interrupted the check of `mean`, and every rank has left it." in shown
+    assert re.search(r"KeyboardInterrupt.*time\.sleep\(0\.01\)", shared.run("world.post_mortem(1)"), re.DOTALL)
     assert shared.run("print({state.state for state in world.where()})") == "{'idle'}\n"
     shared.run("%%px\ndef mean(numbers):\n    return None")
     assert shared.run("checks.collectives.mean(world)").startswith("Not yet. Rank 0 returned None")
