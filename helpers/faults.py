@@ -53,7 +53,7 @@ CAUSES = {
         "everything would work on the first host",
     ),
     "optimizer state not restored": (
-        "a training is resumed with a part of its state fresh",
+        "a training resumes from a checkpoint without the state of its optimizer",
         "the training would agree with one process until it is resumed",
     ),
     "partial gradients not reduced": (

@@ -307,6 +307,24 @@ def near(value: object, expected: float, within: float = 1e-4) -> bool:
     return found is not None and abs(found - expected) < within
 
 
+def close(value: object, expected: torch.Tensor, within: float = 1e-10) -> bool:
+    """Return whether a value is a tensor of the expected shape, and no element differs by more than `within`."""
+    if not isinstance(value, torch.Tensor) or value.shape != expected.shape:
+        return False
+    return torch.allclose(value.double(), expected.double(), rtol=0, atol=within)
+
+
+def compared(value: object, expected: torch.Tensor, name: str) -> str:
+    """Return in words how a value differs from the expected tensor, such as "2 times the gradient of x"."""
+    if value is None:
+        return f"no {name}"
+    if getattr(value, "shape", None) == expected.shape:
+        factor = ((value * expected).sum() / expected.square().sum()).item()
+        if close(value, factor * expected):
+            return f"{factor:.3g} times the {name}"
+    return f"another {name}"
+
+
 def show(value: object) -> str:
     """Return a short text for the result of an answer."""
     one = number(value)

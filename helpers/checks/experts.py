@@ -2,7 +2,7 @@
 
 import torch
 
-from helpers.checks.exam import answer, called, errors_of_answer, exercise, number, show
+from helpers.checks.exam import answer, called, close, errors_of_answer, exercise, number, show
 from helpers.measure.traffic import collectives
 
 _WIDTH = 2
@@ -26,7 +26,7 @@ def MyExchange(exam):
         ):
             continue
         exam.require(
-            _close(result, expected),
+            close(result, expected, 1e-9),
             f"With {case} rank {rank} received {_rounded(result)}, expected {_rounded(expected)}.",
         )
         scales = (torch.arange(n) + 1.0).double().repeat_interleave(counts[rank])
@@ -52,7 +52,7 @@ def my_dispatch(exam):
         ):
             continue
         same = [
-            _close(_sorted(part), part_expected)
+            close(_sorted(part), part_expected, 1e-9)
             for part, part_expected in zip(rows.split(counts[:, rank].tolist()), of_expert, strict=True)
         ]
         exam.require(
@@ -95,7 +95,7 @@ def my_combine(exam):
         ):
             continue
         exam.require(
-            _close(result, expected),
+            close(result, expected, 1e-9),
             f"With {case} rank {rank} returned {_rounded(result)}, expected {_rounded(expected)}, in the order of the "
             "tokens.",
         )
@@ -124,7 +124,7 @@ def two_experts(exam):
         ):
             continue
         exam.require(
-            _close(result, expected),
+            close(result, expected, 1e-9),
             f"With {case} rank {rank} returned {_rounded(result)}, expected {_rounded(expected)}. Expert e multiplies "
             "its rows by e + 1.",
         )
@@ -163,7 +163,7 @@ def new_bias(exam):
             f"With {case} rank {rank} returned {show(result)}, expected a tensor of shape [{n}].",
         ):
             exam.require(
-                _close(result.double(), expected),
+                close(result.double(), expected, 1e-9),
                 f"With {case} the experts got {[int(load) for load in loads]} tokens of all ranks, and rank {rank} "
                 f"returned {_rounded(result)}, expected {_rounded(expected)}.",
             )
@@ -244,7 +244,7 @@ def _require_gradient(exam, begin, gradient, expected):
         f"{begin} no gradient reaches the input on rank {rank}.",
     ):
         exam.require(
-            _close(gradient, expected),
+            close(gradient, expected, 1e-9),
             f"{begin} on rank {rank} the gradient of the input is {_rounded(gradient)}, expected "
             f"{_rounded(expected)}, from the losses of the ranks that received the rows.",
         )
@@ -306,10 +306,6 @@ def _detached(result):
 
 def _has_shape(result, expected):
     return isinstance(result, torch.Tensor) and result.shape == expected.shape and result.is_floating_point()
-
-
-def _close(found, expected):
-    return bool(((found - expected).abs() < 1e-9).all())
 
 
 def _sorted(rows):

@@ -27,7 +27,7 @@ _CUTS = [
 ]
 _MICRO_BATCHES = 4
 _SECONDS_BUSY = 0.5  # in which the last stage computes nothing
-_SOLVED = "Every stage has the gradients of one process, after one all-reduce of DDP."
+_SOLVED = "Every stage has the gradients of one process, and all micro-batches were under way at once."
 
 
 class _Step(NamedTuple):
@@ -67,7 +67,8 @@ def my_step(exam):
     ):
         exam.require(
             step.all_reduces == 1,
-            f"DDP all-reduced {step.all_reduces} times on rank {exam.rank}, expected once in the step.",
+            f"DDP all-reduced {step.all_reduces} times on rank {exam.rank}, expected as often as in one call of "
+            "`dist_autograd.backward` through `stage`.",
         )
         fault = _fault_of_gradient(step.gradient, step.expected_gradient)
         exam.require(not fault, f"The gradient of rank {exam.rank} {fault}")

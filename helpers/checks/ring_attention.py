@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
-from helpers.checks.exam import answer, called, exercise, number, show
+from helpers.checks.exam import answer, called, close, exercise, number, show
 from helpers.measure.traffic import recorded
 
 _QUERIES, _KEYS, _BLOCKS, _WIDTH = 3, 4, 4, 2  # _KEYS in a block
@@ -49,7 +49,7 @@ def my_update(exam):
                 "weights are 0.",
             )
             exam.require(
-                _close(result, expected),
+                close(result, expected),
                 f"With {name}, rank {rank} has {_first(result)} for the first query after {_BLOCKS} blocks, expected "
                 f"{_first(expected)}, the attention over all keys.",
             )
@@ -352,7 +352,7 @@ def merged(exam):
         ):
             for part, result, expected in zip(("output", "logsumexp"), pair, _attention(scores, values), strict=True):
                 exam.require(
-                    _close(result, expected),
+                    close(result, expected),
                     f"With {name}, rank {rank} returned the {part} {_first(result)} ..., expected {_first(expected)} "
                     "..., the result for all keys.",
                 )
@@ -407,7 +407,7 @@ def windowed(exam):
     ):
         for position in range(_POSITIONS):
             exam.require(
-                _close(result[:, position], expected[:, position]),
+                close(result[:, position], expected[:, position]),
                 f"The output of rank {rank} is wrong at its position {position}, which is {own.start + position} in "
                 f"the sequence: expected attention to itself and up to {_POSITIONS - 1} positions before it.",
             )
@@ -436,10 +436,6 @@ def _shown(result):
 
 def _names_of(shapes):
     return ", ".join(f"shape {tuple(shape)}" for shape in shapes)
-
-
-def _close(result, expected):
-    return torch.allclose(result.double(), expected, rtol=0, atol=1e-10)
 
 
 def _first(tensor):

@@ -9,7 +9,18 @@ import torch
 from torch import nn
 from torch.nn.functional import gelu, linear, scaled_dot_product_attention
 
-from helpers.checks.exam import AnswerError, answer, called, errors_of_answer, exercise, missing, number, show
+from helpers.checks.exam import (
+    AnswerError,
+    answer,
+    called,
+    close,
+    compared,
+    errors_of_answer,
+    exercise,
+    missing,
+    number,
+    show,
+)
 from helpers.checks.learner import learners_module
 
 _INPUTS, _HIDDEN = 3, 4  # of two layers; _HIDDEN for each rank
@@ -41,15 +52,15 @@ def MyGather(exam):
         f"Rank {rank} returned {show(result)}, expected a tensor of the shape {shape}: the sums for its own tokens.",
     )
     exam.require(
-        _close(result, output),
+        close(result, output),
         f"On rank {rank} the output is not the output of one process for the rank's own tokens, expected the sum of "
         "the partial sums of all ranks, from all tokens.",
     )
     for name, gradient in zip(("down", "up", "x"), reversed(gradients), strict=True):
+        difference = compared(gradient, expected[name], f"gradient of {name}")
         exam.require(
-            _close(gradient, expected[name]),
-            f"The output is right. Rank {rank} got {_compared(gradient, expected[name], name)}, expected the gradient "
-            "of one process.",
+            close(gradient, expected[name]),
+            f"The output is right. Rank {rank} got {difference}, expected the gradient of one process.",
         )
     for name in ("joined", "scattered"):
         exam.require(
@@ -106,7 +117,7 @@ def my_sums(exam):
     for index, (shape, gradient) in enumerate(zip(shapes, gradients, strict=True)):
         expected = sum(_partial_gradient(shape, index, other) for other in range(n))
         exam.require(
-            _close(gradient, expected),
+            close(gradient, expected),
             f"On rank {rank} the gradient of parameter {index} is {show(gradient)}, expected {show(expected)}, the sum "
             "over the ranks.",
         )
@@ -252,20 +263,3 @@ def _norm_of_gradients(n):
     if isinstance(result, DTensor):
         result = result.full_tensor()
     return result, *(torch.cat([t.flatten() for t in tensors]).norm().item() for tensors in (parts, whole))
-
-
-def _close(result, expected):
-    if not isinstance(result, torch.Tensor) or result.shape != expected.shape:
-        return False
-    return torch.allclose(result.double(), expected, rtol=0, atol=1e-10)
-
-
-def _compared(gradient, expected, name):
-    """Return in words how the gradient of this name differs from the expected gradient."""
-    if gradient is None:
-        return f"no gradient of {name}"
-    if getattr(gradient, "shape", None) == expected.shape:
-        factor = ((gradient * expected).sum() / expected.square().sum()).item()
-        if _close(gradient, factor * expected):
-            return f"{factor:.3g} times the gradient of {name}"
-    return f"another gradient of {name}"

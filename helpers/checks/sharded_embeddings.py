@@ -2,7 +2,7 @@
 
 import torch
 
-from helpers.checks.exam import answer, called, exercise, number, show
+from helpers.checks.exam import answer, called, close, exercise, number, show
 from helpers.measure.traffic import collectives, handed_over
 
 _COLUMNS = 3
@@ -77,7 +77,7 @@ def pooled(exam):
         ):
             continue
         exam.require(
-            _close(result, expected),
+            close(result, expected, 1e-9),
             f"With {case} rank {rank} returned {_listed(result)}, expected {_listed(expected)}.",
         )
         limit = 8 * (n + 2 * len(ids) + n * bags * _COLUMNS)
@@ -108,11 +108,11 @@ def rowwise_adagrad(exam):
             expected_shard[place] -= _RATE * gradient / (expected_sums[place].sqrt() + 1e-10)
         exam.call(shard, sums, places, gradients, _RATE)
         exam.require(
-            _close(sums, expected_sums),
+            close(sums, expected_sums, 1e-9),
             f"With {case} `sums` is {_listed(sums)} on rank {rank}, expected {_listed(expected_sums)}.",
         )
         exam.require(
-            _close(shard, expected_shard),
+            close(shard, expected_shard, 1e-9),
             f"`sums` is right. With {case} the first column of `shard` is {_listed(shard[:, 0])} on rank {rank}, "
             f"expected {_listed(expected_shard[:, 0])}.",
         )
@@ -217,7 +217,7 @@ def _require_rows(exam, case, rows, owners_of, expected, order):
         f"With {case} rank {rank} returned {result.dtype}, expected {expected.dtype}, as the argument.",
     )
     exam.require(
-        _close(result, expected),
+        close(result, expected, 1e-9),
         f"With {case} rank {rank} returned rows that begin with {_firsts(result)}, expected {_firsts(expected)}, in "
         f"{order}.",
     )
@@ -237,10 +237,6 @@ def _pooled(shard, ids, bag_of_id, bags):
 
 def _same(found, expected):
     return isinstance(found, torch.Tensor) and found.shape == expected.shape and bool((found == expected).all())
-
-
-def _close(found, expected):
-    return bool(((found.double() - expected.double()).abs() < 1e-9).all())
 
 
 def _firsts(rows):

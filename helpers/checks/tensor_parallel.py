@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy, gelu, linear
 
 from helpers import tap
-from helpers.checks.exam import Wrong, answer, errors_of_answer, exercise, show
+from helpers.checks.exam import Wrong, answer, close, compared, errors_of_answer, exercise, show
 from helpers.measure.traffic import recorded
 
 _INPUTS, _HIDDEN, _OUTPUTS = 3, 4, 5  # of two layers; _HIDDEN for each rank
@@ -19,7 +19,7 @@ _TOKENS, _WORDS = 6, 7  # words for each rank
 def _judge_sum(returned):
     """Judge the partial sums of all ranks, each with the output of the two whole layers."""
     expected = returned[0][1]
-    if not _close(sum(partial_sum for partial_sum, _ in returned), expected):
+    if not close(sum(partial_sum for partial_sum, _ in returned), expected):
         raise Wrong(
             "All parts have the right shapes, but the partial sums of the ranks do not add up to the output of "
             "the two layers. The parts of all ranks must make up the whole layer, and a rank's rows of the second "
@@ -95,23 +95,23 @@ def MyF(exam):
         getattr(result, "shape", None) == output.shape,
         f"Rank {rank} returned {show(result)}, expected a tensor of the shape of x.",
     )
-    what = "only its own partial sum of the output" if _close(result, share) else _compared(result, output, "output")
-    exam.require(_close(result, output), f"Rank {rank} returned {what}, expected the sum of all partial sums.")
+    what = "only its own partial sum of the output" if close(result, share) else compared(result, output, "output")
+    exam.require(close(result, output), f"Rank {rank} returned {what}, expected the sum of all partial sums.")
     for name, gradient, expected in (("down", down_gradient, of_down.chunk(n, 1)), ("up", up_gradient, of_up.chunk(n))):
         exam.require(
-            _close(gradient, expected[rank]),
-            f"The output is right. Rank {rank} got {_compared(gradient, expected[rank], f'gradient of {name}')}, "
+            close(gradient, expected[rank]),
+            f"The output is right. Rank {rank} got {compared(gradient, expected[rank], f'gradient of {name}')}, "
             "expected the gradient of one process. All ranks compute the same loss, so each rank already has the "
             "whole gradient of the output.",
         )
-    if _close(x_gradient, of_share) and not _close(x_gradient, of_x):
+    if close(x_gradient, of_share) and not close(x_gradient, of_x):
         exam.refuse(
             f"Output and gradients of the weights are right. Rank {rank} got only the part of the gradient of x that "
             f"comes through its own columns, expected the sum of the parts of all {n} ranks."
         )
     exam.require(
-        _close(x_gradient, of_x),
-        f"The weights are right. Rank {rank} got {_compared(x_gradient, of_x, 'gradient of x')}, "
+        close(x_gradient, of_x),
+        f"The weights are right. Rank {rank} got {compared(x_gradient, of_x, 'gradient of x')}, "
         "expected the gradient of one process.",
     )
     return "The output and the gradients of x and of both weights are those of one process."
@@ -230,13 +230,13 @@ def my_cross_entropy(exam):
         "words before `exp`.",
     )
     exam.require(
-        _close(torch.as_tensor(loss).reshape(()) if isinstance(loss, torch.Tensor) else None, expected.detach()),
+        close(torch.as_tensor(loss).reshape(()) if isinstance(loss, torch.Tensor) else None, expected.detach()),
         f"Rank {rank} returned {show(loss)}, expected {show(expected.item())}, the mean over all tokens.",
     )
     own = whole.grad[..., words]
     exam.require(
-        _close(gradient, own),
-        f"The loss is right. Rank {rank} got {_compared(gradient, own, 'gradient of its logits')}, expected the "
+        close(gradient, own),
+        f"The loss is right. Rank {rank} got {compared(gradient, own, 'gradient of its logits')}, expected the "
         "gradient of one process. The gradients of sums pass through `g`.",
     )
     exam.require(
@@ -276,20 +276,3 @@ def _brought():
 
     with tap.subscribed(tap.Collective, begin=count):
         yield numbers
-
-
-def _close(result, expected):
-    if not isinstance(result, torch.Tensor) or result.shape != expected.shape:
-        return False
-    return torch.allclose(result.double(), expected, rtol=0, atol=1e-10)
-
-
-def _compared(result, expected, name):
-    """Return in words how a tensor differs from the expected tensor."""
-    if result is None:
-        return f"no {name}"
-    if getattr(result, "shape", None) == expected.shape:
-        factor = ((result * expected).sum() / expected.square().sum()).item()
-        if _close(result, factor * expected):
-            return f"{factor:.3g} times the {name}"
-    return f"another {name} than one process"

@@ -72,7 +72,7 @@ def _verdicts(notebook, submission):
         raise ValueError(f"The course has no notebook {notebook}")
     lesson = _LESSONS[notebook]
     asked = exercises(lesson, submission)
-    nothing = judging.Verdict(False, "There is no cell with an answer before the check.")
+    nothing = judging.Grade(False, "There is no cell with an answer before the check.")
     verdicts = {exercise.name: nothing for exercise in asked}
     remaining = [exercise for exercise in asked if exercise.answer]
     for parameters in variants(lesson):

@@ -20,7 +20,7 @@ from helpers.grade.submissions import code_cells
 CHECK = re.compile(r"^(?:assert )?checks\.(?P<topic>\w+)\.(?P<name>\w+)\(world\)", re.MULTILINE)
 
 
-class Exercise(NamedTuple):
+class SubmittedExercise(NamedTuple):
     """One exercise: the name of its check, the cells to run before the answer, the cells of the answer, its topic.
 
     The check is a `helpers.checks.exam.Exercise`. Cells are the sources of code cells. The first line of each cell of
@@ -50,7 +50,7 @@ def variants(lesson: Path) -> list[str]:
     return [parameters] if other == parameters else [parameters, other]
 
 
-def exercises(lesson: Path, submission: bytes) -> list[Exercise]:
+def exercises(lesson: Path, submission: bytes) -> list[SubmittedExercise]:
     """Return the exercises of a lesson that have a solution, with the answers of a submitted notebook.
 
     `lesson` is the path of the course's notebook, next to the folder `solutions`. If the submission has no cell for an
@@ -66,7 +66,7 @@ def exercises(lesson: Path, submission: bytes) -> list[Exercise]:
         if check := CHECK.search(cell.source):
             answer = answers.get(check["name"], [])
             needed = _leaned_on(answer, setup, cells.get(check["name"], []))
-            complete.append(Exercise(check["name"], [*setup, *needed], answer, check["topic"]))
+            complete.append(SubmittedExercise(check["name"], [*setup, *needed], answer, check["topic"]))
         elif not _is_answer(frame, index) and cell.source != "world.stop()":
             setup.append(cell.source)
     return complete

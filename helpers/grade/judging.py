@@ -22,7 +22,7 @@ from typing import NamedTuple
 import psutil
 
 from helpers.grade import sandbox
-from helpers.grade.exercises import Exercise
+from helpers.grade.exercises import SubmittedExercise
 
 SECONDS = 150  # for one exercise, including its setup; a check itself gives up after 40 s
 PROCESSES = 100
@@ -30,7 +30,7 @@ _BYTES_OF_A_LINE = 2**16
 _SECONDS_BETWEEN_LOOKS = 0.25
 
 
-class Verdict(NamedTuple):
+class Grade(NamedTuple):
     """Whether an exercise is solved, the sentence of its check, and whether the check finished.
 
     In the sandbox, the verdict of the check itself is a `helpers.checks.judging.Verdict`.
@@ -45,7 +45,7 @@ class _Ended(Exception):
     """Raised when a sandbox has to be ended; the text says why, as a sentence."""
 
 
-def judged(parameters: str, exercises: Sequence[Exercise]) -> dict[str, Verdict]:
+def judged(parameters: str, exercises: Sequence[SubmittedExercise]) -> dict[str, Grade]:
     """Judge exercises with these parameters, and return the verdict on each exercise, by name.
 
     After an exercise that is not solved, or whose sandbox was ended, the next exercise gets a new sandbox.
@@ -72,7 +72,7 @@ def _run(parameters, exercises):
             while len(verdicts) < len(exercises) and all(verdict.solved for verdict in verdicts):
                 verdicts.append(_verdict(lines.next(time.monotonic() + SECONDS), key, len(verdicts)))
         except _Ended as ended:
-            verdicts.append(Verdict(False, str(ended), finished=False))
+            verdicts.append(Grade(False, str(ended), finished=False))
     return verdicts
 
 
@@ -85,7 +85,7 @@ def _verdict(line, key, number):
         signed = False
     if not signed or type(solved) is not bool or type(sentence) is not str:
         raise _Ended("The answer attacked the process that judges it, and was ended.")
-    return Verdict(solved, sentence[: sandbox.LETTERS])
+    return Grade(solved, sentence[: sandbox.LETTERS])
 
 
 class _Lines:

@@ -18,7 +18,7 @@ _WIDTH_OF_LINE = 80
 _SYNTAX_ERROR = re.compile(r'File "(.*)", line (\d+)\n((?: .*\n)*)(\w+: (?s:.*))')
 
 
-class Frame:
+class TracebackFrame:
     """A frame of the traceback; `frame["name"]` is a variable of its function, or a global of its module.
 
     `line_number` and `line` say where the frame was, in a cell as a learner counts lines; `file` is empty for a cell.
@@ -51,11 +51,11 @@ class PostMortem:
     `post_mortem["name"]` is a variable of the innermost frame in the learner's own code.
     """
 
-    def __init__(self, rank: int, error: str, frames: list[Frame]):
+    def __init__(self, rank: int, error: str, frames: list[TracebackFrame]):
         self.rank, self.error, self.frames = rank, error, frames
 
     def __getitem__(self, name: str) -> object:
-        """Return the value of a variable; see `Frame`."""
+        """Return the value of a variable; see `TracebackFrame`."""
         cell_frames = [frame for frame in self.frames if not frame.file]
         if not cell_frames:
             raise WorldError("The error has not come through a line of a cell. See the frames in `.frames`.")
@@ -101,7 +101,7 @@ def post_mortem(ranks: Ranks, cells: Cells, state: RankState) -> PostMortem:
         return fetch
 
     shown_frames = [
-        Frame(kept, cells, fetch_from(index))
+        TracebackFrame(kept, cells, fetch_from(index))
         for index, kept in enumerate(failure.frames)
         if not is_of_helpers(kept.path)
     ]

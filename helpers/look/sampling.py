@@ -8,7 +8,7 @@ import psutil
 
 from helpers.look.cells import Cells
 from helpers.look.where import RankState, from_stacks
-from helpers.ranks.connections import Carried
+from helpers.ranks.connections import ConnectionBytes
 from helpers.ranks.samples import Sample
 
 _SECONDS_TO_ANSWER = 0.5
@@ -65,7 +65,7 @@ class Sampler:
             return None, None
         received = sent = 0
         for connection, total in carried.items():
-            until_then = before.get(connection, Carried(0, 0))
+            until_then = before.get(connection, ConnectionBytes(0, 0))
             received += total.received - until_then.received
             sent += total.sent - until_then.sent
         return received / (now - earlier), sent / (now - earlier)

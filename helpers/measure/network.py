@@ -63,7 +63,7 @@ class Links:
         return ways + "\n" + table(["from \\ to", *map(str, ranks)], rows)
 
 
-class Cables(Links):
+class PacedCables(Links):
     """The cables between hosts whose rate was set; its representation is a table.
 
     `rates[source][destination]` is the rate between two ranks of different hosts, which they share with the other
@@ -99,8 +99,8 @@ def limit(
     directions. A process group opens its connections when it is created, so a group that is created after this call is
     not paced until the next call.
 
-    In a world of several hosts, pace the cables instead, and return them as `Cables`. Later connections between hosts
-    are then paced as well, and connections inside a host are not. `delay` is the number of seconds that a byte takes
+    In a world of several hosts, pace the cables instead, and return `PacedCables`. Later connections between hosts are
+    then paced as well, and connections inside a host are not. `delay` is the number of seconds that a byte takes
     from one host to another, `loss` the fraction of packets that a cable loses. With `ranks` or `shared`, or when the
     hosts have no cables, pace the connections between hosts.
 
@@ -170,7 +170,7 @@ def _pace_cables(world, bits_per_second, delay, loss):
         raise WorldError(
             f"No cable is paced: the kernel of this system cannot {what}. It says: {error.args[1]}."
         ) from None
-    return Cables(world, bits_per_second, delay, loss)
+    return PacedCables(world, bits_per_second, delay, loss)
 
 
 def _set_rates(world, rate):

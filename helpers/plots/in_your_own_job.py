@@ -12,7 +12,7 @@ _SOURCES = (
     ("py-spy reads the memory\nfrom outside", "the stacks, now", 2.0, BLUE),
     ("faulthandler writes to stderr\non a signal or an alarm", "the stacks, now or earlier", 1.3, GREEN),
     ("the flight recorder\nis written to a file", "the collectives so far", 0.6, RED),
-    ("an error file for torchrun,\nif the process raised an error", "who ended, and why", -0.1, "#404040"),
+    ("an error file for torchrun,\nif the process raised an error", "the error, with its traceback", -0.1, "#404040"),
 )
 
 

@@ -1,12 +1,14 @@
 """Figures of 33_pipelines and the lessons after it: stages, their schedule, the bubble, and what a stage keeps."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+
+from matplotlib.axes import Axes
 
 from helpers.plots.style import BLUE, GUIDE, MEASURED, MODEL, RED, TINTS, label_rows, new_axes
 
 # A forward is light with a dark number, a backward is dark with a light number.
 _LOOKS = {"F": ("#B5D6EC", "black"), "B": (BLUE, "white")}
-_HEADING = 1.0  # the height of the line above the stages of a picture
+_HEADING = 1.0  # the height of the line above the rows of a step
 
 Event = tuple[str, int, float, float]
 
@@ -36,25 +38,37 @@ def pipeline_steps(title: str, steps: Mapping[str, Sequence[Sequence[Event]]]) -
     `steps` maps a heading to the events of each stage: kind ("F", "B"), micro-batch, begin and end in seconds. Each
     step begins at 0 with the first event of any stage, and all steps share one axis.
     """
-    rows = sum(len(stages) + _HEADING for stages in steps.values())
-    axes = new_axes(title, width=7.6, height=0.9 + 0.3 * rows)
+    axes = work_of_rows(title, steps, row="stage", width=7.6, draw_box=_box)
+    axes.set_xlabel("time since the step began (ms): light = forward, dark = backward, grey = bubble")
+
+
+def work_of_rows(
+    title: str, steps: Mapping[str, Sequence[Sequence[tuple]]], row: str, width: float, draw_box: Callable
+) -> Axes:
+    """Draw each step under its heading, with a row for each stage or rank, and return the axes.
+
+    Every event ends with its begin and its end. `draw_box(axes, event, left, width, top)` draws an event in the row
+    below `top`, in milliseconds.
+    """
+    rows = sum(len(events_by_row) + _HEADING for events_by_row in steps.values())
+    axes = new_axes(title, width=width, height=0.9 + 0.3 * rows)
     axes.grid(False)
     places, names, top = [], [], 0.0
-    for heading, stages in steps.items():
-        origin = min(event[2] for events in stages for event in events)
-        end = max(event[3] for events in stages for event in events)
+    for heading, events_by_row in steps.items():
+        origin = min(event[-2] for events in events_by_row for event in events)
+        end = max(event[-1] for events in events_by_row for event in events)
         top += _HEADING
         axes.text(0, top - 0.25, heading, fontsize="small", fontweight="bold")
-        for stage, events in enumerate(stages):
+        for number, events in enumerate(events_by_row):
             axes.barh(top + 0.5, 1e3 * (end - origin), height=0.9, color="#F1F1F1", zorder=1)
             for event in events:
-                _box(axes, event, origin, top)
+                draw_box(axes, event, 1e3 * (event[-2] - origin), 1e3 * (event[-1] - event[-2]), top)
             places.append(top + 0.5)
-            names.append(f"stage {stage}")
+            names.append(f"{row} {number}")
             top += 1
     axes.set_ylim(top, 0)
     label_rows(axes, places, names)
-    axes.set_xlabel("time since the step began (ms): light = forward, dark = backward, grey = bubble")
+    return axes
 
 
 def bubbles(measured: Mapping[str, Mapping[int, float]], formula: Mapping[int, float]) -> None:
@@ -79,7 +93,7 @@ def bubbles(measured: Mapping[str, Mapping[int, float]], formula: Mapping[int, f
     axes.set_ylim(0, 1)
     axes.yaxis.set_major_formatter(lambda share, _: f"{share:.0%}")
     axes.set_xlabel("micro-batches")
-    axes.set_ylabel("idle share of a step")
+    axes.set_ylabel("idle fraction of a step")
 
 
 def kept_over_time(kept: Mapping[str, Sequence[int]]) -> None:
@@ -103,9 +117,8 @@ def _message(axes, begin, end, height, **look):
     axes.annotate("", (end, height), (begin, height), arrowprops={"arrowstyle": "->", "linewidth": 1.6, **look})
 
 
-def _box(axes, event, origin, top):
-    kind, number, begin, end = event
+def _box(axes, event, left, width, top):
+    kind, number, *_ = event
     fill, ink = _LOOKS[kind]
-    left, width = 1e3 * (begin - origin), 1e3 * (end - begin)
     axes.barh(top + 0.5, width, left=left, height=0.9, color=fill, edgecolor="white", linewidth=0.6, zorder=2)
     axes.text(left + width / 2, top + 0.5, str(number), color=ink, fontsize=7, ha="center", va="center", zorder=3)

@@ -14,7 +14,9 @@ _WAITS = {"facecolor": "white", "edgecolor": "#767676", "hatch": "///", "linewid
 
 def three_groups() -> None:
     """Draw a group of four processes, the group of the three survivors, and the group with a new process."""
-    _, panels = subplots(1, 3, figsize=(8.6, 2.9))
+    figure, panels = subplots(1, 3, figsize=(8.6, 3.2))
+    title = "Whenever a process leaves or joins, the members form a new group"
+    figure.suptitle(title, x=0.01, ha="left", fontsize="medium", fontweight="bold")
     titles = ("one group of 4", "rank 1 is killed: a group of 3", "a new process joins: a group of 4")
     groups = ((0, 1, 2, 3), (0, 2, 3), (0, 1, 2, 3))
     for number, (axes, title, group) in enumerate(zip(panels, titles, groups, strict=True)):

@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 
+from helpers.plots.pipelines import work_of_rows
 from helpers.plots.style import BLUE, TINTS, label_rows, new_axes
 
 # Forward, gradient of the input, gradient of the weights: fill and ink, as in the figures of 33_pipelines.
 _LOOKS = {"F": ("#B5D6EC", "black"), "I": (BLUE, "white"), "W": ("#F2CF7F", "black")}
-_HEADING = 1.0  # the height of the line above the ranks of a picture
 
 Event = tuple[str, int, int, float, float]
 
@@ -38,31 +38,13 @@ def ranks_at_work(title: str, steps: Mapping[str, Sequence[Sequence[Event]]]) ->
     `steps` maps a heading to the events of each rank: kind ("F", "I", "W"), which of the rank's layers, micro-batch,
     begin and end in seconds. Each step begins at 0 with its first event, and all steps share one axis.
     """
-    rows = sum(len(ranks) + _HEADING for ranks in steps.values())
-    axes = new_axes(title, width=8.6, height=0.9 + 0.3 * rows)
-    axes.grid(False)
-    places, names, top = [], [], 0.0
-    for heading, ranks in steps.items():
-        origin = min(event[3] for events in ranks for event in events)
-        end = max(event[4] for events in ranks for event in events)
-        top += _HEADING
-        axes.text(0, top - 0.25, heading, fontsize="small", fontweight="bold")
-        for rank, events in enumerate(ranks):
-            axes.barh(top + 0.5, 1e3 * (end - origin), height=0.9, color="#F1F1F1", zorder=1)
-            for event in events:
-                _box(axes, event, origin, top)
-            places.append(top + 0.5)
-            names.append(f"rank {rank}")
-            top += 1
-    axes.set_ylim(top, 0)
-    label_rows(axes, places, names)
+    axes = work_of_rows(title, steps, row="rank", width=8.6, draw_box=_box)
     axes.set_xlabel("time since the step began (ms): light = forward, dark = I, yellow = W, grey = bubble")
 
 
-def _box(axes, event, origin, top):
-    kind, chunk, number, begin, end = event
+def _box(axes, event, left, width, top):
+    kind, chunk, number, *_ = event
     fill, ink = _LOOKS[kind]
-    left, width = 1e3 * (begin - origin), 1e3 * (end - begin)
     axes.barh(top + 0.5, width, left=left, height=0.9, color=fill, edgecolor="white", linewidth=0.5, zorder=2)
     if chunk:
         axes.barh(top + 0.88, width, left=left, height=0.14, color="black", zorder=3)

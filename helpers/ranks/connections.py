@@ -13,14 +13,14 @@ from typing import NamedTuple
 _BYTES_RECEIVED, _BYTES_SENT, _BYTES_SENT_AGAIN = 128, 200, 208
 
 
-class Carried(NamedTuple):
+class ConnectionBytes(NamedTuple):
     """The bytes that a connection has carried, without headers."""
 
     received: int
     sent: int
 
 
-def carried() -> dict[int, Carried]:
+def carried() -> dict[int, ConnectionBytes]:
     """Return the bytes that each open TCP connection of this process has carried, by the inode of its socket."""
     connections = {}
     for name in os.listdir("/proc/self/fd"):
@@ -60,4 +60,4 @@ def _counters(connection):
     info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _BYTES_SENT_AGAIN + 8)
     counters = (_BYTES_RECEIVED, _BYTES_SENT, _BYTES_SENT_AGAIN)
     received, sent, again = (struct.unpack_from("=Q", info, counter)[0] for counter in counters)
-    return Carried(received, sent - again)
+    return ConnectionBytes(received, sent - again)

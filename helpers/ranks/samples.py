@@ -4,7 +4,7 @@ import sys
 from typing import NamedTuple
 
 from helpers.ranks import connections, stacks
-from helpers.ranks.connections import Carried
+from helpers.ranks.connections import ConnectionBytes
 from helpers.ranks.stacks import Stacks
 
 
@@ -12,7 +12,7 @@ class Sample(NamedTuple):
     """The stacks of all threads, without arguments, and the bytes of each TCP connection, None except on Linux."""
 
     stacks: Stacks
-    carried: dict[int, Carried] | None
+    carried: dict[int, ConnectionBytes] | None
 
 
 def take() -> Sample:

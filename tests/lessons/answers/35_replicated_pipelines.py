@@ -12,22 +12,22 @@ next_rank = f"rank{rank + 1}"
 # Not yet. Rank 0 called `last_stage` 1 times, expected 4 times, once for each micro-batch.
 
 # %% my_step: solution
-# Solved. Every stage has the gradients of one process, after one all-reduce of DDP.
+# Solved. Every stage has the gradients of one process, and all micro-batches were under way at once.
 
 # %% my_step: wait_all
-# Solved. Every stage has the gradients of one process, after one all-reduce of DDP.
+# Solved. Every stage has the gradients of one process, and all micro-batches were under way at once.
 # solution, with `sum(future.wait() for future in futures) / m` as `torch.stack(torch.futures.wait_all(futures)).mean()`
 
 # %% my_step: the losses as several roots
-# Solved. Every stage has the gradients of one process, after one all-reduce of DDP.
+# Solved. Every stage has the gradients of one process, and all micro-batches were under way at once.
 # solution, with `[loss])` as `[future.wait() / m for future in futures])`
 
 # %% my_step: by the number of the rank, and a tensor as the result
-# Solved. Every stage has the gradients of one process, after one all-reduce of DDP.
+# Solved. Every stage has the gradients of one process, and all micro-batches were under way at once.
 # solution, with `rpc_async(next_rank` as `rpc_async(rank + 1` and `loss.item()` as `loss`
 
 # %% my_step: by positions
-# Solved. Every stage has the gradients of one process, after one all-reduce of DDP.
+# Solved. Every stage has the gradients of one process, and all micro-batches were under way at once.
 def my_step(context, m):
     outputs = [stage(x) for x in my_inputs.chunk(m)]
     calls = [

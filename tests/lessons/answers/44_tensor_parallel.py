@@ -229,7 +229,7 @@ def my_cross_entropy(logits, targets):
 # answer "three sums", with `of_target * mine` as `of_target`
 
 # %% my_cross_entropy: sums without a gradient
-# Not yet. The loss is right. Rank 0 got another gradient of its logits than one process, expected ...
+# Not yet. The loss is right. Rank 0 got another gradient of its logits, expected ...
 # answer "three sums", with `MyG.apply(logits.exp().sum(-1))` as `summed(logits.exp().sum(-1))`
 def summed(x):
     total = x.detach().clone()
