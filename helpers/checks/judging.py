@@ -18,6 +18,7 @@ from helpers.checks import exam
 from helpers.checks.accepting import accept
 from helpers.checks.exam import Wrong, missing
 from helpers.checks.learner import learners_module
+from helpers.errors import WorldError
 from helpers.table import shortened
 
 RESTART = "Call world.restart(), then run the lesson again, from its setup cell to this check."
@@ -115,8 +116,14 @@ def kill_last(world) -> None:
 
 def examine_on_ranks(world, exercise: exam.Exercise) -> list[exam.Outcome]:
     """Have each rank run an exercise in the process of the learner's code, and return their outcomes in rank order."""
-    with stuck_ranks_named(world, exercise.name):
-        return world.view.apply_async(exam.sit_here, exercise.module, exercise.name).get(SECONDS_TO_ANSWER)
+    try:
+        with stuck_ranks_named(world, exercise.name):
+            return world.view.apply_async(exam.sit_here, exercise.module, exercise.name).get(SECONDS_TO_ANSWER)
+    except KeyboardInterrupt:
+        raise WorldError(
+            f"You interrupted the check of {exercise.name}. world.where() shows where the ranks are:\n\n"
+            f"{world.where()!r}\n\n{exercise.restart or RESTART}"
+        ) from None
 
 
 examine = examine_on_ranks  # `helpers.grade.runner` replaces it by `helpers.grade.outside.examine`

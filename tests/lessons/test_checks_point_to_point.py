@@ -1,5 +1,6 @@
 """What the check of `ring_shift` says after something else has broken the group, and of an answer that does not end."""
 
+import os
 import re
 
 import pytest
@@ -9,6 +10,7 @@ from answers import says
 from helpers import checks
 from helpers.checks import judging
 from helpers.checks.judging import CUT_OFF, RESTART
+from helpers.errors import WorldError
 
 SETUP = setup_of("point_to_point")
 SOLUTION = code_of("point_to_point.ring_shift", "solution")
@@ -97,3 +99,19 @@ def test_an_answer_that_does_not_end_shows_where_the_ranks_are(broken_world, mon
     said = says(checks.point_to_point.ring_shift, broken_world, answer)
     assert said.startswith("Not yet. ring_shift has not ended within 2 s on all ranks; world.where() shows")
     assert re.search(r"^ +1 +busy +4$", said, re.MULTILINE) and said.endswith(RESTART), said
+
+
+@pytest.mark.nightly
+def test_an_interrupt_of_a_check_shows_where_the_ranks_are(broken_world):
+    answer = f"""
+        import os, signal, time
+        def ring_shift(tensor):
+            if rank == 1:
+                os.kill({os.getpid()}, signal.SIGINT)
+            while rank == 1:
+                time.sleep(0.1)
+    """
+    with pytest.raises(WorldError, match="^You interrupted the check of ring_shift. ") as raised:
+        says(checks.point_to_point.ring_shift, broken_world, answer)
+    said = str(raised.value)
+    assert re.search(r"^ +1 +busy +[4-7]$", said, re.MULTILINE) and said.endswith(RESTART), said
