@@ -196,7 +196,9 @@ def _judge_cases(exam, name, cases):
 
 
 def _judge_case(exam, name, case):
-    steps = exam.on_rank(_train, name, case, exam.rank, exam.n)
+    model = "" if case.where else "In layers of which two share their parameters and one has a frozen bias, "
+    with _errors_placed(name, case.where or model):
+        steps = exam.on_rank(_train, name, case, exam.rank, exam.n)
     names, _ = _parameters_of(case.model)
     for number, (step, parts) in enumerate(zip(steps, case.steps, strict=True), start=1):
         where = f"{case.where}{'in' if case.where else 'In'} step {number} "
@@ -206,6 +208,18 @@ def _judge_case(exam, name, case):
         fault = _difference(names, step.gradients, expected, own)
         exam.require(not fault, f"{where}on rank {exam.rank} {fault}.")
     return _all_well(exam)
+
+
+@contextmanager
+def _errors_placed(name, where):
+    """Add to the first line of an error of the answer in which case it was raised; `where` begins a sentence."""
+    try:
+        yield
+    except AnswerError as error:
+        if str(error) == missing(name):
+            raise
+        first = str(error).partition("\n")[0].removesuffix(".")
+        raise AnswerError(f"{first}. This happened {where[0].lower()}{where[1:].removesuffix(', ')}.") from error
 
 
 def _require_calls(exam, where, case, number, step):
@@ -355,7 +369,8 @@ def _judge_ready(exam):
 
 def _judge_error(exam, name, arguments):
     """Require that a step is averaged after an error inside `no_sync`."""
-    sent = exam.on_rank(_after_an_error, name, arguments, exam.rank)
+    with _errors_placed(name, "In the step after an error inside `no_sync`, "):
+        sent = exam.on_rank(_after_an_error, name, arguments, exam.rank)
     exam.require(
         sent,
         f"After an error inside `no_sync`, rank {exam.rank} sent nothing in the next step. Use try and finally.",
@@ -392,10 +407,11 @@ def _judge_buffers(exam, name):
     seen, total = exam.on_rank(_buffers_seen, name, exam.rank)
     expected = {"total": _differing_model(0).total, "count": _differing_model(0).count}
     for number, buffers in enumerate(seen, start=1):
+        mode = ", in evaluation mode" if number == len(seen) else ""
         for key, right in expected.items():
             exam.require(
                 torch.equal(buffers[key], right),
-                f"In forward pass {number}, the buffer `{key}` of rank {exam.rank} begins with "
+                f"In forward pass {number}{mode}, the buffer `{key}` of rank {exam.rank} begins with "
                 f"{_first_of(buffers[key])}, expected {_first_of(right)}, as on rank 0.",
             )
         inputs = _inputs(number, 0, 0)
@@ -728,11 +744,15 @@ def _buckets_of_ddp(case: Case, rank: int) -> Sequence[int]:
 
 
 def _buffers_seen(name, rank):
-    """Return the buffers at the beginning of each of three forward passes, and `total` after the last of them."""
+    """Return the buffers at the beginning of each of three forward passes, and `total` after the last of them.
+
+    The last pass is in evaluation mode, which makes no difference to the buffers of this model.
+    """
     model = _differing_model(rank)
     wrapped = answer(name, [model])
     with errors_of_answer():
         for step in (1, 2, 3):
+            wrapped.train(step < 3)
             wrapped.zero_grad()
             _loss(wrapped, _inputs(step, 0, rank), 1.0).backward()
             wrapped.finish()

@@ -10,6 +10,7 @@ fills in. No other lesson may use that name:
     within = 0.05     # relative tolerance; the default is 0 for integers and 0.01 for floats
 """
 
+import re
 import sys
 from collections.abc import Mapping, Set
 from functools import cache
@@ -20,6 +21,7 @@ from helpers.course import read_toml
 from helpers.errors import WorldError
 
 _FOLDER = Path(__file__).parent / "predictions"
+_PLURAL = re.compile(r"(?<=ch|ss)es$|(?<=\w{3})s$")  # the ending of "batches", "passes", "bytes"; not of "ms"
 
 
 class Prediction:
@@ -143,4 +145,6 @@ def _shown(value, words):
     if isinstance(value, bool) or not isinstance(value, Number):
         return str(value)
     number = f"{value:.4g}" if isinstance(value, float) else str(value)
-    return f"{number} {words['unit']}" if "unit" in words else number
+    if "unit" not in words:
+        return number
+    return f"{number} {_PLURAL.sub('', words['unit']) if value == 1 else words['unit']}"

@@ -36,7 +36,7 @@ def ring_of_chunks(steps: Sequence[Sequence[int]]) -> None:
         axes.set_axis_off()
         if number < len(steps):
             axes.set(xlim=(-1.45, 1.45), ylim=(-1.45, 1.45), aspect="equal")
-            axes.set_title(f"step {number}: {number + 1} rank{'s' * (number > 0)} in each", fontsize=10)
+            axes.set_title(f"step {number}: sums over {number + 1} rank{'s' * (number > 0)}", fontsize=10)
             for rank, chunk in enumerate(steps[number]):
                 _draw_arrow(axes, rank, size, chunk)
 

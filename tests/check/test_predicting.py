@@ -115,6 +115,12 @@ def test_a_unit_and_a_tolerance(words):
     assert says(80, 100) == "No. You said 80 bytes, expected 100 bytes. There is a reason."
 
 
+@pytest.mark.parametrize("unit, one", [("tensors", "tensor"), ("passes", "pass"), ("ms", "ms"), ("times as far",) * 2])
+def test_one_of_a_unit_is_singular(words, unit, one):
+    words["unit"] = unit
+    assert says(1, 2) == f"No. You said 1 {one}, expected 2 {unit}. There is a reason."
+
+
 def test_a_name_that_is_missing():
     notebook = {"predicted": predicting.predicted}
     said = repr(eval(f"predicted({NAME!r}, 3)", notebook))

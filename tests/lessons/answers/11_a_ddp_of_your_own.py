@@ -332,6 +332,11 @@ class MyDDP(nn.Module):
 # Not yet. In forward pass 2, the buffer `total` of rank 1 begins with -1.59, expected -1.4, as on rank 0.
 # answer "flat buffers with views", with `dist.broadcast(buffer, src=0)` as `pass`
 
+# %% MyDDP: buffers in training mode only
+# Not yet. In forward pass 3, in evaluation mode, the buffer `total` of rank 1 begins with ..., expected ..., as on ...
+# answer "flat buffers with views", with `for buffer in self.module.buffers():` as
+# `for buffer in self.module.buffers() if self.training else ():`
+
 # %% MyDDP: buffers of integers are left alone
 # Not yet. In forward pass 2, the buffer `count` of rank ... begins with ..., expected ..., as on rank 0.
 class MyDDP(Unused):
@@ -398,12 +403,23 @@ class MyDDP(Unused):
 # answer "functions in a closure", with `try:` as `if True:` and `finally:` as `if True:`
 # and `raise RuntimeError("no gradient")` as `return`
 
+# %% MyDDP: an unused parameter after an error
+# Not yet. Rank 0 raised RuntimeError: unused parameters. This happened in the step after an error inside `no_sync`.
+# answer "flat buffers with views", with `try:` as `if True:` and `finally:` as `if True:`
+
+# %% MyDDP: a shared parameter counted twice
+# Not yet. Rank 0 raised RuntimeError: no gradient. This happened in layers of which two share their parameters and one
+# has a frozen bias.
+# answer "functions in a closure", with `module.parameters() if p.requires_grad` as
+# `dict(module.named_parameters(remove_duplicate=False)).values() if p.requires_grad`
+
 # %% MyDDP: other names of arguments
 # Not yet. `MyDDP` takes module, cap, find_unused, expected module, bucket_cap_mb and find_unused.
 # answer "flat buffers with views", with `bucket_cap_mb` as `cap`
 
 # %% MyDDP: no method finish
-# Not yet. Rank 0 raised AttributeError: 'MyDDP' object has no attribute 'finish'
+# Not yet. Rank 0 raised AttributeError: 'MyDDP' object has no attribute 'finish'. This happened in layers of which two
+# share their parameters and one has a frozen bias.
 # answer "flat buffers with views", with `def finish` as `def step`
 
 # %% MyDDP: DDP itself

@@ -54,6 +54,10 @@ MUTANTS = {
         "    tensors = count(name).bytes / B",
         '    tensors = count("ring_all_reduce").bytes / B',
     ),
+    "the aggregator uses both directions at once": (
+        'into["aggregator_on_rank_0"] + out["aggregator_on_rank_0"]',
+        'max(into["aggregator_on_rank_0"], out["aggregator_on_rank_0"])',
+    ),
     "the drawing sends the chunks to the left": (
         "    sent = [sent[(rank - 1) % n] for rank in range(n)]",
         "    sent = [sent[(rank + 1) % n] for rank in range(n)]",
