@@ -63,7 +63,11 @@ def my_round(exam):
             f"After the round the agent has an RRef to itself, in `{first.kept}`, expected none: such a circle is "
             "never freed.",
         )
-        exam.require(not failing.error, f"observer1 raised a ValueError, and rank 0 raised {failing.error}")
+        exam.require(
+            not failing.error,
+            "observer1 raised a ValueError, expected `my_round` to catch every kind of error. Rank 0 raised "
+            f"{failing.error}",
+        )
         exam.require(
             not failing.at_play,
             f"observer1 raised, and the round returned while {_listed(failing.at_play)} still played, expected it to "

@@ -16,7 +16,7 @@ _OBJECT = {"boxstyle": "round,pad=0.4", "edgecolor": "black"}
 
 
 def call_through_threads(times: Mapping[str, float]) -> None:
-    """Draw one call, with a lane for each thread that takes part.
+    """Draw one call, with a lane for each thread.
 
     `times` has the moments "called" and "answered" on the caller, and "begun" and "ended" on the callee, in seconds by
     a clock that both share. The threads of TensorPipe lie between: nobody has measured when a message passes them.

@@ -13,7 +13,8 @@ import torch.distributed.rpc as rpc
 # the first result.
 
 # %% my_round: that catches RuntimeError only
-# Not yet. observer1 raised a ValueError, and rank 0 raised ValueError('the disk is full') on observer1
+# Not yet. observer1 raised a ValueError, expected `my_round` to catch every kind of error. Rank 0 raised
+# ValueError('the disk is full') on observer1
 # solution, with `except Exception` as `except RuntimeError`
 
 # %% my_round: that stops at the first failure
@@ -54,14 +55,16 @@ def my_round(agent):
 # solution, without `return results`
 
 # %% my_round: as the tutorial has it
-# Not yet. observer1 raised a ValueError, and rank 0 raised ValueError('the disk is full') on observer1
+# Not yet. observer1 raised a ValueError, expected `my_round` to catch every kind of error. Rank 0 raised
+# ValueError('the disk is full') on observer1
 def my_round(agent):
     me = rpc.RRef(agent)
     episodes = {name: rref.rpc_async().run_episode(me) for name, rref in agent.observers.items()}
     return {name: episode.wait() for name, episode in episodes.items()}
 
 # %% my_round: with wait_all
-# Not yet. observer1 raised a ValueError, and rank 0 raised ValueError('the disk is full') on observer1
+# Not yet. observer1 raised a ValueError, expected `my_round` to catch every kind of error. Rank 0 raised
+# ValueError('the disk is full') on observer1
 def my_round(agent):
     me = rpc.RRef(agent)
     episodes = {name: rref.rpc_async().run_episode(me) for name, rref in agent.observers.items()}
