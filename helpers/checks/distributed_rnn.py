@@ -20,6 +20,7 @@ from helpers.torch_parts import workers
 
 _WORDS, _WIDTH, _COLUMNS, _ROWS = 7, 4, 3, 5
 _CALLS = 2
+_ORDINALS = ("first", "second")  # of the windows
 _STEPS, _RATE, _MOMENTUM = 3, 0.5, 0.9
 _NAMES = ["the table", *4 * ["the LSTM"], *2 * ["the decoder"]]  # of the owner's part, for each parameter
 _IN_VAIN = "RPC ran for more than set timeout"
@@ -131,6 +132,11 @@ def TwoLayers(exam):
 def _require_logits(exam, window, number, expected, expected_hidden):
     """Require the first half of a forward pass, up to the LSTM, and then the second half, the decoder."""
     asked = [call for call in window.calls if call.kind != "fetch" and not call.function.startswith("_")]
+    fetched = any(call.kind == "fetch" for call in window.calls)
+    exam.require(
+        asked or not fetched,
+        "`forward` fetched a part with `to_here`, expected calls of it on the server: `rpc_sync().forward(...)`.",
+    )
     exam.require(
         asked, f"`forward` called the server 0 times, expected {_CALLS} calls: first of the table, then of the decoder."
     )
@@ -142,7 +148,7 @@ def _require_logits(exam, window, number, expected, expected_hidden):
     logits, hidden = window.result
     exam.require(
         is_pair(hidden) and all(close(*pair, 1e-5) for pair in zip(hidden, expected_hidden, strict=True)),
-        f"The hidden state after window {number} differs from one process.",
+        f"The hidden state after the {_ORDINALS[number]} window differs from one process.",
     )
     exam.require(
         len(asked) > 1,
@@ -150,7 +156,9 @@ def _require_logits(exam, window, number, expected, expected_hidden):
         f"expected {_CALLS} calls.",
     )
     exam.require(len(asked) == _CALLS, f"`forward` called the server {len(asked)} times, expected {_CALLS} calls.")
-    exam.require(close(logits, expected, 1e-5), f"The logits of window {number} differ from one process.")
+    exam.require(
+        close(logits, expected, 1e-5), f"The logits of the {_ORDINALS[number]} window differ from one process."
+    )
     exam.require(
         getattr(logits, "requires_grad", False),
         "The logits have no graph, expected one: nothing can be learnt from them.",
@@ -242,7 +250,7 @@ def _require_parameters(exam, listed, owner, one):
 def _compare_layers(exam, one):
     """Run windows through the learner's two layers and through one process. Stop at a window with a fault."""
     hidden, expected_hidden = (None, None), None
-    for window in range(2):
+    for window in _ORDINALS:
         vectors = torch.randn(_ROWS, _COLUMNS, _WIDTH)
         expected_output, expected_hidden = one(vectors, expected_hidden)
         one.zero_grad()
@@ -254,19 +262,19 @@ def _compare_layers(exam, one):
         output, states = found.result
         exam.require(
             close(output, expected_output, 1e-6),
-            f"In window {window} the output differs from nn.LSTM with two layers.",
+            f"In the {window} window the output differs from nn.LSTM with two layers.",
         )
         for layer, hidden in enumerate(states):
             expected = [state[layer : layer + 1] for state in expected_hidden]
             exam.require(
                 all(close(*pair, 1e-6) for pair in zip(hidden, expected, strict=True)),
-                f"After window {window} the hidden state of layer {layer} differs from nn.LSTM with two layers.",
+                f"After the {window} window the hidden state of layer {layer} differs from nn.LSTM with two layers.",
             )
         cut_model.require_backward(exam, found)
         for place, (gradient, parameter) in enumerate(zip(found.gradients, one.parameters(), strict=False)):
             exam.require(
                 close(gradient, parameter.grad, 1e-5),
-                f"In window {window} the gradient of parameter {place} differs from nn.LSTM with two layers.",
+                f"In the {window} window the gradient of parameter {place} differs from nn.LSTM with two layers.",
             )
         if exam.fault:
             break
@@ -277,17 +285,17 @@ def _require_kinds(exam, result, window):
     """Require an output with a graph, and a pair of hidden states for each layer."""
     if not exam.require(
         is_pair(result),
-        f"In window {window} `forward` returned {kind(result)}, expected a pair: output, hidden states of both.",
+        f"In the {window} window `forward` returned {kind(result)}, expected a pair: output, hidden states of both.",
     ):
         return False
     output, states = result
     has_graph = exam.require(
         getattr(output, "requires_grad", False),
-        f"In window {window} the output has no graph, so nothing can be learnt from it.",
+        f"In the {window} window the output has no graph, so nothing can be learnt from it.",
     )
     pairs = exam.require(
         is_pair(states) and all(map(is_pair, states)),
-        f"In window {window} the hidden states are not two pairs of tensors, one for each layer.",
+        f"In the {window} window the hidden states are not two pairs of tensors, one for each layer.",
     )
     return has_graph and pairs
 

@@ -34,6 +34,11 @@ from helpers.checks.learner import learners_module
 from helpers.measure.traffic import collectives, recorded
 
 _COURSE = __name__.partition(".")[0] + "."
+_HINTS = {  # by a text of torch's error: what to try
+    "Could not find autograd context": "Use a context inside its `with` block.",
+    "'RRefProxy' object is not callable": "Name a method, such as `rpc_sync().forward(...)`.",
+    "'RemoteModule' object has no attribute '_backward_hooks'": "Call the `forward` of the module.",
+}
 
 
 class Run(NamedTuple):
@@ -259,7 +264,15 @@ def errors_of_answer() -> Iterator[None]:
     except AnswerError:
         raise
     except Exception as error:
-        raise AnswerError(f"{type(error).__name__}: {error}") from error
+        raise AnswerError(_with_hint(f"{type(error).__name__}: {error}")) from error
+
+
+def _with_hint(error: str) -> str:
+    """Return an error, and what to try if it is one of torch's errors that do not say so: both in one line."""
+    for text, hint in _HINTS.items():
+        if text in error:
+            return f"{error.partition(chr(10))[0].rstrip('.')}. {hint}"
+    return error
 
 
 def missing(name: str) -> str:

@@ -7,6 +7,7 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from helpers.plots.style import BLUE, GREEN, GUIDE, RED, new_axes, subplots
 
@@ -70,11 +71,14 @@ def trainers_learn(reports: Sequence[tuple[int, float, float]]) -> Figure:
         axes.set_ylabel(label)
         if place == 0:
             axes.set_yscale("log")
+            axes.yaxis.set_major_locator(LogLocator(subs=[1, 2, 5]))
+            axes.yaxis.set_minor_locator(NullLocator())
+            axes.yaxis.set_major_formatter(FuncFormatter(lambda loss, _: f"{loss:g}"))
         else:
             axes.set_ylim(bottom=0)
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(color="#E0E0E0")
-    title = "Loss in training, and correct answers in validation"
+    title = "The loss falls in training, and correct answers rise in validation"
     all_axes[0].set_title(title, loc="left", fontsize="medium", fontweight="bold")
     if reports:
         all_axes[0].legend(frameon=False)

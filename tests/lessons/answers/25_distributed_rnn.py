@@ -26,6 +26,18 @@
 # %% MyModel: skeleton
 # Not yet. `forward` called the server 0 times, expected 2 calls: first of the table, then of the decoder.
 
+# %% MyModel: of a copy
+# Not yet. `forward` fetched a part with `to_here`, expected calls of it on the server: `rpc_sync().forward(...)`.
+class MyModel(Cut):
+    def forward(self, words, hidden=None):
+        output, hidden = self.lstm(self.table.to_here()(words), hidden)
+        return self.decoder.to_here()(output), hidden
+
+# %% MyModel: the part itself
+# Not yet. Rank 0 raised TypeError: 'RRefProxy' object is not callable. Name a method, such as
+# `rpc_sync().forward(...)`.
+# solution, with `self.table.rpc_sync().forward(words)` as `self.table.rpc_sync()(words)`
+
 # %% MyModel: the first half
 # Not yet. In the first window, table and LSTM are right. Now the second half: `forward` called the server once,
 # expected 2 calls.
@@ -36,19 +48,19 @@ class MyModel(Cut):
         return torch.zeros(*words.shape, vocabulary), hidden
 
 # %% MyModel: the LSTM without the table
-# Not yet. The hidden state after window 0 differs from one process.
+# Not yet. The hidden state after the first window differs from one process.
 # answer "the first half", with `self.lstm(vectors` as `self.lstm(0 * vectors`
 
 # %% MyModel
-# Not yet. The hidden state after window 1 differs from one process.
+# Not yet. The hidden state after the second window differs from one process.
 # solution, with `vectors, hidden` as `vectors`
 
 # %% MyModel
-# Not yet. The logits of window 0 differ from one process.
+# Not yet. The logits of the first window differ from one process.
 # solution, with `forward(output)` as `forward(vectors)`
 
 # %% MyModel
-# Not yet. The hidden state after window 0 differs from one process.
+# Not yet. The hidden state after the first window differs from one process.
 # solution, with `self.decoder.rpc_sync().forward(output), hidden` as `self.decoder.rpc_sync().forward(output), None`
 
 # %% MyModel
@@ -111,6 +123,11 @@ def my_step(model, optimizer, words, targets, hidden):
 # Not yet. The loss is right. The context ended without gradients, expected a gradient of each parameter:
 # `dist_autograd.backward` is missing.
 # solution, without `dist_autograd.backward(context, [loss])`
+
+# %% my_step: the optimizer after the context
+# Not yet. Rank 0 raised RuntimeError: Could not find autograd context with id: .... Use a context inside its `with`
+# block.
+# solution, with `        optimizer.step(context)` as `    optimizer.step(context)`
 
 # %% my_step: as in one process
 # Not yet. `model.forward` ran outside of a context, expected inside `with dist_autograd.context() as context:`.
@@ -361,15 +378,15 @@ def call(module, *arguments):
 # and `[rpc.RRef(parameter) for parameter in self.first.parameters()]` as `self.first.remote_parameters()`
 
 # %% TwoLayers
-# Not yet. In window 1 the output differs from nn.LSTM with two layers.
+# Not yet. In the second window the output differs from nn.LSTM with two layers.
 # solution, with `self.second(output, hidden[1])` as `self.second(output)`
 
 # %% TwoLayers
-# Not yet. After window 0 the hidden state of layer 0 differs from nn.LSTM with two layers.
+# Not yet. After the first window the hidden state of layer 0 differs from nn.LSTM with two layers.
 # solution, with `return output, (first, second)` as `return output, (second, first)`
 
 # %% TwoLayers
-# Not yet. In window 0 the gradient of parameter 0 differs from nn.LSTM with two layers.
+# Not yet. In the first window the gradient of parameter 0 differs from nn.LSTM with two layers.
 # solution, with `self.second(output, hidden[1])` as `self.second(output.detach(), hidden[1])`
 
 # %% TwoLayers
@@ -385,15 +402,16 @@ def call(module, *arguments):
 # solution, with `nn.LSTM, (width, width)` as `nn.LSTM, (2 * width, width)`
 
 # %% TwoLayers
-# Not yet. In window 0 `forward` returned a tensor of shape (5, 3, 4), expected a pair: output, hidden states of both.
+# Not yet. In the first window `forward` returned a tensor of shape (5, 3, 4), expected a pair: output,
+# hidden states of both.
 # solution, with `return output, (first, second)` as `return output`
 
 # %% TwoLayers
-# Not yet. In window 0 the output has no graph, so nothing can be learnt from it.
+# Not yet. In the first window the output has no graph, so nothing can be learnt from it.
 # solution, with `return output, (first, second)` as `return vectors, (first, second)`
 
 # %% TwoLayers
-# Not yet. In window 0 the hidden states are not two pairs of tensors, one for each layer.
+# Not yet. In the first window the hidden states are not two pairs of tensors, one for each layer.
 # solution, with `return output, (first, second)` as `return output, first`
 
 # %% TwoLayers

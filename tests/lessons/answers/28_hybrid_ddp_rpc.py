@@ -32,8 +32,9 @@ def my_forward(model, words, offsets):
 def my_forward(model, words, offsets):
     return -model.dense(model.table.forward(words, offsets))
 
-# %% my_forward
-# Not yet. Rank 0 raised ...
+# %% my_forward: the module itself
+# Not yet. Rank 0 raised AttributeError: 'RemoteModule' object has no attribute '_backward_hooks'. Call the `forward` of
+# the module.
 def my_forward(model, words, offsets):
     return model.dense(model.table(words, offsets))
 
@@ -100,6 +101,11 @@ def my_forward(model, words, offsets):
 # %% my_hybrid_step
 # Not yet. Rank 0 raised TypeError ...
 # solution, with `optimizer.step(context)` as `optimizer.step()`
+
+# %% my_hybrid_step: the optimizer after the context
+# Not yet. Rank 0 raised RuntimeError: Could not find autograd context with id: .... Use a context inside its `with`
+# block.
+# solution, with `        optimizer.step(context)` as `    optimizer.step(context)`
 
 # %% frozen_step: solution
 # Solved. The dense layer learns, the table keeps every bit, and no gradient travels to the server.
