@@ -200,6 +200,8 @@ def _neighbours(coordinates, axis):
     """Yield the pairs of neighbouring ranks along an axis, in a ring except for the pipeline."""
     size = 1 + max(place[axis] for place in coordinates)
     rank_at = {tuple(place.items()): rank for rank, place in enumerate(coordinates)}
+    if len(rank_at) < len(coordinates):
+        raise ValueError("Several ranks have the same coordinates, expected one rank at each place of the grid.")
     for rank, place in enumerate(coordinates):
         following = place[axis] + 1
         if following == size and (axis == "pipeline" or size == 2):

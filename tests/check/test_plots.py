@@ -320,6 +320,11 @@ def test_ranks_of_a_grid_are_joined_along_its_axes():
     assert [line.get_edgecolor()[:3] for line in lines[0]].count(rgb(RED)) == 2  # of the pipeline
 
 
+def test_two_ranks_at_one_place_of_a_grid_are_refused():
+    with pytest.raises(ValueError, match="Several ranks have the same coordinates"):
+        plots.grids_of_ranks([[0], [1]], {"a ring": ([{"data": 0}, {"data": 0}], "")})
+
+
 def test_the_parts_of_a_step_stand_behind_each_other():
     plots.seconds_on_cables("steps", [("one", {"tensor": 1.0, "data": 0.5}, 2.0), ("two", {"tensor": 0.0}, None)])
     (axes,) = plt.gcf().axes
