@@ -12,9 +12,14 @@ from torch.nn.functional import mse_loss
 from helpers.checks.exam import answer, errors_of_answer, exercise, near, number, show
 from helpers.checks.learner import learners_module
 from helpers.checks.patching import replaced
-from helpers.measure.traffic import by_group
+from helpers.measure.traffic import by_group, recorded
 
 _AXES = "data", "pipeline", "tensor"
+_HANDED = {
+    "tensor": "the step handed to its tensor group",
+    "data": "the step handed to its data group",
+    "pipeline": "the step sent to other stages",
+}
 _BILLION = 10**9
 # Parameters, ranks, stage of ZeRO, bytes of room on each.
 _TRAININGS = (
@@ -58,29 +63,33 @@ def _numbers(result):
 def my_step(exam):
     """Check `my_step(blocks, layout)`: it leaves the gradients of one process, in one layout after another.
 
-    A rank sends only its replica's samples through its blocks.
+    The first three layouts are the stages of the task, with one axis each. A rank sends only its replica's samples
+    through its blocks, and hands over no byte twice.
     """
-    layouts = [((axis, exam.n),) for axis in ("data", "tensor", "pipeline")]
+    stages = [((axis, exam.n),) for axis in ("tensor", "data", "pipeline")]
     in_order = [layout for layout in _layouts(exam.n) if _in_order(layout)]
-    layouts += [layout for layout in in_order if len(layout) == len(in_order[-1])][-2:]  # several axes at once
+    layouts = stages + [layout for layout in in_order if len(layout) == len(in_order[-1])][-2:]  # several axes at once
     gradients, cuts, batch = exam.on_rank(_step_of_one_process)
-    for layout in layouts:
+    for place, layout in enumerate(layouts):
         # After a wrong step the ranks may wait for one another, which would hide what was wrong.
         if not exam.on_rank(_on_any_rank, exam.fault is not None):
-            _require_step(exam, layout, _shares(gradients, cuts, exam.rank, layout), batch)
+            done = ("", "Stage 1 is right. ", "Stages 1 and 2 are right. ", "All stages are right. ")[min(place, 3)]
+            _require_step(exam, layout, _shares(gradients, cuts, exam.rank, layout), batch, done)
     return f"The gradients equal the gradients of one process in {len(layouts)} layouts, up to {_name(layouts[-1])}."
 
 
-def _require_step(exam, layout, expected, batch):
+def _require_step(exam, layout, expected, batch, done):
     """Require that a step in a layout leaves the gradients `expected`, a dictionary by name for each block."""
-    where = f"In the layout {_name(layout)}, on rank {exam.rank},"
-    samples, gradients = exam.on_rank(_samples_and_gradients, layout)
+    where = f"{done}In the layout {_name(layout)}, on rank {exam.rank},"
+    samples, gradients, times = exam.on_rank(_step_in, layout)
     share = batch // dict(layout).get("data", 1)
     exam.require(samples <= share, f"{where} {samples} samples went through a block, expected {share}.")
     for block, (found, right) in enumerate(zip(gradients, expected, strict=True)):
         for name, gradient in right.items():
             difference = _difference(found.get(name), gradient)
             exam.require(not difference, f"{where} the gradient of `{name}` in its block {block} is {difference}.")
+    for axis, factor in times.items():
+        exam.require(factor == 1, f"{where} {_HANDED[axis]} {factor:.3g} times the bytes that it must, expected once.")
 
 
 def _difference(found, expected):
@@ -110,8 +119,12 @@ def _step_of_one_process():
     return _gradients(blocks), lesson.SPLIT, len(lesson.batch_BSD)
 
 
-def _samples_and_gradients(layout):
-    """Return how many samples `my_step` sends through each block in a layout, and the gradients that it leaves."""
+def _step_in(layout):
+    """Return what `my_step` does in a layout: samples through each block, gradients, and bytes of each axis.
+
+    The bytes of an axis are a multiple of those that every step must hand over; axes that are switched off are left
+    out.
+    """
     samples = []
     lesson = learners_module()
     run_block = lesson.run_block
@@ -121,9 +134,23 @@ def _samples_and_gradients(layout):
         return run_block(x_BSD, weights, tensor)
 
     blocks = lesson.own_part(layout)
-    with replaced([(lesson, "run_block", counted)]):
+    with replaced([(lesson, "run_block", counted)]), recorded() as messages, by_group() as handed:
         answer("my_step", [blocks, layout])
-    return sum(samples) // len(blocks), _gradients(blocks)
+    sent = sum(message.bytes for message in messages if message.sent)
+    return sum(samples) // len(blocks), _gradients(blocks), _times_the_bytes(layout, blocks, handed, sent)
+
+
+def _times_the_bytes(layout, blocks, handed, sent):
+    rank = dist.get_rank()
+    activations = learners_module().batch_BSD.nbytes // dict(layout).get("data", 1)
+    stages, data, tensor = (_line(rank, layout, axis) for axis in ("pipeline", "data", "tensor"))
+    expected = {
+        "tensor": 4 * len(blocks) * activations,
+        "data": sum(weight.nbytes for block in blocks for weight in block.values()),
+        "pipeline": activations * ((rank != stages[0]) + (rank != stages[-1])),
+    }
+    bytes_of = {"tensor": handed[tuple(tensor)], "data": handed[tuple(data)], "pipeline": sent}
+    return {axis: bytes_of[axis] / expected[axis] for axis, _ in layout}
 
 
 def _gradients(blocks):

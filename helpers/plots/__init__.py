@@ -53,7 +53,7 @@ from helpers.plots.sharded_data_parallel import (
 )
 from helpers.plots.sharded_embeddings import busiest_ranks, loads_of_owners, rows_and_owners
 from helpers.plots.tensor_parallel import two_cut_layers
-from helpers.plots.three_dimensions import grids_of_ranks, stacked_seconds
+from helpers.plots.three_dimensions import grids_of_ranks, layouts_on_paper, seconds_on_cables, three_splits
 from helpers.plots.two_hosts import training_and_cable, two_hosts_and_switch
 from helpers.plots.uneven_ranks import two_kinds_of_uneven, waiting_and_transfer
 from helpers.plots.what_a_cable_costs import messages_and_model, ranks_on_a_circle
@@ -104,6 +104,7 @@ __all__ = [
     "hybrid_round_trips",
     "kept_over_time",
     "layouts_of_ranks",
+    "layouts_on_paper",
     "lines_of_ranks",
     "live",
     "loads_of_owners",
@@ -145,10 +146,10 @@ __all__ = [
     "rows_and_owners",
     "rpc_steps",
     "saved_and_resumed",
+    "seconds_on_cables",
     "server_threads",
     "shards_of_ranks",
     "sources_of_a_job",
-    "stacked_seconds",
     "stages_of_a_model",
     "stages_on_ranks",
     "stale_losses",
@@ -160,6 +161,7 @@ __all__ = [
     "step_timeline",
     "table_sizes",
     "three_groups",
+    "three_splits",
     "three_stages",
     "throughput",
     "time_to_loss",

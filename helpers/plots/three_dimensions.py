@@ -1,17 +1,18 @@
-"""Figures of 48_three_dimensions: ranks in a grid on their hosts, and the parts of the step time."""
+"""Figures of 48_three_dimensions: a model and its ranks on hosts, and the parts of the step time."""
 
 from collections.abc import Mapping, Sequence
 
 from matplotlib.lines import Line2D
-from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Patch
+from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Patch, Rectangle
 
-from helpers.plots.style import BLUE, GREEN, MEASURED, RED, TINTS, new_axes, subplots
+from helpers.plots.style import BLUE, GREEN, GUIDE, MEASURED, RED, TINTS, new_axes, subplots
 
 _AXES = {
     "tensor": {"color": BLUE, "linestyle": "-", "linewidth": 2.6},
     "pipeline": {"color": RED, "linestyle": "--", "linewidth": 1.8},
     "data": {"color": GREEN, "linestyle": ":", "linewidth": 2.2},
 }
+_EDGE = {"edgecolor": "#404040", "linewidth": 0.6}
 _PARTS = {
     "computing": {"facecolor": TINTS[4]},
     "tensor": {"facecolor": TINTS[0], "hatch": ""},
@@ -54,36 +55,122 @@ def grids_of_ranks(hosts: Sequence[Sequence[int]], panels: Mapping[str, tuple]) 
     figure.legend(handles=handles, loc="outside lower center", ncols=3, frameon=False, fontsize="small")
 
 
-def stacked_seconds(title: str, rows: Sequence[tuple], point: str = "measured") -> None:
-    """Draw the parts of the step time, a row for each layout, and a point for another step time, such as measured.
+def three_splits() -> None:
+    """Draw a sketch of a model on eight ranks: two replicas on two hosts, two stages, two shards of each matrix."""
+    _, axes = subplots(figsize=(7.2, 3.8))
+    axes.set_title("Each of 8 ranks holds a quarter of the model", loc="left", fontsize="medium", fontweight="bold")
+    axes.axis("off")
+    small = {"ha": "center", "va": "center", "fontsize": "small"}
+    places = {}
+    for host in (0, 1):
+        look = {"boxstyle": "round,pad=0.12", "facecolor": "#EFEFEF", "edgecolor": "none"}
+        axes.add_patch(FancyBboxPatch((4 * host - 0.1, -0.1), 2.9, 2.35, **look))
+        axes.text(4 * host + 1.35, 2.62, f"host{host}: replica {host}", **small)
+        for stage, shard in ((0, 0), (0, 1), (1, 0), (1, 1)):
+            rank = 4 * host + 2 * stage + shard
+            corner = 4 * host + 1.5 * shard, 1.35 - 1.3 * stage
+            places[rank] = corner[0] + 0.6, corner[1] + 0.4
+            axes.add_patch(Rectangle(corner, 1.2, 0.8, facecolor=TINTS[rank], edgecolor="black", linewidth=0.8))
+            axes.text(*places[rank], f"rank {rank}", **small)
+        for shard in (0, 1):
+            axes.text(4 * host + 1.5 * shard + 0.6, -0.55, ("left", "right")[shard] + " shards", **small)
+    for stage in (0, 1):
+        text = f"stage {stage}:\n{('first', 'last')[stage]} layers"
+        axes.text(-0.35, places[2 * stage][1], text, **{**small, "ha": "right"})
+    ends = {
+        "tensor": [(first, first + 1, 0.6, 0.0) for first in (0, 2, 4, 6)],
+        "pipeline": [(first, first + 2, 0.0, -0.4) for first in (0, 1, 4, 5)],
+    }
+    for axis, lines in ends.items():
+        for first, second, aside, down in lines:
+            (x, y), (to_x, to_y) = places[first], places[second]
+            axes.plot([x + aside, to_x - aside], [y + down, to_y - down], **_AXES[axis])
+    for first, outwards in ((0, 1), (1, 1), (2, -1), (3, -1)):
+        (x, y), (to_x, to_y) = places[first], places[first + 4]
+        edges = (x, y + 0.4 * outwards), (to_x, to_y + 0.4 * outwards)
+        line = FancyArrowPatch(*edges, arrowstyle="-", connectionstyle=f"arc3,rad={-0.16 * outwards}")
+        line.set(**_AXES["data"])
+        axes.add_patch(line)
+    axes.set_xlim(-1.5, 7.1)
+    axes.set_ylim(-0.75, 2.8)
+    looks = {
+        "tensor: sums of activations": "tensor",
+        "pipeline: activations": "pipeline",
+        "data: mean of gradients": "data",
+    }
+    handles = [Line2D([], [], label=label, **_AXES[axis]) for label, axis in looks.items()]
+    axes.figure.legend(handles=handles, loc="outside lower center", ncols=3, frameon=False, fontsize="small")
 
-    A row has a name, its parts in seconds, the seconds of the point or None, and a text for the end of its bars.
-    `point` is the legend of the points.
+
+def seconds_on_cables(title: str, rows: Sequence[tuple]) -> None:
+    """Draw the seconds that the bytes of each axis need on the cables, a row for each layout, and the measured time.
+
+    A row has a name, the seconds of each axis, and the measured seconds of a step or None.
     """
     axes = new_axes(title, width=8.2, height=1.5 + 0.27 * len(rows))
-    edge = {"edgecolor": "#404040", "linewidth": 0.6}
-    shown = set()
-    for row, (_, parts, measured, text) in enumerate(rows):
+    _stack(axes, [(name, parts, True) for name, parts, _ in rows])
+    look = {**MEASURED, "color": "black", "markersize": 5}
+    measured = [(seconds, row) for row, (_, _, seconds) in enumerate(rows) if seconds is not None]
+    axes.plot([seconds for seconds, _ in measured], [row for _, row in measured], **look)
+    axes.set_xlim(left=0)
+    axes.set_xlabel("seconds of a step")
+    extra = [Line2D([], [], label="measured step", **look)] if measured else []
+    _legend(axes.figure, [parts for _, parts, _ in rows], extra, " on the cables")
+
+
+def layouts_on_paper(title: str, rows: Sequence[tuple], published: tuple[str, float], memory: float) -> None:
+    """Draw the parts of the step time and the memory of a GPU in two columns, a row for each layout.
+
+    A row has a name, its parts in seconds, its gigabytes, and whether it fits; a row that does not fit is pale.
+    `published` is the name of a row and its published step time, and `memory` the gigabytes of a GPU.
+    """
+    figure, (axes, room) = subplots(
+        1, 2, sharey=True, figsize=(9.0, 1.7 + 0.27 * len(rows)), gridspec_kw={"width_ratios": [3, 1.15]}
+    )
+    figure.suptitle(title, x=0.01, ha="left", fontsize="medium", fontweight="bold")
+    _stack(axes, [(name, parts, fits) for name, parts, _, fits in rows])
+    look = {**MEASURED, "color": "black", "markersize": 6}
+    names = [name for name, *_ in rows]
+    axes.plot([published[1]], [names.index(published[0])], **look)
+    axes.set_xlim(left=0)
+    axes.get_yticklabels()[names.index(published[0])].set_fontweight("bold")
+    axes.set_xlabel("seconds of a step")
+    number = {"va": "center", "fontsize": "x-small"}
+    for row, (_, _, gigabytes, fits) in enumerate(rows):
+        room.barh(row, gigabytes, height=0.72, color=TINTS[4], edgecolor="#404040", linewidth=0.6, alpha=_alpha(fits))
+        room.annotate(f"{gigabytes:.0f}", (max(gigabytes, memory), row), (4, 0), textcoords="offset points", **number)
+    room.axvline(memory, **{**GUIDE, "color": RED})
+    room.set_xlim(0, 1.2 * max(gigabytes for _, _, gigabytes, _ in rows))
+    room.set_xlabel(f"GB of a GPU (dotted: {memory:.0f} GB)")
+    for column in (axes, room):
+        column.spines[["top", "right"]].set_visible(False)
+        column.tick_params(axis="y", length=0)
+    _legend(figure, [parts for _, parts, *_ in rows], [Line2D([], [], label="published step", **look)])
+
+
+def _stack(axes, rows):
+    """Draw a row of bars for each layout: its name, the seconds of its parts, and whether the row is dark or pale."""
+    for row, (_, parts, dark) in enumerate(rows):
         begin = 0
-        for part in [part for part in _PARTS if part in parts]:
-            if parts[part] > 0:
-                shown.add(part)
-                axes.barh(row, parts[part], left=begin, height=0.72, **edge, **_PARTS[part])
-                begin += parts[part]
-        if measured is not None:
-            axes.plot([measured], [row], **MEASURED)
-        axes.annotate(text, (begin, row), (8, 0), textcoords="offset points", va="center", fontsize="small")
+        for part in [part for part in _PARTS if parts.get(part, 0) > 0]:
+            axes.barh(row, parts[part], left=begin, height=0.72, alpha=_alpha(dark), **_EDGE, **_PARTS[part])
+            begin += parts[part]
     axes.set_yticks(range(len(rows)), [name for name, *_ in rows], fontsize="small")
     axes.tick_params(axis="y", length=0)
     axes.set_ylim(len(rows) - 0.4, -0.6)
     axes.grid(visible=False, axis="y")
-    axes.margins(x=0.14)
-    axes.set_xlim(left=0)
-    axes.set_xlabel("seconds of a step")
-    handles = [Patch(label=part, **edge, **look) for part, look in _PARTS.items() if part in shown]
-    if any(measured is not None for _, _, measured, _ in rows):
-        handles.append(Line2D([], [], label=point, **MEASURED))
-    axes.figure.legend(handles=handles, loc="outside lower center", ncols=6, frameon=False, fontsize="small")
+    axes.margins(x=0.05)
+
+
+def _alpha(dark):
+    return 1 if dark else 0.5
+
+
+def _legend(figure, rows, extra, suffix=""):
+    """Explain the parts that any row has, and the extra handles, below a figure."""
+    shown = [part for part in _PARTS if any(parts.get(part, 0) > 0 for parts in rows)]
+    handles = [Patch(label=part + suffix, **_EDGE, **_PARTS[part]) for part in shown] + extra
+    figure.legend(handles=handles, loc="outside lower center", ncols=6, frameon=False, fontsize="small")
 
 
 def _draw_hosts(axes, hosts):
@@ -113,6 +200,8 @@ def _neighbours(coordinates, axis):
     """Yield the pairs of neighbouring ranks along an axis, in a ring except for the pipeline."""
     size = 1 + max(place[axis] for place in coordinates)
     rank_at = {tuple(place.items()): rank for rank, place in enumerate(coordinates)}
+    if len(rank_at) < len(coordinates):
+        raise ValueError("Several ranks have the same coordinates, expected one rank at each place of the grid.")
     for rank, place in enumerate(coordinates):
         following = place[axis] + 1
         if following == size and (axis == "pipeline" or size == 2):

@@ -320,11 +320,34 @@ def test_ranks_of_a_grid_are_joined_along_its_axes():
     assert [line.get_edgecolor()[:3] for line in lines[0]].count(rgb(RED)) == 2  # of the pipeline
 
 
+def test_two_ranks_at_one_place_of_a_grid_are_refused():
+    with pytest.raises(ValueError, match="Several ranks have the same coordinates"):
+        plots.grids_of_ranks([[0], [1]], {"a ring": ([{"data": 0}, {"data": 0}], "")})
+
+
 def test_the_parts_of_a_step_stand_behind_each_other():
-    plots.stacked_seconds("steps", [("one", {"tensor": 1.0, "data": 0.5}, 2.0, ""), ("two", {"tensor": 0.0}, None, "")])
+    plots.seconds_on_cables("steps", [("one", {"tensor": 1.0, "data": 0.5}, 2.0), ("two", {"tensor": 0.0}, None)])
     (axes,) = plt.gcf().axes
     assert [(bar.get_x(), bar.get_width()) for bar in axes.patches] == [(0, 1.0), (1.0, 0.5)]
     assert [list(line.get_xdata()) for line in axes.lines] == [[2.0]]
+
+
+def test_layouts_on_paper_have_a_column_of_memory_and_pale_rows_that_do_not_fit():
+    rows = [("one", {"tensor": 1.0}, 40, True), ("two", {"tensor": 0.5}, 90, False)]
+    plots.layouts_on_paper("steps", rows, ("one", 2.0), 80)
+    seconds, memory = plt.gcf().axes
+    assert [bar.get_width() for bar in memory.patches] == [40, 90]
+    assert [bar.get_alpha() for bar in seconds.patches] == [bar.get_alpha() for bar in memory.patches] == [1, 0.5]
+    assert list(seconds.lines[0].get_xdata()) == [2.0] and list(memory.lines[0].get_xdata()) == [80, 80]
+
+
+def test_a_sketch_of_three_splits_has_eight_ranks():
+    plots.three_splits()
+    (axes,) = plt.gcf().axes
+    ranks = [text.get_text() for text in axes.texts if text.get_text().startswith("rank")]
+    assert ranks == [f"rank {rank}" for rank in range(8)]
+    assert len(axes.lines) == 4 + 4  # along tensor and pipeline
+    assert len([patch for patch in axes.patches if isinstance(patch, FancyArrowPatch)]) == 4  # along data
 
 
 def test_a_flat_vector_and_its_shards():

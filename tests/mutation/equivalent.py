@@ -90,6 +90,10 @@ EQUIVALENT = {
     "sharded_embeddings": {
         "8ac1fd492d": "the stored SEED is 0, and any factor of it draws other passages for other seeds",
     },
+    "three_dimensions": {
+        "c615728041": "torch 2.13 itself gives the `fake` backend such a store",
+        "7729d5be31": "the caption does not say in which order the rows are",
+    },
     "when_ranks_disagree": {
         "6f5380d38e": "no cell waits for the timeout of the default group",
         "cc2f75359b": "the text says that ranks wait until the timeout, and does not say how long it is",

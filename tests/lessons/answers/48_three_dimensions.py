@@ -8,7 +8,6 @@ SEED = 0
 # cell `def own_part(` of solutions
 # cell `class Enter(` of solutions
 # cell `def run_block(` of solutions
-# cell `def receive(` of solutions
 
 # %% my_members: solution
 # Solved. Every rank found the members of its groups in 9 layouts.
@@ -67,7 +66,7 @@ def my_members(rank, layout, axis):
 # Solved. The gradients equal the gradients of one process in 5 layouts, up to pipeline 2 x tensor 2.
 
 # %% my_step: skeleton
-# Not yet. In the layout data 4, on rank 0, 48 samples went through a block, expected 12.
+# Not yet. Stage 1 is right. In the layout data 4, on rank 0, 48 samples went through a block, expected 12.
 
 # %% my_step: the lesson's own
 # Solved. ...
@@ -92,7 +91,7 @@ def pipelined(blocks, xs, ys, stages, tensor):
         if last:
             (mse_loss(out_BSD, y_BSD) / len(kept)).backward()
         else:
-            (out_BSD * receive(out_BSD, stages[stage + 1])).sum().backward()
+            out_BSD.backward(receive(out_BSD, stages[stage + 1]))
         if stage > 0:
             works.append(dist.isend(x_BSD.grad, stages[stage - 1]))
     for work in works:
@@ -120,10 +119,16 @@ my_step = step
 # solution, with `mse_loss(out_BSD, y_BSD).backward()` as `(mse_loss(out_BSD, y_BSD) / len(replicas)).backward()`
 # and `total(weight.grad, group("data", layout)) / len(replicas)` as `total(weight.grad, group("data", layout))`
 
+# %% my_step: by a sum
+# Solved. ...
+# solution,
+# with `out_BSD.backward(receive(out_BSD, stages[stage + 1]))`
+# as `(out_BSD * receive(out_BSD, stages[stage + 1])).sum().backward()`
+
 # %% my_step: by autograd's own words
 # Solved. ...
 # solution,
-# with `(out_BSD * receive(out_BSD, stages[stage + 1])).sum().backward()`
+# with `out_BSD.backward(receive(out_BSD, stages[stage + 1]))`
 # as `torch.autograd.backward([out_BSD], [receive(out_BSD, stages[stage + 1])])`
 
 # %% my_step: sum
@@ -143,13 +148,18 @@ my_step = step
 # solution, with `run_block(out_BSD, weights, group("tensor", layout))` as `run_block(out_BSD, weights, None)`
 
 # %% my_step: received in vain
-# Not yet. In the layout pipeline 4, on rank 0, the gradient ...
+# Not yet. Stages 1 and 2 are right. In the layout pipeline 4, on rank 0, the gradient ...
 # solution,
-# with `(out_BSD * receive(out_BSD, stages[stage + 1])).sum().backward()`
+# with `out_BSD.backward(receive(out_BSD, stages[stage + 1]))`
 # as `receive(out_BSD, stages[stage + 1]); out_BSD.sum().backward()`
 
+# %% my_step: twice
+# Not yet. Stage 1 is right. In the layout data 4, on rank 0, the step handed to its data group 2 times the bytes ...
+# solution, with `total(weight.grad, group("data", layout)) / len(replicas)`
+# as `total(total(weight.grad, group("data", layout)), group("data", layout)) / len(replicas) ** 2`
+
 # %% my_step: the other group
-# Not yet. ... data 4 ...
+# Not yet. ... tensor 4 ...
 # solution, with `"data",` as `"tensor",`
 
 # %% global_norm: solution

@@ -19,8 +19,8 @@ MUTANTS = {
     ),
     "heads are split along their features": ('"qkv_3DHE": 2,', '"qkv_3DHE": 1,'),
     "all stages have the first blocks": (
-        "full_model()[stage * L // stages : (stage + 1) * L // stages]",
-        "full_model()[: L // stages]",
+        "model[stage * L // stages : (stage + 1) * L // stages]",
+        "model[: L // stages]",
     ),
     "a position sees later positions": ("v_BHSE, is_causal=True)", "v_BHSE, is_causal=False)"),
     "the loss of a micro-batch is the loss of the batch": (
@@ -66,8 +66,28 @@ MUTANTS = {
         "ring = zip(line, line[1:])\n                hops = sum(home(a) > home(b) for a, b in ring)",
     ),
     "tensor sends nothing between the hosts": (
-        'return (crossing["data"] + crossing["tensor"] + 2 * crossing["pipeline"]) / R',
-        'return (crossing["data"] + 2 * crossing["pipeline"]) / R',
+        "    return sum(on_cables(layout).values())",
+        '    return sum(on_cables(layout).values()) - on_cables(layout)["tensor"]',
+    ),
+    "activations and their gradients cross at once": (
+        'crossing[axis] * (2 if axis == "pipeline" else 1) / R',
+        "crossing[axis] / R",
+    ),
+    "a block is computed once on paper": (
+        "out_BSD = checkpoint(run_block, out_BSD, weights, tensor, use_reentrant=False)",
+        "out_BSD = run_block(out_BSD, weights, tensor)",
+    ),
+    "a stage on paper has all blocks": (
+        'for _ in range(60 // sizes["pipeline"]):',
+        "for _ in range(60):",
+    ),
+    "rank 0 of 1,024 sums over its replicas": (
+        'tensor = mesh.get_group("tensor")',
+        'tensor = mesh.get_group("data")',
+    ),
+    "the second forward pass stops early": (
+        "set_checkpoint_early_stop(not whole_forward)",
+        "set_checkpoint_early_stop(True)",
     ),
     "a parameter needs 8 bytes": (
         "    states = 16 * parameters / (pipeline * tensor)",
