@@ -26,6 +26,15 @@ MUTANTS = {
         "    return shard(new_model(dtype), hosts)",
         "    return shard(new_model(dtype), line)",
     ),
+    "the shards of the hybrid are on both hosts": (
+        'hosts = init_device_mesh("cpu", (2, n // 2), mesh_dim_names=("replicate", "shard"))',
+        "ranks = torch.arange(n).view(n // 2, 2).T.contiguous()\n"
+        'hosts = dist.device_mesh.DeviceMesh("cpu", ranks, mesh_dim_names=("replicate", "shard"))',
+    ),
+    "fully_shard over all ranks crosses the cable as seldom as the hybrid": (
+        'models = {"fully_shard": by_shards(torch.float64)',
+        'models = {"fully_shard": by_hybrid(torch.float64)',
+    ),
     "a step sends nothing while it is measured": (
         "    with traffic.own_connections() as carried:\n        train(model, [STEPS], share)\n",
         "    train(model, [STEPS], share)\n    with traffic.own_connections() as carried:\n        pass\n",

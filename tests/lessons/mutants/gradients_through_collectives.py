@@ -57,4 +57,17 @@ MUTANTS = {
         "with_all_gather = averaged(AllGather.apply, queries=own)",
         "with_all_gather = n * averaged(AllGather.apply, queries=own)",
     ),
+    "types refuse neither program": (
+        'y = spmd.all_reduce(w * x, "tp", dst=dst)',
+        'y = spmd.all_reduce(w * x, "tp", dst=spmd.I)',
+    ),
+    "types refuse both programs": (
+        "        loss = y**2\n        loss.backward()",
+        "        loss = w * x\n        loss.backward()",
+    ),
+    "a product without an f is accepted": ("refused(lambda w, h: w * h)", "refused(lambda w, h: w * w)"),
+    "the types of an autograd.Function need no declaration": (
+        "refused(lambda w, h: AllGather.apply(w))",
+        'refused(lambda w, h: spmd.all_gather(w, "tp", src=spmd.V, dst=spmd.R))',
+    ),
 }
