@@ -70,7 +70,7 @@ def start_on(rank: int, function: str, *arguments):
     return helpers.world.current().view.client[rank].apply_async(Reference(function), *arguments)
 
 
-def wait_for_checkpoint(number: int, seconds: float = 30) -> None:
+def wait_for_checkpoint(number: int, seconds: float = 60) -> None:
     """Wait until a trainer has written its file of the checkpoint of this number; or raise `TimeoutError`."""
     file = Path(helpers.world.current().folder, f"dense-{number}")
     deadline = time.monotonic() + seconds
