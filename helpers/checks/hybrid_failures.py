@@ -1,87 +1,88 @@
-"""Exercises of 32_hybrid_failures: a consistent checkpoint, the three stages of a recovery, a repeated request.
+"""Exercises of 32_hybrid_failures: a consistent checkpoint, old checkpoints, the rate of the table.
 
-The trainers call `my_save` and `my_regroup`, the master calls `my_living` and `my_resume`. Trainer 0 asks the server to
-call `once`.
+The trainers call `my_save` and `my_table_rate`, and rank 0 calls `tidy`.
 """
 
-import os
-import signal
-import sys
 import tempfile
 import threading
 import time
-import uuid
 from datetime import timedelta
 from pathlib import Path
 from typing import NamedTuple
 
-import psutil
 import torch
 import torch.distributed as dist
 import torch.distributed.rpc as rpc
 
-from helpers.checks.exam import AnswerError, Wrong, answer, exercise, near, number, plain, show
-from helpers.checks.hybrid_ddp_rpc import kept, weight_of_table, weights_of
-from helpers.checks.judging import SECONDS_TO_ANSWER
+from helpers.checks.exam import Wrong, answer, exercise, near, number, plain, show
+from helpers.checks.hybrid_ddp_rpc import kept
 from helpers.checks.learner import learners_module
 from helpers.checks.patching import replaced
 from helpers.checks.rpc_judging import one_line_errors, require_rpc
 
-_SECONDS = 0.2  # for the function of a request, so that the same request comes again while it runs
 _LATE = 0.3  # seconds by which each trainer steps later than the trainer before it
 _SLOW = 0.3  # seconds that the server takes to write the table
-_SILENCE = 1.5  # the timeout in seconds with which the answer asks silent workers
-_WAITED = "waited"  # instead of the size of a group that waited for trainers that are no members
-_RESTART = "Call `fresh_ranks()`, run the cell of your answer again, then this check."
+RESTART = "Call `fresh_ranks()`, run the cell of your answer again, then this check."
 
+_writing = threading.Lock()
 
-class Case(NamedTuple):
-    """Requests (pairs of a name and a value), how often the function is expected to run, and the expected results.
-
-    `together` says whether the requests come at once. The function is one of those in `_try`; the result of a request
-    whose function raised is the text of the error.
-    """
-
-    what: str
-    requests: list[tuple[str, int]]
-    times: int
-    results: list[int | str | None]
-    together: bool = False
-    function: str = "double"
-
-
-_turns = threading.Condition()
-
-_CASES = (
-    Case("For one request,", [("a", 1)], 1, [2]),
-    Case("For a request that came three times, one after the other,", [("a", 2)] * 3, 1, [4, 4, 4]),
-    Case("For two requests with the same function and arguments,", [("a", 3), ("b", 3)], 2, [6, 6]),
-    Case(
-        "For a request that came twice, of a function that returns None,",
-        [("a", 4)] * 2,
-        1,
-        [None] * 2,
-        function="nothing",
-    ),
-    Case(
-        "For a request that came twice, of a function that raises an error,",
-        [("a", 8)] * 2,
-        1,
-        ["ValueError(8)"] * 2,
-        function="error",
-    ),
-    Case("For a request that came three times, all at once,", [("a", 5)] * 3, 1, [10, 10, 10], together=True),
-    Case(
-        "For two requests at once, each of which came twice,",
-        [("a", 6), ("b", 7)] * 2,
-        2,
-        [12, 14] * 2,
-        together=True,
-    ),
+# For `tidy`: the files of a folder, the number in its file `latest` (None: there is no such file), and what is old.
+_FOLDERS = (
+    (["dense-10", "table-10", "dense-20", "table-20"], 20, ["dense-10", "table-10"]),
+    (["dense-20", "table-20", "dense-30"], 20, []),
+    (["dense-90", "table-90", "dense-100", "table-100", "table-110"], 100, ["dense-90", "table-90"]),
+    (["dense-20", "table-20", "table-10.by-server", "table-30.by-server"], 20, ["table-10.by-server"]),
+    (["dense-10", "table-10"], None, []),
 )
 
 
-@exercise(restart=_RESTART)
+def _judge_saves(returned):
+    """Return the sentence of success if the checkpoints of all trainers are right, or raise `Wrong`."""
+    trainers = len(returned) - 2  # the last two are master and server
+    together, alone = returned[0][0], returned[trainers - 1][1]
+    for what, last, saves in (
+        (f"Called by {trainers} trainers", 1, together),
+        (f"Called by a group with only trainer {trainers - 1}", 2, alone),
+    ):
+        if fault := fault_of_save(what, last, saves):
+            raise Wrong(fault)
+    return "The table was written by its owner, after all updates of the step, and `latest` was written last."
+
+
+@exercise(together=_judge_saves, restart=RESTART)
+def my_save(exam):
+    """Check `my_save(model, number, group)`: a consistent checkpoint, whose parts are written by their owners.
+
+    Trainer 1 steps late, the server writes slowly, and the trainers train on as soon as the answer returns.
+    """
+    exam.on_rank(require_rpc, "my_save")
+    if exam.rank < exam.n - 2:
+        exam.on_rank(_prepare_saves)
+        together = exam.on_rank(_save_together)
+        return together, exam.on_rank(_save_alone, exam.rank == exam.n - 3)
+    return None
+
+
+@exercise
+def tidy(exam):
+    """Check `tidy(folder)`: it deletes the files of checkpoints older than the latest, and no other file."""
+    if exam.rank == 0:
+        for files, last, old in _FOLDERS:
+            deleted = exam.on_rank(_tidy, files, last)
+            what = "no file `latest`" if last is None else f"{last} in `latest`"
+            exam.require(
+                deleted == old,
+                f"In a folder with log.txt, {', '.join(files)}, and {what}, `tidy` deleted "
+                f"{_listed(deleted)}, expected {_listed(old)}.",
+            )
+    return "Only files of checkpoints older than the latest complete checkpoint were deleted."
+
+
+def _listed(files):
+    return ", ".join(files) or "nothing"
+
+
+@exercise(restart=RESTART)
 def my_table_rate(exam):
     """Check `my_table_rate(members)`: fewer trainers move the table as far in a batch as all trainers do at 0.5."""
     trainers = exam.n - 2
@@ -98,159 +99,15 @@ def my_table_rate(exam):
     return "The table moves as far in a batch with any number of trainers."
 
 
-def _judge_saves(returned):
-    """Return the sentence of success if the checkpoints of all trainers are right, or raise `Wrong`."""
-    trainers = len(returned) - 2  # the last two are master and server
-    together, alone = returned[0][0], returned[trainers - 1][1]
-    for what, last, saves in (
-        (f"Called by {trainers} trainers", 1, together),
-        (f"Called by a group with only trainer {trainers - 1}", 2, alone),
-    ):
-        if fault := fault_of_save(what, last, saves):
-            raise Wrong(fault)
-    return "The table was written by its owner, after all updates of the step, and `latest` was written last."
-
-
-@exercise(together=_judge_saves, restart=_RESTART)
-def my_save(exam):
-    """Check `my_save(model, number, group)`: a consistent checkpoint, whose parts are written by their owners.
-
-    Trainer 1 steps late, the server writes slowly, and the trainers train on as soon as the answer returns.
-    """
-    exam.on_rank(require_rpc, "my_save")
-    if exam.rank < exam.n - 2:
-        exam.on_rank(_prepare_saves)
-        together = exam.on_rank(_save_together)
-        return together, exam.on_rank(_save_alone, exam.rank == exam.n - 3)
-    return None
-
-
-@exercise(restart=_RESTART)
-def my_living(exam):
-    """Check `my_living(names, seconds)`: the workers that answer in time, all asked at the same time."""
-    exam.on_rank(require_rpc, "my_living")
-    trainers = exam.n - 2
-    if exam.rank == trainers:
-        names = ["server", *[f"trainer{trainer}" for trainer in range(trainers)], "master"]
-        silent = [*names[2 : 1 + trainers], "server"]  # the notebook may be asking rank 0
-        for stopped in ([], ["trainer1"], silent):
-            for _ in range(3):
-                alive, seconds, stayed = exam.on_rank(_ask_all, names, stopped)
-                if stayed:
-                    break
-            else:
-                continue  # each time a stopped rank was woken too early, so the result says nothing
-            expected = [name for name in names if name not in stopped]
-            who = f"When {' and '.join(stopped) or 'no rank'} {'are' if len(stopped) > 1 else 'is'} silent,"
-            returned = alive if isinstance(alive, list) else show(alive)
-            exam.require(alive == expected, f"{who} `my_living` returned {returned}, expected {expected}.")
-            exam.require(
-                seconds < 1.6 * _SILENCE,
-                f"{who} `my_living(names, {_SILENCE})` took {seconds:.1f} s, expected about "
-                f"{_SILENCE if stopped else 0} s: give each call the timeout, and ask all workers before you wait.",
-            )
-    return "The list has the workers that answered, and silent workers cost the timeout only once."
-
-
-def _begin_turns(world):
-    """Have all ranks forget the turns of an earlier attempt, unless a rank is busy, which the verdict reports."""
-    if all(state.state == "idle" for state in world.where()):
-        world.view.apply_async(forget_turns).get(SECONDS_TO_ANSWER)
-
-
-@exercise(before=_begin_turns, own_group=True, restart=_RESTART)
-def my_regroup(exam):
-    """Check `my_regroup(members)`: a new group of these trainers, made without the others, with a timeout of 5 s."""
-    trainers = exam.n - 2
-    if exam.rank < trainers:
-        for members in ([exam.rank], list(range(trainers))):
-            size, total = exam.on_rank(_regroup, members)
-            who = f"On trainer {exam.rank} the group for the members {members}"
-            exam.require(
-                size != _WAITED, f"{who} waited for trainers that are no members, expected a group made by its members."
-            )
-            exam.require(size is not None, f"{who} is {show(total)}, expected a process group.")
-            exam.require(size == len(members), f"{who} has {size} members, expected {len(members)}.")
-            expected = float(sum(member + 1 for member in members))
-            exam.require(near(total, expected), f"{who} summed {show(total)}, expected {show(expected)}.")
-        seconds = exam.on_rank(_seconds_alone, exam.rank == 0 and exam.fault is None)
-        exam.require(
-            seconds is None or seconds < 8,
-            "Trainer 0 has waited 8 s for a member of its group that does not come, expected a timeout of 5 s.",
-        )
-    return "Each group was made by its members alone, works, and does not wait longer than its timeout."
-
-
-@exercise(restart=_RESTART)
-def my_resume(exam):
-    """Check `my_resume(members)`: members get the state of the latest checkpoint, with the table in a new place."""
-    exam.on_rank(require_rpc, "my_resume")
-    trainers = exam.n - 2
-    if exam.rank == trainers:
-        for steps, members in ((0, range(trainers)), (13, range(trainers)), (13, [trainers - 1])):
-            expected = steps // 10 * 10
-            who = f"After {steps} steps, for the members {list(members)}"
-            resumed = exam.on_rank(_resume, steps, list(members), trainers)
-            exam.require(
-                number(resumed.number) == expected,
-                f"{who} `my_resume` returned {show(resumed.number)}, expected {expected}.",
-            )
-            for trainer, state in zip(members, resumed.states, strict=True):
-                exam.require(
-                    state.is_new,
-                    f"{who} trainer {trainer} still has its old table, expected a model with a new table: "
-                    "have each member call `prepare`.",
-                )
-                exam.require(
-                    state.table_is_right,
-                    f"{who} the table of trainer {trainer} differs, expected the table after {expected} steps.",
-                )
-                exam.require(
-                    state.dense_is_right,
-                    f"{who} the dense layer of trainer {trainer} differs, expected its weights after {expected} steps.",
-                )
-            exam.require(
-                not resumed.others,
-                f"{who} trainer {', '.join(map(str, resumed.others))} got a model, too, expected none.",
-            )
-            exam.require(
-                resumed.old_is_same,
-                f"{who} the old table has changed, expected a new table with the weights of the file.",
-            )
-    return "The members have the state of the checkpoint, in a new table, and the others were left alone."
-
-
-@exercise
-def once(exam):
-    """Check `once(request, function, arguments)`: a request is executed once, however often it comes."""
-    exam.on_rank(require_rpc, "once")
-    if exam.rank == 0:
-        outcomes = exam.on_rank(_ask_server, _CASES)
-        for case, (times, results) in zip(_CASES, outcomes, strict=True):
-            exam.require(
-                times == case.times, f"{case.what} the function ran {_times(times)}, expected {_times(case.times)}."
-            )
-            ended = "the calls of `once` ended with" if case.function == "error" else "`once` returned"
-            exam.require(
-                all(map(_is_result, results, case.results)), f"{case.what} {ended} {results}, expected {case.results}."
-            )
-    return "Each request runs once, even if it comes again while it runs, and every caller gets its result."
-
-
-def _is_result(result, expected):
-    if isinstance(expected, str) or expected is None:
-        return result == expected
-    return number(result) == expected
-
-
-def _times(count):
+def times_in_words(count: int) -> str:
+    """Return "once", or a number and "times"."""
     return "once" if count == 1 else f"{count} times"
 
 
 def fault_of_save(what: str, last: int, save: "Saved") -> str:
     """Return a sentence that says what is wrong with a checkpoint, or "" if nothing is."""
     if len(save.tables) != 1:
-        times = _times(len(save.tables)) if save.tables else "never"
+        times = times_in_words(len(save.tables)) if save.tables else "never"
         return f"{what}, `my_save` had the server call `save_table` {times}, expected once, by the first trainer."
     number_of_table, at_begin, at_end = save.tables[0]
     if number_of_table != last:
@@ -355,7 +212,7 @@ def _save(number, group, updates, function="my_save"):
         dist.barrier(group)
         _step(_LATE * dist.get_rank(group))
         dense = {name: values.clone() for name, values in kept["model"].dense.module.state_dict().items()}
-        with one_line_errors(), replaced([(learners_module(), "folder", kept["folder"])]):
+        with one_line_errors(), replaced([(learners_module().job, "folder", kept["folder"])]):
             answer(function, [kept["model"], number, group])
         _step(0)
         dist.barrier(group)
@@ -381,14 +238,15 @@ def _save_alone(calls):
     All trainers make such a group, because torch names a group also by the number of the groups of a process.
     """
     with one_line_errors():
-        group = _group_alone()
+        group = group_alone()
         if not calls:
             return None
         _new_model(group)
     return _save(2, group, 1)
 
 
-def _group_alone():
+def group_alone():
+    """Return a group of this trainer alone, as after the death of all others; all trainers call this."""
     return dist.new_group([dist.get_rank()], timeout=timedelta(seconds=5), use_local_synchronization=True)
 
 
@@ -412,212 +270,10 @@ def _read(path):
         return str(error)
 
 
-def _regroup(members):
-    """Return the size of the answer's group, and the sum over its members of their rank plus 1.
-
-    The trainers make groups of their own one after the other, because simultaneous calls could meet by chance.
-    """
-    kept.pop("group", None)
-    with one_line_errors():
-        for trainer in range(dist.get_world_size() if len(members) == 1 else 0):
-            if dist.get_rank() != trainer:
-                _wait_for_turn(trainer)
-                continue
-            try:
-                kept["group"] = _answer_with_barrier(members)
-            except AnswerError as error:
-                if "Timed out" not in str(error) and "timed out" not in str(error):
-                    raise
-                return _WAITED, None
-            finally:
-                _end_turn(trainer)
-        group = kept["group"] if len(members) == 1 else _answer_with_barrier(members)
-        kept["group"] = group
-        if not isinstance(group, dist.ProcessGroup):
-            return None, plain(group)
-        total = torch.tensor([dist.get_rank() + 1.0])
-        if dist.get_world_size(group) == len(members):
-            dist.all_reduce(total, group=group)
-        return dist.get_world_size(group), total.item()
-
-
-def _answer_with_barrier(members):
-    """Call the answer, and let torch wait for all ranks that must call `new_group`, which it does only on request."""
-    os.environ["TORCH_DIST_INIT_BARRIER"] = "1"
-    try:
-        return answer("my_regroup", [members])
-    finally:
-        del os.environ["TORCH_DIST_INIT_BARRIER"]
-
-
-def _wait_for_turn(trainer):
-    """Wait until a trainer has made its group, or has failed."""
-    with _turns:
-        _turns.wait_for(lambda: trainer in kept["ended"], timeout=30)
-
-
-def _end_turn(trainer):
-    """Tell the other trainers that this trainer has made its group, or has failed."""
-    for other in range(dist.get_world_size()):
-        rpc.rpc_sync(f"trainer{other}", note_turn, (trainer,))
-
-
-def forget_turns():
-    """Forget which trainers have made their groups."""
-    kept["ended"] = set()
-
-
-def note_turn(trainer):
-    """Note on a trainer that another trainer has made its group, or has failed."""
-    with _turns:
-        kept["ended"].add(trainer)
-        _turns.notify_all()
-
-
-def _seconds_alone(waits):
-    """Return how long a member waits in an all-reduce for absent members, at most 8 s; None if it need not."""
-    group = kept.get("group")
-    if not waits or not isinstance(group, dist.ProcessGroup) or dist.get_world_size(group) == 1:
-        return None
-    begin = time.monotonic()
-    work = dist.all_reduce(torch.ones(1), group=group, async_op=True)
-    while not work.is_completed() and time.monotonic() < begin + 8:
-        time.sleep(0.05)
-    return time.monotonic() - begin
-
-
-# On the master, the functions below run in the process of the learner's code.
-
-
-def _ask_all(names, stopped):
-    """Call the answer while some workers are stopped.
-
-    Return its result, how many seconds it took, and whether the workers stayed stopped.
-    """
-    with one_line_errors():
-        pids = [rpc.rpc_sync(name, os.getpid) for name in stopped]
-        try:
-            for pid in pids:
-                _stop(pid)
-            begin = time.monotonic()
-            alive = answer("my_living", [list(names), _SILENCE])
-            seconds = time.monotonic() - begin
-            stayed = all(state == "T" for pid in pids for state in _states_of_threads(pid))
-            return plain(alive), seconds, stayed
-        finally:
-            for pid in pids:
-                os.kill(pid, signal.SIGCONT)
-
-
-def _stop(pid):
-    """Stop a process, and wait until it has stopped, because it may still answer for a moment."""
-    os.kill(pid, signal.SIGSTOP)
-    deadline = time.monotonic() + 5
-    while any(thread != "T" for thread in _states_of_threads(pid)) and time.monotonic() < deadline:
-        time.sleep(0.01)
-
-
-def _states_of_threads(pid):
-    """Return the state of each thread of a process, on Linux; elsewhere that of the process."""
-    if not sys.platform.startswith("linux"):
-        return ["T" if psutil.Process(pid).status() == psutil.STATUS_STOPPED else "R"]
-    texts = [path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/stat")]
-    return [text.rpartition(")")[2].split()[0] for text in texts]
-
-
-class State(NamedTuple):
-    """What a trainer has after the answer has resumed."""
-
-    is_new: bool
-    table_is_right: bool
-    dense_is_right: bool
-
-
-class Resumed(NamedTuple):
-    """The result of the answer, the state of each member, the trainers that got a model without being a member."""
-
-    number: object
-    states: list[State]
-    others: list[int]
-    old_is_same: bool
-
-
-def _resume(steps, members, number_of_trainers) -> Resumed:
-    """Train so many steps with all trainers, and call the answer for some members."""
-    lesson = vars(learners_module())
-    trainers = range(number_of_trainers)
-    workers = [*[f"trainer{trainer}" for trainer in trainers], "master", "server"]
-    folder = tempfile.mkdtemp()
-    here = lesson["folder"]
-    with one_line_errors():
-        for name in workers:
-            rpc.rpc_sync(name, use_folder, (folder,))
-        try:
-            table = lesson["new_table"]()
-            lesson["call_trainers"](trainers, lesson["prepare"], table, 0)
-            if steps:
-                lesson["call_trainers"](trainers, lesson["train"], 0, steps)
-            old = table.get_module_rref()
-            before = rpc.rpc_sync("server", weight_of_table, (old,))
-            for trainer in trainers:
-                rpc.rpc_sync(f"trainer{trainer}", keep_model, (list(members),))
-            returned = answer("my_resume", [members])
-            calls = [rpc.rpc_async(f"trainer{trainer}", state_of_trainer, (steps // 10 * 10,)) for trainer in trainers]
-            states = torch.futures.wait_all(calls)
-            same = torch.equal(before, rpc.rpc_sync("server", weight_of_table, (old,)))
-        finally:
-            for name in workers:
-                rpc.rpc_sync(name, use_folder, (here,))
-            for trainer in trainers:
-                rpc.rpc_sync(f"trainer{trainer}", use_whole_group)
-    others = [trainer for trainer in trainers if trainer not in members and states[trainer].is_new]
-    return Resumed(plain(returned), [states[trainer] for trainer in members], others, same)
-
-
-# The master has the trainers and the server call the functions below.
-
-
-def use_folder(folder):
-    """Have the lesson write and read its files in this folder."""
-    learners_module().folder = folder
-
-
-def use_whole_group():
-    """Give a trainer the group of all trainers again."""
-    learners_module().group = dist.group.WORLD
-
-
-def keep_model(members):
-    """Remember the model of a trainer, and give each trainer a group of its own if one member is alone."""
-    kept["model"] = learners_module().model
-    if len(members) == 1:
-        learners_module().group = _group_alone()
-
-
-def state_of_trainer(number) -> State:
-    """Compare the model of a trainer with the checkpoint of this number, or with a new model."""
-    lesson = vars(learners_module())
-    model = lesson["model"]
-    if model is kept["model"]:
-        return State(False, False, False)
-    if number:
-        table, dense = (torch.load(f"{lesson['folder']}/{part}-{number}") for part in ("table", "dense"))
-    else:
-        table = lesson["Table"](len(lesson["words"])).weight.detach()
-        torch.manual_seed(0)
-        dense = torch.nn.Linear(16, 6).state_dict()
-    own = model.dense.module.state_dict()
-    return State(
-        model.table is not kept["model"].table,
-        torch.equal(weights_of(model).table, table),
-        all(torch.equal(own[name], values) for name, values in dense.items()),
-    )
-
-
 def watch_saves(table):
     """Have the server note each call of the lesson's `save_table`, and write slowly, into the folder of the check."""
     lesson = learners_module()
-    kept["before"] = lesson.save_table, lesson.folder
+    kept["before"] = lesson.save_table, lesson.job.folder
     weight = table.local_value().weight
     first = weight._version
     saves = kept["saves"] = []
@@ -625,73 +281,30 @@ def watch_saves(table):
     def slow_save_table(table, number):
         at_begin = weight._version - first
         time.sleep(_SLOW)
-        with _turns:  # two trainers that save at once would write one file
+        with _writing:  # two trainers that save at once would write one file
             kept["before"][0](table, number)
         saves.append((plain(number), at_begin, weight._version - first))
 
-    lesson.save_table, lesson.folder = slow_save_table, kept["folder"]
+    lesson.save_table, lesson.job.folder = slow_save_table, kept["folder"]
 
 
 def saves_watched():
     """Return the calls of `save_table` since `watch_saves`, and let the server write as before."""
     lesson = learners_module()
-    lesson.save_table, lesson.folder = kept["before"]
+    lesson.save_table, lesson.job.folder = kept["before"]
     return kept["saves"]
 
 
-# On trainer 0, the function below runs in the process of the learner's code.
+# On rank 0, the function below runs in the process of the learner's code.
 
 
-def _ask_server(cases):
-    """Have the server try the cases; return how often the function ran and the results, for each case."""
-    with one_line_errors():
-        return rpc.rpc_sync("server", try_cases, (cases,))
-
-
-# The functions below run on the server.
-
-
-def try_cases(cases):
-    """Return how often the function ran and the results, for each case; raise the first error of the answer."""
-    return [_try(case) for case in cases]
-
-
-def _try(case):
-    ran = []
-
-    def double(value):
-        ran.append(value)
-        time.sleep(_SECONDS)
-        return 2 * value
-
-    def nothing(value):
-        ran.append(value)
-
-    def error(value):
-        ran.append(value)
-        raise ValueError(value)
-
-    names = {request: f"{request} of {uuid.uuid4()}" for request, _ in case.requests}
-    results = [None] * len(case.requests)
-    errors = []
-
-    def call(place, request, value):
-        function = {"double": double, "nothing": nothing, "error": error}[case.function]
-        try:
-            results[place] = vars(learners_module())["once"](names[request], function, (value,))
-        except Exception as raised:
-            if case.function == "error":
-                results[place] = repr(raised)
-            else:
-                errors.append(raised)
-
-    threads = [threading.Thread(target=call, args=(place, *request)) for place, request in enumerate(case.requests)]
-    for thread in threads:
-        thread.start()
-        if not case.together:
-            thread.join()
-    for thread in threads:
-        thread.join()
-    if errors:
-        raise errors[0]
-    return len(ran), plain(results)
+def _tidy(files, last):
+    """Make a folder with these files, call the answer, and return the names of the files that are gone, sorted."""
+    with tempfile.TemporaryDirectory() as folder:
+        for file in [*files, "log.txt"]:
+            torch.save(0, Path(folder, file))
+        if last is not None:
+            torch.save(last, Path(folder, "latest"))
+        before = {path.name for path in Path(folder).iterdir()}
+        answer("tidy", [folder])
+        return sorted(before - {path.name for path in Path(folder).iterdir()})

@@ -23,7 +23,7 @@ from helpers.plots.gradients_through_collectives import where_autograd_ends
 from helpers.plots.groups_and_order import mesh_of_ranks
 from helpers.plots.hybrid_costs import hybrid_phases, hybrid_round_trips, lookup_times, table_sizes
 from helpers.plots.hybrid_ddp_rpc import roles, trainers_learn
-from helpers.plots.hybrid_failures import recovery, three_stages
+from helpers.plots.hybrid_failures import recovery, three_stages, who_waits_for_whom
 from helpers.plots.hybrid_proof import backward_passes, distances_from_one_process, two_races
 from helpers.plots.in_your_own_job import flight_records, sources_of_a_job
 from helpers.plots.inside_ddp import bucket_costs, buckets, hook_of_ddp
@@ -185,4 +185,5 @@ __all__ = [
     "what_a_restart_costs",
     "where_autograd_ends",
     "who_waits",
+    "who_waits_for_whom",
 ]

@@ -1,8 +1,9 @@
-"""Figures of 32_hybrid_failures: what each rank does before and after a death."""
+"""Figures of 32_hybrid_failures and 52_hybrid_recovery: who waits for whom, and what ranks do after a death."""
 
 from collections.abc import Mapping, Sequence
 
 from matplotlib.axes import Axes
+from matplotlib.patches import Rectangle
 
 from helpers.plots.style import BLUE, GREEN, RED, TINTS, new_axes
 
@@ -23,8 +24,34 @@ _STAGES = ("detect", "regroup", "resume")
 Mark = tuple[str, float, float, str]
 
 
+def who_waits_for_whom(trainers: int) -> None:
+    """Draw an arrow from each rank of a hybrid training to the ranks whose answers it waits for."""
+    axes = new_axes("Every rank except the server waits for another rank", height=2.9)
+    axes.set_axis_off()
+    axes.set_xlim(-0.05, 10.45)
+    axes.set_ylim(-0.1, 4.1)
+    others = "trainer 1" if trainers == 2 else f"trainers 1\nto {trainers - 1}"
+    boxes = {"master": (0, 1.4), "trainer 0": (4.3, 2.8), others: (4.3, 0), "server": (8.9, 1.4)}
+    for name, corner in boxes.items():
+        axes.add_patch(Rectangle(corner, 1.5, 1.2, facecolor=TINTS[4], edgecolor="#404040"))
+        axes.text(corner[0] + 0.75, corner[1] + 0.6, name, ha="center", va="center")
+    for middle in (3.4, 0.6):
+        _wait(axes, (1.5, 2.0), (4.3, middle), GREEN, ":")
+        _wait(axes, (5.8, middle), (8.9, 2.0), BLUE, "-")
+    _wait(axes, (5.05, 2.8), (5.05, 1.2), RED, "--", style="<->")
+    words = {"va": "center", "fontsize": "small"}
+    axes.text(1.55, 3.4, "until ten steps\nare done", color=GREEN, ha="left", **words)
+    axes.text(5.15, 2.0, "in an all-reduce", color=RED, ha="left", **words)
+    axes.text(8.9, 3.4, "for vectors, gradients\nand the optimizer step", color=BLUE, ha="center", **words)
+
+
+def _wait(axes: Axes, begin, end, color, line, style="->"):
+    arrow = {"arrowstyle": style, "color": color, "linestyle": line, "linewidth": 1.8, "shrinkA": 0, "shrinkB": 0}
+    axes.annotate("", end, begin, arrowprops=arrow)
+
+
 def three_stages() -> None:
-    """Draw the idea of the lesson: a trainer dies, and the others detect it, regroup and resume."""
+    """Draw the idea of the recovery: a trainer dies, and the others detect it, regroup and resume."""
     stages = [("regroup", 4, 5.5, ""), ("resume", 5.5, 7.5, "")]
     rows = {
         "trainer 0": [("trains", -3, 0, ""), ("waits", 0, 2, ""), *stages, ("trains", 7.5, 11, "")],
@@ -37,7 +64,7 @@ def three_stages() -> None:
         for mark in marks:
             _draw(axes, row, mark)
     _draw_death(axes, list(rows).index("trainer 1"))
-    _name_bars(axes)
+    _name_bars(axes, _LOOKS)
     axes.set_xticks([])
     axes.set_xlabel("time")
 
@@ -49,6 +76,7 @@ def recovery(title: str, rows: Mapping[str, Sequence[Mark]], dead: str, died: fl
     which this ended, or "". `dead` is the name of the rank that died, and `died` the time of its death.
     """
     begin = -0.06 * until
+    kinds = set()
     axes = _rows(title, rows, (begin, until))
     for row, marks in enumerate(rows.values()):
         for what, start, end, cause in marks:
@@ -56,9 +84,10 @@ def recovery(title: str, rows: Mapping[str, Sequence[Mark]], dead: str, died: fl
             if kind in _LOOKS and end > died + begin and start < died + until:
                 shortest = _SHORT * until if kind in _STAGES else 0
                 _draw(axes, row, (kind, start - died, max(end, start + shortest) - died, cause))
+                kinds.add(kind)
         _name_causes(axes, row, [(end - died, cause) for _, _, end, cause in marks if cause and died < end], until)
     _draw_death(axes, list(rows).index(dead))
-    _name_bars(axes)
+    _name_bars(axes, kinds)
     axes.set_xlabel("seconds after the death")
 
 
@@ -94,7 +123,8 @@ def _name_causes(axes: Axes, row, errors, until):
         axes.annotate(", ".join(causes), (place, row - 0.43), (0, 0), color="#202020", **look)
 
 
-def _name_bars(axes: Axes):
+def _name_bars(axes: Axes, kinds):
     for kind, look in _LOOKS.items():
-        axes.barh([0], [0], _HEIGHT, label=kind, **look)
+        if kind in kinds:
+            axes.barh([0], [0], _HEIGHT, label=kind, **look)
     axes.figure.legend(loc="outside lower center", ncols=len(_LOOKS), frameon=False, fontsize="small")

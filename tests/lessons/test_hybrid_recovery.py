@@ -1,4 +1,4 @@
-"""The recovery of 32_hybrid_failures is right, whichever rank is killed, and whenever."""
+"""The recovery of 52_hybrid_recovery is right, whichever rank is killed, and whenever."""
 
 import os
 import random
@@ -7,14 +7,15 @@ import time
 
 import ipyparallel as ipp
 import pytest
-from lesson_files import at_night
+from lesson_files import ROOT, at_night
 
 from benchmarks import lesson
 from helpers import World
 from helpers.course import NOTEBOOKS
 
-NOTEBOOK = "32_hybrid_failures.ipynb"
+NOTEBOOK = "52_hybrid_recovery.ipynb"
 MARK = "# for fresh ranks, too"
+MARK_OF_MODULE = "# hybrid_training.py, for fresh ranks, too\n"
 STEPS = 300
 SECONDS = 2.0  # from the beginning of a training, within which the kill comes
 SECONDS_TO_RECOVER = 90
@@ -27,6 +28,14 @@ def kills():
     first = [(1, 0.9), (MASTER, 1.0), (SERVER, 1.1)]
     others = [(dice.randrange(4), round(dice.uniform(0, SECONDS), 2)) for _ in range(20)]
     return [*first, *map(at_night, others)]
+
+
+def test_the_module_has_the_marked_cells_of_the_lesson_in_their_order():
+    cells = lesson.marked("32_hybrid_failures.ipynb", MARK_OF_MODULE)
+    module = (ROOT / "notebooks/hybrid_training.py").read_text()
+    texts = [cell.removeprefix(MARK_OF_MODULE).strip() for cell in cells]
+    imports, *rest = module.split("\n\n\n", 1)
+    assert texts and "\n\n\n".join(texts) == "".join(rest).strip()
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +68,7 @@ def test_a_kill_at_any_moment_ends_in_the_weights_of_one_process(world, victim_a
 def begin_with_fresh_ranks(world, forget=False):
     """Replace all ranks, and run the lesson's cells for fresh ranks; with `forget`, there is no checkpoint."""
     world.restart()
-    world.view.execute(f"import sys; sys.path.append({str(NOTEBOOKS)!r})", block=True)  # for hybrid_model
+    world.view.execute(f"import sys; sys.path.append({str(NOTEBOOKS)!r})", block=True)  # for the modules
     for cell in lesson.marked(NOTEBOOK, MARK):
         world.view.execute(cell, block=True)
     if forget:

@@ -1,0 +1,230 @@
+# %% World(4)
+import sys
+from helpers.course import NOTEBOOKS
+
+sys.path.append(str(NOTEBOOKS))
+# cell `from hybrid_training import`
+# cell `start(rpc_timeout`
+# cell `class InTurns`
+# cell `def prepare(`
+# cell `def train(`
+# cell `def read_table(`
+
+# %% World(5): my_regroup, my_resume
+
+# %% my_living: solution
+# Solved. The list has the workers that answered, and silent workers cost the timeout only once.
+
+# %% my_living: threads
+# Solved. The list has the workers that answered, and silent workers cost the timeout only once.
+from concurrent.futures import ThreadPoolExecutor
+
+def my_living(names, seconds):
+    def answers(name):
+        try:
+            return rpc.rpc_sync(name, os.getpid, timeout=seconds)
+        except RuntimeError:
+            return False
+
+    with ThreadPoolExecutor(len(names)) as threads:
+        return [name for name, alive in zip(names, threads.map(answers, names), strict=True) if alive]
+
+# %% my_living: skeleton
+# Not yet. When trainer1 is silent, `my_living` returned ['server', 'trainer0', 'trainer1', 'master'], expected ...
+
+# %% my_living: one after the other
+# Not yet. When trainer1 and server are silent, `my_living(names, 1.5)` took ... s, expected about 1.5 s: give each ...
+def my_living(names, seconds):
+    alive = []
+    for name in names:
+        try:
+            rpc.rpc_sync(name, os.getpid, timeout=seconds)
+            alive.append(name)
+        except RuntimeError:
+            pass
+    return alive
+
+# %% my_living: no timeout
+# Not yet. When trainer1 is silent, `my_living(names, 1.5)` took ... s, expected about 1.5 s: give each call ...
+# solution, with `, timeout=seconds` as ``
+
+# %% my_living: the dead
+# Not yet. When no rank is silent, `my_living` returned [], expected ['server', 'trainer0', 'trainer1', 'master'].
+def my_living(names, seconds):
+    calls = [rpc.rpc_async(name, os.getpid, timeout=seconds) for name in names]
+    dead = []
+    for name, call in zip(names, calls, strict=True):
+        try:
+            call.wait()
+        except RuntimeError:
+            dead.append(name)
+    return dead
+
+# %% my_living: no except
+# Not yet. Rank 2 raised ...
+def my_living(names, seconds):
+    calls = [rpc.rpc_async(name, os.getpid, timeout=seconds) for name in names]
+    return [name for name, call in zip(names, calls, strict=True) if call.wait()]
+
+# %% my_regroup: solution
+# Solved. Each group was made by its members alone, works, and does not wait longer than its timeout.
+
+# %% my_regroup: skeleton
+# Not yet. On trainer 0 the group for the members [0] has 2 members, expected 1.
+
+# %% my_regroup: without return
+# Not yet. On trainer 0 the group for the members [0] is None, expected a process group.
+# solution, with `return ` as ``
+
+# %% my_regroup: waits for all
+# Not yet. On trainer 0 the group for the members [0] waited for trainers that are no members, expected a group made by
+# its members.
+# solution, with `, use_local_synchronization=True` as ``
+
+# %% my_regroup: the default timeout
+# Not yet. Trainer 0 has waited 8 s for a member of its group that does not come, expected a timeout of 5 s.
+# solution, with `timeout=timeout, ` as ``
+
+# %% my_resume: solution
+# Solved. The members have the state of the checkpoint, in a new table, and the others were left alone.
+
+# %% my_resume: reads the number itself
+# Solved. The members have the state of the checkpoint, in a new table, and the others were left alone.
+def my_resume(members):
+    path = f"{job.folder}/latest"
+    number = torch.load(path) if os.path.exists(path) else 0
+    table = new_table()
+    if number > 0:
+        rpc.rpc_sync(table.get_module_rref().owner(), read_table, (table.get_module_rref(), number))
+    for call in [rpc.rpc_async(f"trainer{member}", prepare, (table, number)) for member in members]:
+        call.wait()
+    return number
+
+# %% my_resume: skeleton
+# Not yet. After 0 steps, for the members [0, 1] trainer 0 still has its old table, expected a model with a new table: ...
+
+# %% my_resume: no table
+# Not yet. After 13 steps, for the members [0, 1] the table of trainer 0 differs, expected the table after 10 steps.
+# solution, with `if number:` as `if False:`
+
+# %% my_resume: no dense layer
+# Not yet. After 13 steps, for the members [0, 1] the dense layer of trainer 0 differs, expected its weights after 10 ...
+# solution, with `prepare, table, number)` as `prepare, table, 0)`
+
+# %% my_resume: no number
+# Not yet. After 0 steps, for the members [0, 1] `my_resume` returned None, expected 0.
+# solution, with `return number` as ``
+
+# %% my_resume: all trainers
+# Not yet. ...
+# solution, with `call_trainers(members` as `call_trainers(range(trainers)`
+
+# %% my_resume: always a file
+# Not yet. Rank 2 raised ...
+# solution, with `if number:` as `if True:`
+
+# %% once: solution
+# Solved. Each request runs once, even if it comes again while it runs, and every caller gets its result.
+
+# %% once: futures
+# Solved. Each request runs once, even if it comes again while it runs, and every caller gets its result.
+from concurrent.futures import Future
+
+futures = {}
+
+def once(request, function, arguments):
+    own = Future()
+    first = futures.setdefault(request, own)
+    if first is own:
+        try:
+            own.set_result(function(*arguments))
+        except Exception as error:
+            own.set_exception(error)
+    return first.result()
+
+# %% once: a lock for each request
+# Solved. Each request runs once, even if it comes again while it runs, and every caller gets its result.
+import collections
+import threading
+
+locks = collections.defaultdict(threading.Lock)
+guard = threading.Lock()
+done = {}
+
+def once(request, function, arguments):
+    with guard:
+        lock = locks[request]
+    with lock:
+        if request not in done:
+            try:
+                done[request] = True, function(*arguments)
+            except Exception as error:
+                done[request] = False, error
+    returned, result = done[request]
+    if returned:
+        return result
+    raise result
+
+# %% once: skeleton
+# Not yet. For a request that came three times, one after the other, the function ran 3 times, expected once.
+
+# %% once: an error runs again
+# Not yet. For a request that came twice, of a function that raises an error, the function ran 2 times, expected once.
+results = {}
+guard = threading.Lock()
+
+def once(request, function, arguments):
+    with guard:
+        if request not in results:
+            results[request] = function(*arguments)
+        return results[request]
+
+# %% once: no lock
+# Not yet. For a request that came three times, all at once, the function ...
+# solution, with `with guard:` as `if True:`
+
+# %% once: None
+# Not yet. For a request that came twice, of a function that returns None, the function ran 2 times, expected once.
+# solution, with `request not in results and` as `results.get(request) is None and`
+
+# %% once: by arguments
+# Not yet. For two requests with the same function and arguments, the function ran once, expected 2 times.
+# answer "an error runs again", with `results[request]` as `results[arguments]`
+# and `request not in` as `arguments not in`
+
+# %% once: no result
+# Not yet. For a request that came three times, one after the other, `once` returned [4, None, None], expected [4, 4,
+# 4].
+import threading
+
+results = {}
+guard = threading.Lock()
+
+def once(request, function, arguments):
+    with guard:
+        if request not in results:
+            results[request] = function(*arguments)
+            return results[request]
+
+# %% once: an error
+# Not yet. Rank 0 raised ...
+# skeleton, with `return function(*arguments)` as `raise ValueError(request)`
+
+# %% once: none
+# Not yet. Rank 0 has no function `once`: run the cell that defines it, then this check.
+del once
+
+# %% World(4)
+# Nobody has started RPC.
+
+# %% once: before RPC has been started
+# Not yet. ... RPC has not been initialized ...
+pass
+
+# %% my_living: before RPC has been started
+# Not yet. ... RPC has not been initialized ...
+pass
+
+# %% my_resume: before RPC has been started
+# Not yet. ... RPC has not been initialized ...
+pass
