@@ -70,7 +70,7 @@ def ring_of_waits(*, waits: Sequence[tuple[float, float]], works: Sequence[tuple
     `waits[rank]` and `works[rank]` are (begin, end) in seconds, on the same clock for all ranks.
     """
     size = len(waits)
-    axes = _lanes("One rank works, and all other ranks wait", [f"rank {rank}" for rank in range(size)])
+    axes = _lanes("Only one rank works at a time", [f"rank {rank}" for rank in range(size)])
     origin = min(begin for begin, _ in [*waits, *works])
     for rank in range(size):
         for (begin, end), look in ((waits[rank], _WAITS), (works[rank], _WORKS)):
@@ -81,21 +81,23 @@ def ring_of_waits(*, waits: Sequence[tuple[float, float]], works: Sequence[tuple
 
 
 def message_cost(
-    sizes: Sequence[float], *, measured: Sequence[float], limit: Sequence[float], alpha: float, beta: float
+    sizes: Sequence[float], *, measured: Sequence[float], alpha: float, beta: float, limit: Sequence[float] = ()
 ) -> None:
-    """Draw the time of a message against its size: measured, by the model alpha + beta * size, and as a limit.
+    """Draw the time of a message against its size: measured, by the model alpha + beta * size, and as a limit if given.
 
     `sizes`, in bytes, increase; `measured` and `limit` are the times of these messages and `alpha` is a time, all in
     seconds; `beta` is in seconds per byte.
     """
     axes = new_axes("A small message costs the latency α, a large message β for each byte")
-    sizes, measured, limit = map(np.asarray, (sizes, measured, limit))
+    sizes, measured = map(np.asarray, (sizes, measured))
     first, last, knee = sizes[0], sizes[-1], alpha / beta
     many = np.geomspace(first, last, 200)
     model = alpha + beta * many
     axes.loglog(sizes, measured, **MEASURED)
     axes.loglog(many, model, **MODEL)
-    axes.loglog(sizes, limit, **LIMIT)
+    if len(limit):
+        axes.loglog(sizes, limit, **LIMIT)
+        _label(axes, "limit: a bare TCP socket", (first, min(limit[:3])), shift=(0, -20), color=GREEN)
 
     floor = min(*measured, *limit) / 4
     axes.set_ylim(bottom=floor)
@@ -106,7 +108,6 @@ def message_cost(
     note(axes, f"α/β = {data_size(knee)}", (knee, floor), shift=(6, 5))
 
     _label(axes, "measured: send and recv over gloo", (first, measured[:6].max()), shift=(0, 12), color=BLUE)
-    _label(axes, "limit: a bare TCP socket", (first, limit[:3].min()), shift=(0, -20), color=GREEN)
     middle = np.searchsorted(model, np.sqrt(alpha * model[-1]))
     of_model = f"model: α + β · bytes\nwith 1/β = {1e-9 / beta:.2g} GB/s"
     _label(axes, of_model, (many[middle], model[middle]), shift=(-12, 0), color=RED, ha="right")
