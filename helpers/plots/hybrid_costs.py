@@ -73,7 +73,7 @@ def hybrid_phases(title: str, times: Mapping[int, Sequence[float]]) -> None:
     axes.set_yticks(range(len(names)), names)
     axes.set_ylim(len(names) - 0.5, -0.5)
     axes.tick_params(axis="y", length=0)
-    axes.set_xlabel("time of a step (ms)")
+    axes.set_xlabel("step time (ms)")
 
 
 def lookup_times(title: str, times: Mapping[tuple[str, int], float]) -> None:
@@ -88,7 +88,7 @@ def lookup_times(title: str, times: Mapping[tuple[str, int], float]) -> None:
     axes.set_xlim(right=1.2 * numbers[-1])
     axes.set_ylim(bottom=0)
     axes.set_xlabel("tables on the server")
-    axes.set_ylabel("time of a step (ms)")
+    axes.set_ylabel("step time (ms)")
 
 
 def table_sizes(title: str, times: Mapping[tuple[str, int], float]) -> None:
@@ -107,7 +107,7 @@ def table_sizes(title: str, times: Mapping[tuple[str, int], float]) -> None:
     axes.set_ylim(min(1e-3, min(times.values())), 2 * max(times.values()))
     axes.set_xlim(right=8 * max(rows for _, rows in times))
     axes.set_xlabel("rows of the table, 16 columns")
-    axes.set_ylabel("time of a step")
+    axes.set_ylabel("step time")
 
 
 def _lines(axes: Axes, times: Mapping[tuple[str, int], float]):
