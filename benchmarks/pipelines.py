@@ -1,11 +1,11 @@
-"""The bubble of a pipeline, measured with layers that sleep, beside the formula: both schedules of 33_pipelines."""
+"""The bubble of a pipeline, measured with layers that sleep, beside the formula: both schedules of 34_pipelines."""
 
 import ipyparallel as ipp
 
 from benchmarks import lesson
 from helpers import World
 
-NOTEBOOK = "33_pipelines.ipynb"
+NOTEBOOK = "34_pipelines.ipynb"
 TURNS = 3
 STAGES = (2, 4)
 MICRO_BATCHES = (1, 2, 4, 8)

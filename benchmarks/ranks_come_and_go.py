@@ -19,7 +19,7 @@ from helpers import World
 
 MOMENTS = 20
 STEPS = 300
-_NOTEBOOK = "39_ranks_come_and_go.ipynb"
+_NOTEBOOK = "40_ranks_come_and_go.ipynb"
 _MARK = "# every new rank runs this cell"
 _SECONDS = 2.5  # from the beginning of a training, within which the kill comes
 _SECONDS_TO_GO_ON = 90

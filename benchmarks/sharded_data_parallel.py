@@ -1,11 +1,11 @@
-"""A step of ZeRO-3 by hand, as 42_sharded_data_parallel writes it, beside fully_shard's: the same model, in turn."""
+"""A step of ZeRO-3 by hand, as 43_sharded_data_parallel writes it, beside fully_shard's: the same model, in turn."""
 
 from statistics import median
 
 from benchmarks import lesson, side_by_side
 from helpers import World
 
-NOTEBOOK = "42_sharded_data_parallel.ipynb"
+NOTEBOOK = "43_sharded_data_parallel.ipynb"
 TURNS = 15
 WIDTHS = (64, 512)
 DEFINITIONS = [

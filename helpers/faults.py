@@ -1,4 +1,4 @@
-"""The faults of 51_find_the_fault: the fault in each broken training, the ranks at fault, and the repair.
+"""The faults of 52_find_the_fault: the fault in each broken training, the ranks at fault, and the repair.
 
 The scripts are in notebooks/faulty. Each fault happened in a real project: `thread` is a public discussion of it.
 """

@@ -1,4 +1,4 @@
-"""A training whose ranks come and go: cells of 39_ranks_come_and_go that every new rank runs."""
+"""A training whose ranks come and go: cells of 40_ranks_come_and_go that every new rank runs."""
 
 from small_training import *
 

@@ -1,4 +1,4 @@
-"""Exercises of 49_a_language_model_on_a_mesh: a plan, a step that accumulates and clips, memory, and validation.
+"""Exercises of 50_a_language_model_on_a_mesh: a plan, a step that accumulates and clips, memory, and validation.
 
 They build on names that the cells of the lesson define: `new_model`, `shard`, `batch`, `loss_of` and the mesh `line`.
 """

@@ -1,4 +1,4 @@
-"""Exercises of 40_back_by_torchrun: a loop that can be restarted, a loss for any number of ranks, and when to save."""
+"""Exercises of 41_back_by_torchrun: a loop that can be restarted, a loss for any number of ranks, and when to save."""
 
 import math
 import os

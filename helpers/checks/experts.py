@@ -1,4 +1,4 @@
-"""Exercises of 47_experts: an exchange of rows with a gradient, dispatch and combine, two experts, and a bias."""
+"""Exercises of 48_experts: an exchange of rows with a gradient, dispatch and combine, two experts, and a bias."""
 
 import torch
 

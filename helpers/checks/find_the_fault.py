@@ -1,4 +1,4 @@
-"""Checks of 51_find_the_fault: what is wrong with a diagnosis, and whether a repair gives the results of one process.
+"""Checks of 52_find_the_fault: what is wrong with a diagnosis, and whether a repair gives the results of one process.
 
 The faults of the broken trainings are in `helpers.faults`; `helpers.faulty` runs them.
 """

@@ -1,4 +1,4 @@
-"""Exercises of 43_fully_shard: the rows of a rank, gradients clipped over shards, and layers grouped into units."""
+"""Exercises of 44_fully_shard: the rows of a rank, gradients clipped over shards, and layers grouped into units."""
 
 import operator
 

@@ -1,4 +1,4 @@
-"""Exercises of 41_gradients_through_collectives: whether gradients pass through collectives, and how large they are."""
+"""Exercises of 42_gradients_through_collectives: whether gradients pass through collectives, and how large they are."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""Exercises of 52_hybrid_recovery: the three stages of a recovery, a repeated request.
+"""Exercises of 33_hybrid_recovery: the three stages of a recovery, a repeated request.
 
 The trainers call `my_regroup`, the master calls `my_living` and `my_resume`. Trainer 0 asks the server to call `once`.
 """

@@ -1,4 +1,4 @@
-"""Exercises of 50_in_your_own_job: compare flight records, set an alarm for a block, and find the cause of echoes."""
+"""Exercises of 51_in_your_own_job: compare flight records, set an alarm for a block, and find the cause of echoes."""
 
 import math
 import os

@@ -1,4 +1,4 @@
-"""The gradients that one process computes with PyTorch's own layers, as the reference of 48_three_dimensions."""
+"""The gradients that one process computes with PyTorch's own layers, as the reference of 49_three_dimensions."""
 
 from torch import nn
 from torch.func import functional_call
@@ -7,7 +7,7 @@ from torch.func import functional_call
 def encoder_gradients(model, batch, target):
     """Return the gradients of a model by block and name, computed by PyTorch's `TransformerEncoderLayer`.
 
-    `model` has the weights of each block of 48_three_dimensions, in the shapes of that lesson.
+    `model` has the weights of each block of 49_three_dimensions, in the shapes of that lesson.
     """
     leaves = [{name: weight.clone().requires_grad_() for name, weight in block.items()} for block in model]
     mask = nn.Transformer.generate_square_subsequent_mask(batch.shape[1], dtype=batch.dtype)

@@ -1,4 +1,4 @@
-"""Judge the orders in which the stages of a pipeline work, by simulation; 33_pipelines and the next lesson use it."""
+"""Judge the orders in which the stages of a pipeline work, by simulation; 34_pipelines and the next lesson use it."""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,4 @@
-"""Exercises of 36_pipedream: a backward with stashed weights, a delayed step, how stale weights are, and the bubble."""
+"""Exercises of 37_pipedream: a backward with stashed weights, a delayed step, how stale weights are, and the bubble."""
 
 import torch
 from torch.nn.functional import mse_loss

@@ -1,4 +1,4 @@
-"""Exercises of 33_pipelines: backward through stages, the orders in which stages work, and their messages."""
+"""Exercises of 34_pipelines: backward through stages, the orders in which stages work, and their messages."""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,4 @@
-"""Exercises of 39_ranks_come_and_go: a quorum, meetings of processes that come and go, and the state they share."""
+"""Exercises of 40_ranks_come_and_go: a quorum, meetings of processes that come and go, and the state they share."""
 
 import os
 import time

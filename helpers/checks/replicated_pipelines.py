@@ -1,4 +1,4 @@
-"""Exercises of 35_replicated_pipelines: a step of a replicated pipeline, and how to split ranks into pipelines."""
+"""Exercises of 36_replicated_pipelines: a step of a replicated pipeline, and how to split ranks into pipelines."""
 
 import time
 from typing import NamedTuple

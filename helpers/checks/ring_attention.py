@@ -1,4 +1,4 @@
-"""Exercises of 46_ring_attention: online softmax, two ring loops, causal pieces, chunks with equal work, and more."""
+"""Exercises of 47_ring_attention: online softmax, two ring loops, causal pieces, chunks with equal work, and more."""
 
 import gc
 import time

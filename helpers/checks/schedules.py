@@ -1,4 +1,4 @@
-"""Exercises of 34_schedules: stages on ranks, an order with a backward in two parts, and enough micro-batches."""
+"""Exercises of 35_schedules: stages on ranks, an order with a backward in two parts, and enough micro-batches."""
 
 from helpers.checks.exam import exercise, near, show
 from helpers.checks.orders import asked_orders, require_order, require_room

@@ -1,4 +1,4 @@
-"""Exercises of 45_sequence_parallel: gradients through split tokens, partial gradients, a plan, and a norm over all."""
+"""Exercises of 46_sequence_parallel: gradients through split tokens, partial gradients, a plan, and a norm over all."""
 
 import math
 from collections import Counter

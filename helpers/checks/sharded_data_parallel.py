@@ -1,4 +1,4 @@
-"""Exercises of 42_sharded_data_parallel: stages of ZeRO, judged by their weights, bytes held and bytes sent."""
+"""Exercises of 43_sharded_data_parallel: stages of ZeRO, judged by their weights, bytes held and bytes sent."""
 
 from contextlib import contextmanager
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""Exercises of 44_tensor_parallel: the parts of a rank, gradients through f and g, and the next word."""
+"""Exercises of 45_tensor_parallel: the parts of a rank, gradients through f and g, and the next word."""
 
 import math
 from contextlib import contextmanager

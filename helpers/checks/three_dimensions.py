@@ -1,4 +1,4 @@
-"""Exercises of 48_three_dimensions: the ranks of a group, a step, the norm, messages between stages, and ZeRO.
+"""Exercises of 49_three_dimensions: the ranks of a group, a step, the norm, messages between stages, and ZeRO.
 
 They use names that the cells of the lesson define: `own_part`, `run_block`, `group`, `SPLIT` and the batch.
 """

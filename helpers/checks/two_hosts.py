@@ -1,4 +1,4 @@
-"""Exercises of 37_two_hosts: the messages of a failed rendezvous, and all-reduces that send few bytes between hosts."""
+"""Exercises of 38_two_hosts: the messages of a failed rendezvous, and all-reduces that send few bytes between hosts."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""Exercises of 38_what_a_cable_costs: a cost model of cables, the order of a ring, and the choice of an all-reduce."""
+"""Exercises of 39_what_a_cable_costs: a cost model of cables, the order of a ring, and the choice of an all-reduce."""
 
 import operator
 from typing import NamedTuple

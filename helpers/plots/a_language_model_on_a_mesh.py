@@ -1,4 +1,4 @@
-"""Figures of 49_a_language_model_on_a_mesh: who computes and keeps what under four layouts, and their loss curves."""
+"""Figures of 50_a_language_model_on_a_mesh: who computes and keeps what under four layouts, and their loss curves."""
 
 from collections.abc import Mapping, Sequence
 

@@ -1,4 +1,4 @@
-"""Figures of 40_back_by_torchrun: the steps of a training over time, with a failure in the middle."""
+"""Figures of 41_back_by_torchrun: the steps of a training over time, with a failure in the middle."""
 
 from collections.abc import Mapping, Sequence
 

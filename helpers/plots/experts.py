@@ -1,4 +1,4 @@
-"""Figures of 47_experts: tokens that travel to the ranks of their experts, and the load of each expert."""
+"""Figures of 48_experts: tokens that travel to the ranks of their experts, and the load of each expert."""
 
 from collections.abc import Mapping, Sequence
 

@@ -1,4 +1,4 @@
-"""The figure of 43_fully_shard: the number of elements of the optimizer's state on each rank."""
+"""The figure of 44_fully_shard: the number of elements of the optimizer's state on each rank."""
 
 from collections.abc import Mapping, Sequence
 

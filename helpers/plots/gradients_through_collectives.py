@@ -1,4 +1,4 @@
-"""Figures of 41_gradients_through_collectives: what autograd has recorded on each rank, and where that ends."""
+"""Figures of 42_gradients_through_collectives: what autograd has recorded on each rank, and where that ends."""
 
 from matplotlib.patches import FancyBboxPatch
 

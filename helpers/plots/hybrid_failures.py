@@ -1,4 +1,4 @@
-"""Figures of 32_hybrid_failures and 52_hybrid_recovery: who waits for whom, and what ranks do after a death."""
+"""Figures of 32_hybrid_failures and 33_hybrid_recovery: who waits for whom, and what ranks do after a death."""
 
 from collections.abc import Mapping, Sequence
 

@@ -1,4 +1,4 @@
-"""Figures of 50_in_your_own_job: where a job can be observed, and the flight records of all ranks side by side."""
+"""Figures of 51_in_your_own_job: where a job can be observed, and the flight records of all ranks side by side."""
 
 from collections.abc import Sequence
 from string import ascii_uppercase

@@ -1,10 +1,10 @@
-"""Figures of 36_pipedream: a pipeline that drains at every flush, and the loss with stale weights."""
+"""Figures of 37_pipedream: a pipeline that drains at every flush, and the loss with stale weights."""
 
 from collections.abc import Sequence
 
 from helpers.plots.style import BLUE, GUIDE, MEASURED, MODEL, label_rows, new_axes
 
-_LOOKS = {"F": ("#B5D6EC", "black"), "B": (BLUE, "white")}  # as in the figures of 33_pipelines
+_LOOKS = {"F": ("#B5D6EC", "black"), "B": (BLUE, "white")}  # as in the figures of 34_pipelines
 _TICKS = {"F": 1, "B": 2}
 
 

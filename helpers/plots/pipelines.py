@@ -1,4 +1,4 @@
-"""Figures of 33_pipelines and the lessons after it: stages, their schedule, the bubble, and what a stage keeps."""
+"""Figures of 34_pipelines and the lessons after it: stages, their schedule, the bubble, and what a stage keeps."""
 
 from collections.abc import Callable, Mapping, Sequence
 

@@ -1,4 +1,4 @@
-"""Figures of 39_ranks_come_and_go: groups that lose and gain a member, and who took steps when."""
+"""Figures of 40_ranks_come_and_go: groups that lose and gain a member, and who took steps when."""
 
 from collections.abc import Sequence
 from math import cos, pi, sin

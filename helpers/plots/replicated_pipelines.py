@@ -1,4 +1,4 @@
-"""Figures of 35_replicated_pipelines: pipelines side by side, and a step's time for each way to split the ranks."""
+"""Figures of 36_replicated_pipelines: pipelines side by side, and a step's time for each way to split the ranks."""
 
 from collections.abc import Mapping
 

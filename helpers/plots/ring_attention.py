@@ -1,4 +1,4 @@
-"""Figures of 46_ring_attention: a sketch of the ring, the owner of each chunk of scores, and the work in each step."""
+"""Figures of 47_ring_attention: a sketch of the ring, the owner of each chunk of scores, and the work in each step."""
 
 from collections.abc import Mapping, Sequence
 

@@ -1,11 +1,11 @@
-"""Figures of 34_schedules: which rank holds which layers, and the work of ranks that hold several stages."""
+"""Figures of 35_schedules: which rank holds which layers, and the work of ranks that hold several stages."""
 
 from collections.abc import Mapping, Sequence
 
 from helpers.plots.pipelines import work_of_rows
 from helpers.plots.style import BLUE, TINTS, label_rows, new_axes
 
-# Forward, gradient of the input, gradient of the weights: fill and ink, as in the figures of 33_pipelines.
+# Forward, gradient of the input, gradient of the weights: fill and ink, as in the figures of 34_pipelines.
 _LOOKS = {"F": ("#B5D6EC", "black"), "I": (BLUE, "white"), "W": ("#F2CF7F", "black")}
 
 Event = tuple[str, int, int, float, float]

@@ -1,4 +1,4 @@
-"""The figure of 45_sequence_parallel: half of a block between f and g, with and without sequence parallelism."""
+"""The figure of 46_sequence_parallel: half of a block between f and g, with and without sequence parallelism."""
 
 from matplotlib.axes import Axes
 from matplotlib.patches import Circle, Rectangle

@@ -1,4 +1,4 @@
-"""Figures of 42_sharded_data_parallel: shards, the memory of a rank during a step, and layers fetched ahead."""
+"""Figures of 43_sharded_data_parallel: shards, the memory of a rank during a step, and layers fetched ahead."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The figure of 44_tensor_parallel: two layers, split by columns and by rows."""
+"""The figure of 45_tensor_parallel: two layers, split by columns and by rows."""
 
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle

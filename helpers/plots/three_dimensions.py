@@ -1,4 +1,4 @@
-"""Figures of 48_three_dimensions: a model and its ranks on hosts, and the parts of the step time."""
+"""Figures of 49_three_dimensions: a model and its ranks on hosts, and the parts of the step time."""
 
 from collections.abc import Mapping, Sequence
 

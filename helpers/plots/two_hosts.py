@@ -1,4 +1,4 @@
-"""Figures of 37_two_hosts: two hosts and the switch between them, and a training while a cable is unplugged."""
+"""Figures of 38_two_hosts: two hosts and the switch between them, and a training while a cable is unplugged."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""Figures of 38_what_a_cable_costs: messages between ranks on a circle of two hosts, and the times of messages."""
+"""Figures of 39_what_a_cable_costs: messages between ranks on a circle of two hosts, and the times of messages."""
 
 import math
 from collections.abc import Collection, Mapping, Sequence

@@ -16,7 +16,7 @@ _VERSION_2 = "memory.max", "memory.current", "inactive_file"
 _VERSION_1 = "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"
 
 # Measured with torch 2.13 on Linux. A new rank has 29 MiB of its own, and up to 165 MiB while it works in
-# 43_fully_shard. A rank that shares no memory starts with 230 MiB.
+# 44_fully_shard. A rank that shares no memory starts with 230 MiB.
 RANK = {"forkserver": 170 * MiB, "spawn": 300 * MiB}
 
 

@@ -90,7 +90,7 @@ def test_a_copy_of_the_course_has_every_lesson_and_no_answers(tmp_path):
             assert sources(copy) == sources(original)
             assert {cell.execution_count for cell in notebook.cells if cell.cell_type == "code"} == {None}
             assert all("image/png" in output.get("data", {}) for output in outputs(copy))
-    pipelines = tmp_path / "mine/notebooks/33_pipelines.ipynb"
+    pipelines = tmp_path / "mine/notebooks/34_pipelines.ipynb"
     assert len(outputs(pipelines)) == 2, "a figure that precedes the first question is missing"
     kept = sum(len(outputs(path)) for path in (tmp_path / "mine/notebooks").glob("*.ipynb"))
     assert kept < len(NOTEBOOKS)

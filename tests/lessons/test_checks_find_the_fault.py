@@ -1,4 +1,4 @@
-"""The broken trainings of 51_find_the_fault: each is broken, its repair works, and both checks refuse wrong answers.
+"""The broken trainings of 52_find_the_fault: each is broken, its repair works, and both checks refuse wrong answers.
 
 One process runs the repaired script, and its results are expected on all ranks.
 """

@@ -1,4 +1,4 @@
-"""The check of `once` in 52_hybrid_recovery accepts an answer again, with what the answer has kept."""
+"""The check of `once` in 33_hybrid_recovery accepts an answer again, with what the answer has kept."""
 
 import pytest
 from answer_files import code_of, setup_of

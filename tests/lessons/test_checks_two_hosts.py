@@ -1,4 +1,4 @@
-"""The check of `my_two_level_all_reduce` in 37_two_hosts, where the hosts have no cables."""
+"""The check of `my_two_level_all_reduce` in 38_two_hosts, where the hosts have no cables."""
 
 from functools import partial
 

@@ -1,4 +1,4 @@
-"""The recovery of 52_hybrid_recovery is right, whichever rank is killed, and whenever."""
+"""The recovery of 33_hybrid_recovery is right, whichever rank is killed, and whenever."""
 
 import os
 import random
@@ -13,7 +13,7 @@ from benchmarks import lesson
 from helpers import World
 from helpers.course import NOTEBOOKS
 
-NOTEBOOK = "52_hybrid_recovery.ipynb"
+NOTEBOOK = "33_hybrid_recovery.ipynb"
 MARK = "# for fresh ranks, too"
 MARK_OF_MODULE = "# hybrid_training.py, for fresh ranks, too\n"
 STEPS = 300

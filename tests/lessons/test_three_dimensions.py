@@ -1,4 +1,4 @@
-"""What 48_three_dimensions takes: the memory of its eight ranks, which a world knows before it starts them."""
+"""What 49_three_dimensions takes: the memory of its eight ranks, which a world knows before it starts them."""
 
 import pytest
 from answer_files import code_of, setup_of
