@@ -26,9 +26,9 @@ MUTANTS = {
     "two ranks get one ticket": ('store.add("tickets", 1)', 'store.add(f"tickets{rank}", 1)'),
     "the group has not been left": ("dist.destroy_process_group()\nkeys", "pass\nkeys"),
     "the store forgets": ("keys = sorted(store.list_keys())", "keys = []"),
-    "the ranks meet by env:// instead of tcp://": (
-        'meet("tcp://", reversed_rank, init_method=address, rank=reversed_rank',
-        'meet("tcp://", reversed_rank, init_method="env://", rank=reversed_rank',
+    "the ranks meet at an address without a store": (
+        'os.environ["MASTER_ADDR"] + ":" + os.environ["MASTER_PORT"]',
+        'os.environ["MASTER_ADDR"] + ":1"',
     ),
     "the ranks keep their numbers": ("reversed_rank = world_size - 1 - rank", "reversed_rank = rank"),
     "both groups meet in stores of their own": (
