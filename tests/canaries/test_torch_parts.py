@@ -1,12 +1,17 @@
 """Every name of torch that is private or replaced is still there."""
 
+import importlib
 import inspect
+import re
 import sys
 import threading
 import time
 
+import pytest
 import torch
 import torch.distributed as dist
+from answers import code_cells
+from lesson_files import NOTEBOOKS
 from torch.distributed import distributed_c10d
 from torch.distributed.rpc import api, internal, rref_proxy
 
@@ -103,3 +108,21 @@ def test_scripts_of_roles_can_meet():
     """
     name = script._MEETING.partition("(")[0].rpartition(".")[2]
     assert callable(getattr(api, name))
+
+
+PRIVATE = re.compile(r"^ *from (torch[\w.]*) import (\w+)", re.MULTILINE)
+OF_LESSONS = sorted(
+    {
+        (path.stem, *names)
+        for path in NOTEBOOKS
+        for source in code_cells(path.name)
+        for names in PRIVATE.findall(source)
+        if re.search(r"\b_[A-Za-z]", ".".join(names))
+    }
+)
+
+
+@pytest.mark.parametrize(("lesson", "module", "name"), OF_LESSONS)
+def test_private_names_that_lessons_import(lesson, module, name):
+    """Torch has moved a private name, or a name of a private module, that a lesson imports."""
+    assert hasattr(importlib.import_module(module), name)
