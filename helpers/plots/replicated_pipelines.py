@@ -72,5 +72,5 @@ def times_of_splits(predicted: Mapping[str, Mapping[str, float]], measured: Mapp
         axes.set_yticks(range(len(times)), list(times), fontsize="small")
         axes.tick_params(axis="y", length=0)
         axes.spines[["top", "right"]].set_visible(False)
-        axes.set_xlabel("time of a step (ms)")
+        axes.set_xlabel("step time (ms)")
     panels[0].invert_yaxis()

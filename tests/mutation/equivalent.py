@@ -63,7 +63,6 @@ EQUIVALENT = {
         "1a22437327": "the mask has a copy for each head, with the same values",
     },
     "rpc_and_rref": {
-        "cb0cec0630": "a deadline, should the callee never connect",
         "00e7fee013": "the other ranks time calls as well, and only the calls of rank 0 are drawn",
     },
     "rpc_threads_and_failures": {

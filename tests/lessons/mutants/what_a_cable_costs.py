@@ -25,7 +25,7 @@ MUTANTS = {
         '"both directions": [(0, m), (m + 1, 1)],',
         '"both directions": [(0, m), (1, m + 1)],',
     ),
-    "in the all-to-all each rank sends to one rank": ("if source != to]", "if to == (source + m) % n]"),
+    "each rank of a host sends to one rank": ("for to in range(m, n)]", "for to in [source + m]]"),
     "the model adds both directions of a cable": (
         'for direction in (("out of", source // m), ("into", destination // m)):',
         "for direction in (source // m, destination // m):",
