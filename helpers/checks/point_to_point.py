@@ -47,10 +47,20 @@ def gather(exam):
             if not _is_full(tensor, source + 1.0):
                 exam.refuse(
                     f"Rank {rank} returned {_show(tensor)} at index {source} of its list, expected {source + 1.0}."
+                    + _what_to_try(result)
                 )
                 break
     _require_sent(exam, int(rank > 0))
     return f"Rank 0 returned the tensors of all ranks, after {_count(n - 1, 'message')}."
+
+
+def _what_to_try(tensors):
+    """Return a hint for a list that holds tensors of ranks, but in the wrong places."""
+    if len(tensors) > 2 and any(all(_is_full(tensor, n + 1.0) for tensor in tensors[1:]) for n in range(len(tensors))):
+        return " Receive each message into a tensor of its own."
+    if all(any(_is_full(tensor, n + 1.0) for n in range(len(tensors))) for tensor in tensors):
+        return " Put each tensor at the index of its sender."
+    return ""
 
 
 def _judge_tree(receivers):

@@ -122,12 +122,12 @@ def gather(tensor):
     return tensors
 
 # %% gather: in the order of arrival
-# Not yet. Rank 0 returned ... of its list, expected ...
+# Not yet. Rank 0 returned ... of its list, expected ... Put each tensor at the index of its sender.
 # solution, with `for source in range(1, n):` as `for received in tensors[1:]:`
 # and `dist.recv(tensors[source], src=source)` as `dist.recv(received)`
 
 # %% gather: into one tensor
-# Not yet. Rank 0 returned 4.0 at index 1 of its list, expected 2.0.
+# Not yet. Rank 0 returned 4.0 at index 1 of its list, expected 2.0. Receive each message into a tensor of its own.
 # solution,
 # with `tensors = [tensor] + [torch.empty_like(tensor) for _ in range(1, n)]`
 # as `received, tensors = torch.empty_like(tensor), [tensor]`
