@@ -57,4 +57,16 @@ MUTANTS = {
         "pass_on(tensor, inbox[: len(tensor)])",
         "pass_on(tensor[: len(tensor) // 2], inbox[: len(tensor) // 2])",
     ),
+    "the links are paced in bytes, not in bits": (
+        "links = network.limit(world, 8 * R)",
+        "links = network.limit(world, R)",
+    ),
+    "the NICs carry 16 MiB, and the prediction is for 4 MiB": (
+        "seconds(name, 2**22, repeats=10)\n        print(",
+        "seconds(name, B, repeats=10)\n        print(",
+    ),
+    "the fit minimises errors in seconds": (
+        ", w=1 / shift_times)",
+        ")",
+    ),
 }
