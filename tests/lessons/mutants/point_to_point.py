@@ -87,4 +87,13 @@ if rank == 1:
         "    return count * (alpha + beta * size)",
         "    return alpha + count * beta * size",
     ),
+    "the fit minimises errors in seconds": (", w=1 / gloo)", ")"),
+    "a rank that has begun works for ever": ("begin <= now < end", "begin <= now"),
+    "rank 0 posts its weights before the decision": (
+        """            dist.send(wanted, dst=1)
+        else:""",
+        """            dist.send(weights[loss], dst=1)
+            dist.send(wanted, dst=1)
+        else:""",
+    ),
 }
