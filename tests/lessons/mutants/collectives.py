@@ -47,6 +47,15 @@ MUTANTS = {
         'exchange = on_all_ranks("chunks", "after_all_to_all")',
         'exchange = on_all_ranks("after_all_to_all", "chunks")',
     ),
+    "a figure shows the ranks in the wrong order": (
+        "{name: [tensor.tolist() for tensor in world.view[name]] for name in names}",
+        "{name: [tensor.tolist() for tensor in world.view[name]][::-1] for name in names}",
+    ),
+    "rank 0 comes last": ("sleep(1 if rank == n - 1 else", "sleep(1 if rank == 0 else"),
+    "the deadlocks are those of rank 0": (
+        'world.view[f"after_{name}"][1]',
+        'world.view[f"after_{name}"][0]',
+    ),
     "rank 0 broadcasts for all": (
         "dist.broadcast(result[src:src + 1], src=src)",
         "dist.broadcast(result[src:src + 1], src=0)",
