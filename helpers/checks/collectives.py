@@ -43,6 +43,22 @@ def transpose(exam):
 
 
 @exercise
+def my_all_gather(exam):
+    """Check `my_all_gather(mine)`: an all_gather of broadcasts, one from each rank."""
+    rank, n = exam.rank, exam.n
+    expected = [(chunk + 1) * 10**chunk for chunk in range(n)]
+    result = exam.call(torch.tensor([expected[rank]]))
+    if _require_shape(exam, result, [n], f"a tensor of shape [{n}]"):
+        found = result.tolist()
+        exam.require(found == expected, f"Rank {rank} returned {found}, expected {expected}.")
+    others = set(exam.collectives) - {"broadcast"}
+    exam.require(
+        not others, f"The chunks are right. Rank {rank} called {called(exam.collectives)}, expected broadcasts only."
+    )
+    return f"Every rank returned all chunks, after {exam.collectives.get('broadcast', 0)} broadcasts."
+
+
+@exercise
 def my_all_reduce(exam):
     """Check `my_all_reduce(chunks)`: an all_reduce of one reduce_scatter and one all_gather."""
     rank, n = exam.rank, exam.n

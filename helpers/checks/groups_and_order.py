@@ -26,7 +26,10 @@ def _judge_order(returned):
                 "All ranks must make all groups, including the groups that they are not in."
             )
         if made != first:
-            raise Wrong(f"Rank 0 made the groups in the order {first}, and rank {rank} in {made}.")
+            raise Wrong(
+                f"Rank 0 made the groups in the order {first}, and rank {rank} in {made}. "
+                "Go through the hosts in an order that all ranks share. A set has no such order: sort it."
+            )
     return "Each rank has the group of its host, and all ranks make all groups in one order."
 
 
@@ -137,6 +140,19 @@ class _Rehearsed:
         self.members = members
 
 
+class _Host(str):
+    """The name of a host, whose hash depends on the rank.
+
+    Processes that are started one by one hash strings differently, so each has its own order of a set. The ranks of a
+    world are forked from one process, so without this class a set would have the same order on all of them.
+    """
+
+    __slots__ = ()
+
+    def __hash__(self):
+        return (sum(map(ord, self)) + dist.get_rank()) % 2
+
+
 def _rehearse(hosts):
     """Return the ranks of the group that `my_host_group` returns, None without one, and the groups that it asks for.
 
@@ -153,7 +169,7 @@ def _rehearse(hosts):
 
     # Replaced, and not observed: a rehearsal must make no groups.
     with replaced([(dist, "new_group", new_group), (distributed_c10d, "new_group", new_group)]):
-        group = answer("my_host_group", [list(hosts)])
+        group = answer("my_host_group", [[_Host(host) for host in hosts]])
     members = group.members if isinstance(group, _Rehearsed) else None
     if isinstance(group, dist.ProcessGroup):
         members = sorted(dist.get_process_group_ranks(group))

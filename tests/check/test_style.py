@@ -74,7 +74,9 @@ def test_exercises_have_checks_and_solutions(path, notebook):
     exercises = re.findall(r"^### Exercise \d", section(notebook, "Exercises"), re.M)
     assert 1 <= len(exercises) <= 4
     (start,) = [number for number, cell in enumerate(notebook.cells) if re.search(r"^## Exercises$", cell.source, re.M)]
-    source = "\n".join(cell.source for cell in notebook.cells[start:] if cell.cell_type == "code")
+    headings = [number for number, cell in enumerate(notebook.cells) if re.search(r"^## ", cell.source, re.M)]
+    end = min((number for number in headings if number > start), default=None)  # an appendix may have tasks as well
+    source = "\n".join(cell.source for cell in notebook.cells[start:end] if cell.cell_type == "code")
     checks = re.findall(r"checks\.(\w+\.\w+)\(", source)
     assert len(set(checks)) == len(exercises)
     solution = "\n".join(cell.source for cell in cells(read(path.parent / "solutions" / path.name), "code"))

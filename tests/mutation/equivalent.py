@@ -7,11 +7,16 @@ its mutants; then tests/check/test_mutation.py refuses the entry, and the new mu
 EQUIVALENT = {
     "collectives": {
         "602d2e0f92": "`gather` without `dst=0`: rank 0 is the default",
-        "46b0b6b3e5": "the rows of the figure change places, and the text does not say in which row a grid stands",
         "df4c3da084": "`recv` without `src=0`: no other rank sends",
         "60fa930a0a": "`message` has two elements: it only says that rank 0 has sent it",
-        "7ccb8f6631": "the course's own halves leave their argument alone; the copy guards it against the learner's",
-        "f1265663db": "only when ranks come and go is looked at, whatever tensor the chunk arrives in",
+        "5f7ba6c479": "the course's own halves leave their argument alone; the copy guards it against the learner's",
+        "74c4231499": "the course's own all_gather leaves its argument alone; the copy guards it against the learner's",
+        "af54d5c826": "only when ranks come and go is looked at, whatever tensor the chunk arrives in",
+        "9b77393a46": "only when ranks come and go is looked at, whatever tensor the chunk arrives in",
+        "ede2197870": "only when ranks come and go is looked at, whatever tensor the chunk arrives in",
+        "28477242db": "the results of ranks 1 and 2 contain numbers of the last rank after the same collectives",
+        "cbb423c11d": "in this lesson a result with numbers of the last rank but one also has numbers of the last rank",
+        "fd0ae7603c": "in this lesson a result with numbers of the last rank but one also has numbers of the last rank",
     },
     "data_parallel": {
         "7264037324": "each rank takes the shard of the next rank: the shards are disjoint and complete as before",

@@ -178,6 +178,72 @@ def sharded_step(weights, gradient, rate):
     dist.reduce_scatter(share, list(gradient.chunk(n)), dist.ReduceOp.AVG)
     return weights.chunk(n)[rank] - rate * share
 
+# %% my_all_gather: solution
+# Solved. Every rank returned all chunks, after 4 broadcasts.
+
+# %% my_all_gather: skeleton
+# Not yet. Rank 0 returned [0, 0, 0, 0], expected [1, 20, 300, 4000].
+
+# %% my_all_gather: from rank 0 each time
+# Not yet. Rank 0 returned [1, 0, 0, 0], expected [1, 20, 300, 4000].
+# solution, with `src=src` as `src=0`
+
+# %% my_all_gather: without the own chunk
+# Not yet. Rank 0 returned [0, 0, 0, 0], expected [1, 20, 300, 4000].
+# solution, without `result[here] = mine`
+
+# %% my_all_gather: of a copy of the own chunk for each rank
+# Solved. ...
+def my_all_gather(mine):
+    pieces = [mine.clone() for _ in range(n)]
+    for src, piece in enumerate(pieces):
+        dist.broadcast(piece, src=src)
+    return torch.cat(pieces)
+
+# %% my_all_gather: started together
+# Solved. ...
+def my_all_gather(mine):
+    result = mine.repeat(n)
+    works = [dist.broadcast(result[src], src=src, async_op=True) for src in range(n)]
+    for work in works:
+        work.wait()
+    return result
+
+# %% my_all_gather: of whole results
+# Solved. ...
+def my_all_gather(mine):
+    result = torch.zeros(n)
+    for src in range(n):
+        piece = torch.zeros(n)
+        if rank == src:
+            piece[src] = mine.item()
+        dist.broadcast(piece, src=src)
+        result += piece
+    return result
+
+# %% my_all_gather: the library's own
+# Not yet. The chunks are right. Rank 0 called 1 all_gather, expected broadcasts only.
+def my_all_gather(mine):
+    result = torch.zeros(n, dtype=mine.dtype)
+    dist.all_gather_single(result, mine)
+    return result
+
+# %% my_all_gather: a list
+# Not yet. Rank 0 returned a list of 4, expected a tensor of shape [4].
+# solution, with `return result` as `return list(result.chunk(n))`
+
+# %% my_all_gather: in the order of the distance
+# Not yet. Rank 1 returned [20, 300, 4000, 1], expected [1, 20, 300, 4000].
+# solution, with `return result` as `return result.roll(-rank)`
+
+# %% my_all_gather: only the own broadcast
+# Not yet. ...
+# solution, with `for src in range(n):` as `for src in [rank]:`
+
+# %% my_all_gather: that returns nothing
+# Not yet. Rank 0 returned None, expected a tensor of shape [4].
+# solution, without `return result`
+
 # %% my_all_reduce: solution
 # Solved. Every rank returned all sums: one collective computed them, and the other brought them to all ranks.
 

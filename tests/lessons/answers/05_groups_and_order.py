@@ -205,8 +205,27 @@ def my_host_group(hosts):
 # skeleton, with `return None` as `group = dist.new_group(members, timeout=timedelta(seconds=10)); return group`
 
 # %% my_host_group: in an order of each ranks own
-# Not yet. Rank 0 made the groups in the order [[0, 2], [1, 3]], and rank 1 in [[1, 3], [0, 2]].
+# Not yet. Rank 0 made the groups in the order [[0, 2], [1, 3]], and rank 1 in [[1, 3], [0, 2]]. Go through the hosts
+# in an order that all ranks share. A set has no such order: sort it.
 # solution, with `for host in sorted(set(hosts)):` as `for host in sorted(set(hosts), reverse=rank % 2):`
+
+# %% my_host_group: in the order of a set
+# Not yet. Rank 0 made the groups in the order [[1, 3], [0, 2]], and rank 1 in [[0, 2], [1, 3]]. Go through the hosts
+# in an order that all ranks share. A set has no such order: sort it.
+# solution, with `for host in sorted(set(hosts)):` as `for host in set(hosts):`
+
+# %% my_host_group: in the order of the first ranks
+# Solved. ...
+# solution, with `for host in sorted(set(hosts)):` as `for host in dict.fromkeys(hosts):`
+
+# %% my_host_group: from a table of hosts
+# Solved. ...
+def my_host_group(hosts):
+    ranks_of = {}
+    for r, host in enumerate(hosts):
+        ranks_of.setdefault(host, []).append(r)
+    groups = {host: dist.new_group(ranks, timeout=timedelta(seconds=10)) for host, ranks in ranks_of.items()}
+    return groups[hosts[rank]]
 
 # %% my_host_group: without a timeout
 # Not yet. The group of ranks [0, 2] waits 30 minutes for a rank that does not come. Give it a timeout of 10 s.

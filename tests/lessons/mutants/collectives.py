@@ -25,7 +25,7 @@ MUTANTS = {
         "dist.all_to_all_single(after_all_to_all, chunks)",
         "dist.all_gather_single(after_all_to_all, chunks[here])",
     ),
-    "a barrier lets each rank go at once": ("dist.barrier()\ndeparted = now()", "departed = now()"),
+    "a barrier lets each rank go at once": ("at_barrier = stay(dist.barrier)", "at_barrier = stay(lambda: None)"),
     "each rank waits for all in a scatter": (
         "dist.scatter(after_scatter[here], elements, src=0)\nif others_to_tell",
         "dist.barrier()\nif others_to_tell",
@@ -39,16 +39,25 @@ MUTANTS = {
         "    dist.all_gather_single(result, mine)\n    return result",
         "    result[here] = mine\n    return result",
     ),
-    "the all_gather by hand begins with the result": (
-        "by_hand = each_has_one.clone()",
-        "by_hand = after_all_gather.clone()",
+    "the all_gather by hand leaves its own chunk out": (
+        "    result[here] = mine\n    for src",
+        "    for src",
     ),
     "the figure shows the transpose backwards": (
         'exchange = on_all_ranks("chunks", "after_all_to_all")',
         'exchange = on_all_ranks("after_all_to_all", "chunks")',
     ),
+    "a figure shows the ranks in the wrong order": (
+        "{name: [tensor.tolist() for tensor in world.view[name]] for name in names}",
+        "{name: [tensor.tolist() for tensor in world.view[name]][::-1] for name in names}",
+    ),
+    "rank 0 comes last": ("sleep(1 if rank == n - 1 else", "sleep(1 if rank == 0 else"),
+    "the deadlocks are those of rank 0": (
+        'world.view[f"after_{name}"][1]',
+        'world.view[f"after_{name}"][0]',
+    ),
     "rank 0 broadcasts for all": (
-        "dist.broadcast(by_hand[src:src + 1], src=src)",
-        "dist.broadcast(by_hand[src:src + 1], src=0)",
+        "dist.broadcast(result[src:src + 1], src=src)",
+        "dist.broadcast(result[src:src + 1], src=0)",
     ),
 }

@@ -52,6 +52,12 @@ MUTANTS = {
         "dist.all_reduce(wrong, op, group=detailed)",
         "detailed = dist.group.WORLD\n    dist.all_reduce(wrong, op, group=detailed)",
     ),
+    "rank 1 asks for MAX": ("op = dist.ReduceOp.MAX if rank == 0 else", "op = dist.ReduceOp.MAX if rank == 1 else"),
+    "the names of the mesh are exchanged": (
+        'mesh_dim_names=("host", "local"),\n    backend_override={"host": options(10)',
+        'mesh_dim_names=("local", "host"),\n    backend_override={"host": options(10)',
+    ),
+    "rank 0 waits in the default group": ("dist.barrier(group)", "dist.barrier()"),
     "all ranks ask for SUM": ("op = dist.ReduceOp.MAX if rank == 0 else", "op = dist.ReduceOp.SUM if rank == 0 else"),
     "the history knows an operator that is not there": (
         "dist.all_reduce(once_more, op)",
