@@ -25,7 +25,7 @@ _DTYPES = (torch.float64, torch.float32, torch.float32, torch.float64, torch.flo
 _HALVES = (torch.float16, torch.bfloat16) * 5  # of the same size, and not the same dtype
 
 
-class Case(NamedTuple):
+class TrainingCase(NamedTuple):
     """A training that a class has to get right, and how a sentence about it begins.
 
     `steps` has the micro-batches of each step; a micro-batch says, by rank, in which order the model calls its
@@ -48,7 +48,7 @@ class Case(NamedTuple):
         return [megabytes] if self.find_unused is None else [megabytes, self.find_unused]
 
 
-class Step(NamedTuple):
+class TrainedStep(NamedTuple):
     """What a step did: the gradients that it left, its calls, and the calls that it made under `no_sync`.
 
     A call is a pair of a name and bytes; "wait" and the moments of backward have no bytes.
@@ -137,7 +137,9 @@ def MyDDP(exam):
 def MyRebuild(exam):
     """Check `MyRebuild(module, bucket_cap_mb, find_unused)`: from step 2 on, buckets in the order of gradients."""
     crossed = _cases_of_hooks(exam.n)[-1]
-    muddled = Case("With layers defined from last to first, ", "muddled", _LAYER, [[_everywhere("", exam.n)]] * 3)
+    muddled = TrainingCase(
+        "With layers defined from last to first, ", "muddled", _LAYER, [[_everywhere("", exam.n)]] * 3
+    )
     _judge_cases(exam, "MyRebuild", [muddled, crossed])
     return "From step 2 on the buckets follow the gradients of rank 0, on every rank."
 
@@ -154,9 +156,9 @@ def _cases_of_hooks(n):
     crossed = [["lr", "rl"][rank % 2] for rank in range(n)]
     back = [["rl", "lr"][rank % 2] for rank in range(n)]
     return [
-        Case("", "chain", _LAYER, [[_everywhere("", n)]] * 3),
-        Case("In one bucket, ", "chain", 10**6, [[_everywhere("", n)]] * 2),
-        Case(
+        TrainingCase("", "chain", _LAYER, [[_everywhere("", n)]] * 3),
+        TrainingCase("In one bucket, ", "chain", 10**6, [[_everywhere("", n)]] * 2),
+        TrainingCase(
             "With gradients that arrive in another order on every second rank, ",
             "branches",
             _LAYER,
@@ -166,27 +168,31 @@ def _cases_of_hooks(n):
 
 
 def _mixed_case(n):
-    return Case("With parameters in float32 and in float64, ", "mixed", _LAYER, [[_everywhere("", n)]] * 2)
+    return TrainingCase("With parameters in float32 and in float64, ", "mixed", _LAYER, [[_everywhere("", n)]] * 2)
 
 
 def _quiet_case(n):
     parts = [_everywhere("", n)]
-    return Case("With two micro-batches under `no_sync` and one after it, ", "chain", _LAYER, [3 * parts, parts] * 2)
+    return TrainingCase(
+        "With two micro-batches under `no_sync` and one after it, ", "chain", _LAYER, [3 * parts, parts] * 2
+    )
 
 
 def _kept_case(n):
     where = "With `zero_grad(set_to_none=False)`, "
-    return Case(where, "chain", _LAYER, [[_everywhere("", n)]] * 3, keeps_gradients=True)
+    return TrainingCase(where, "chain", _LAYER, [[_everywhere("", n)]] * 3, keeps_gradients=True)
 
 
 def _cases_of_unused(n):
     one, other, both = (_everywhere(route, n) for route in ("l", "r", "lr"))
     by_rank = [["l", *(n - 1) * ["r"]]], [[*(n - 1) * ["r"], "lr"]]
     return [
-        Case("With find_unused, and all in use, ", "branches", _LAYER, [[both], [both]], True),
-        Case("With a branch that differs by step, ", "branches", _LAYER, [[one], [other], [both]], True),
-        Case("With a branch that differs by rank, ", "branches", _LAYER, [*by_rank, [both]], True),
-        Case("With a branch that only a micro-batch under `no_sync` uses, ", "branches", _LAYER, [[one, other]], True),
+        TrainingCase("With find_unused, and all in use, ", "branches", _LAYER, [[both], [both]], True),
+        TrainingCase("With a branch that differs by step, ", "branches", _LAYER, [[one], [other], [both]], True),
+        TrainingCase("With a branch that differs by rank, ", "branches", _LAYER, [*by_rank, [both]], True),
+        TrainingCase(
+            "With a branch that only a micro-batch under `no_sync` uses, ", "branches", _LAYER, [[one, other]], True
+        ),
     ]
 
 
@@ -391,7 +397,7 @@ def _judge_undeclared(exam, name):
 def _judge_against_ddp(exam, name):
     """Require as many all-reduces and bytes in a step as DDP has with the same limit."""
     for model in ("chain", "mixed"):
-        case = Case("", model, _LAYER, [[_everywhere("", exam.n)]] * 2)
+        case = TrainingCase("", model, _LAYER, [[_everywhere("", exam.n)]] * 2)
         of_ddp = exam.on_rank(_buckets_of_ddp, case, exam.rank)
         mine = _sent(exam.on_rank(_train, name, case, exam.rank, exam.n)[-1].calls)
         bytes_sent = sum(nbytes for _, nbytes in mine)
@@ -660,7 +666,7 @@ def _step(wrapped, model, log, parts, keeps_gradients=False):
         log.append((_END_OF_BACKWARD, 0))
         wrapped.finish()
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    return Step([None if p.grad is None else p.grad.clone() for p in trained], list(log), quiet)
+    return TrainedStep([None if p.grad is None else p.grad.clone() for p in trained], list(log), quiet)
 
 
 @contextmanager
@@ -726,7 +732,7 @@ def _undeclared(name, rank):
     return ""
 
 
-def _buckets_of_ddp(case: Case, rank: int) -> Sequence[int]:
+def _buckets_of_ddp(case: TrainingCase, rank: int) -> Sequence[int]:
     """Return the bytes of the buckets of DDP in its second step."""
     sizes = []
 

@@ -543,7 +543,7 @@ class Server:
         return {"fetches": torch.tensor(self.fetches)}
 
 
-class Line:
+class GrowingEpisodes:
     """An environment whose episodes have 2, 3, 4 ... steps, ended in turn by a fall and by a cut.
 
     Its `policy` belongs to it, so it sees with which weights each step is taken.
@@ -621,7 +621,7 @@ def _have_played(episodes, k) -> dict[str, _Played]:
 
 
 def _play(server, episodes, k) -> _Played:
-    environment = Line()
+    environment = GrowingEpisodes()
     result, error, calls = _played_by("play", [server, environment.policy(), environment, episodes, k])
     return _Played(result, error, calls, environment.used, environment.wrong_actions)
 

@@ -327,6 +327,21 @@ def close(value: object, expected: torch.Tensor, within: float = 1e-10) -> bool:
     return torch.allclose(value.double(), expected.double(), rtol=0, atol=within)
 
 
+def relatively_close(value: torch.Tensor, expected: torch.Tensor, within: float) -> bool:
+    """Return whether a tensor has the expected shape, and differs by at most `within` times the largest element."""
+    return value.shape == expected.shape and bool((value - expected).abs().max() <= within * expected.abs().max())
+
+
+def has_shape(value: object, expected: torch.Tensor) -> bool:
+    """Return whether a value is a tensor of floating-point numbers with the shape of the expected tensor."""
+    return isinstance(value, torch.Tensor) and value.shape == expected.shape and value.is_floating_point()
+
+
+def rounded(tensor: torch.Tensor) -> list[float]:
+    """Return the elements of a tensor as a list for a sentence, with four decimals."""
+    return [round(element, 4) for element in tensor.flatten().tolist()]
+
+
 def compared(value: object, expected: torch.Tensor, name: str) -> str:
     """Return in words how a value differs from the expected tensor, such as "2 times the gradient of x"."""
     if value is None:

@@ -2,7 +2,7 @@
 
 import torch
 
-from helpers.checks.exam import answer, called, close, errors_of_answer, exercise, number, show
+from helpers.checks.exam import answer, called, close, errors_of_answer, exercise, has_shape, number, rounded, show
 from helpers.measure.traffic import collectives
 
 _WIDTH = 2
@@ -21,13 +21,13 @@ def MyExchange(exam):
         )
         expected = torch.cat([_block(counts, source, rank) for source in range(n)])
         if not exam.require(
-            _has_shape(result, expected),
+            has_shape(result, expected),
             f"With {case} rank {rank} received {show(result)}, expected a tensor of shape {list(expected.shape)}.",
         ):
             continue
         exam.require(
             close(result, expected, 1e-9),
-            f"With {case} rank {rank} received {_rounded(result)}, expected {_rounded(expected)}.",
+            f"With {case} rank {rank} received {rounded(result)}, expected {rounded(expected)}.",
         )
         scales = (torch.arange(n) + 1.0).double().repeat_interleave(counts[rank])
         _require_gradient(exam, f"The rows are right. With {case}", gradient, 2 * scales[:, None] * rows)
@@ -46,7 +46,7 @@ def my_dispatch(exam):
         of_expert = [_numbered(source, len(choices[source]))[_places(choices, source, rank)] for source in range(n)]
         expected = torch.cat(of_expert)
         if not exam.require(
-            _has_shape(rows, expected),
+            has_shape(rows, expected),
             f"With {case} rank {rank} received {show(rows)}, expected the {len(expected)} tokens of expert {rank}, a "
             f"tensor of shape {list(expected.shape)}.",
         ):
@@ -57,8 +57,8 @@ def my_dispatch(exam):
         ]
         exam.require(
             all(same),
-            f"With {case} rank {rank} received {_rounded(rows)}, expected the tokens of expert {rank}: "
-            f"{_rounded(expected)}, first those of rank 0.",
+            f"With {case} rank {rank} received {rounded(rows)}, expected the tokens of expert {rank}: "
+            f"{rounded(expected)}, first those of rank 0.",
         )
         _require_plan(exam, case, plan, tokens, chosen, counts)
         scales = (chosen + 1.0).double()
@@ -89,14 +89,14 @@ def my_combine(exam):
         result, gradient, changed, calls = exam.on_rank(_output_and_gradient, "my_combine", outputs, plan, rank + 1.0)
         expected = _numbered(rank, len(chosen)) + 0.5
         if not exam.require(
-            _has_shape(result, expected),
+            has_shape(result, expected),
             f"With {case} rank {rank} returned {show(result)}, expected an output for each of its {len(chosen)} "
             f"tokens, a tensor of shape {list(expected.shape)}.",
         ):
             continue
         exam.require(
             close(result, expected, 1e-9),
-            f"With {case} rank {rank} returned {_rounded(result)}, expected {_rounded(expected)}, in the order of the "
+            f"With {case} rank {rank} returned {rounded(result)}, expected {rounded(expected)}, in the order of the "
             "tokens.",
         )
         homes = torch.arange(n).repeat_interleave(counts[:, rank])
@@ -119,13 +119,13 @@ def two_experts(exam):
         result, gradient, applied = exam.on_rank(_through_two_experts, tokens, chosen, rank + 1.0)
         expected = (chosen + 1.0).double()[:, None] * tokens
         if not exam.require(
-            _has_shape(result, expected),
+            has_shape(result, expected),
             f"With {case} rank {rank} returned {show(result)}, expected a tensor of shape {list(expected.shape)}.",
         ):
             continue
         exam.require(
             close(result, expected, 1e-9),
-            f"With {case} rank {rank} returned {_rounded(result)}, expected {_rounded(expected)}. Expert e multiplies "
+            f"With {case} rank {rank} returned {rounded(result)}, expected {rounded(expected)}. Expert e multiplies "
             "its rows by e + 1.",
         )
         factor = (chosen + 1.0).double()[:, None]
@@ -165,7 +165,7 @@ def new_bias(exam):
             exam.require(
                 close(result.double(), expected, 1e-9),
                 f"With {case} the experts got {[int(load) for load in loads]} tokens of all ranks, and rank {rank} "
-                f"returned {_rounded(result)}, expected {_rounded(expected)}.",
+                f"returned {rounded(result)}, expected {rounded(expected)}.",
             )
             exam.require(torch.equal(bias, before), f"Rank {rank} changed its argument `bias`.")
     return "Every rank has the same new bias, from the loads over all ranks."
@@ -240,13 +240,13 @@ def _require_plan(exam, case, plan, tokens, chosen, counts):
 def _require_gradient(exam, begin, gradient, expected):
     rank = exam.rank
     if exam.require(
-        _has_shape(gradient, expected),
+        has_shape(gradient, expected),
         f"{begin} no gradient reaches the input on rank {rank}.",
     ):
         exam.require(
             close(gradient, expected, 1e-9),
-            f"{begin} on rank {rank} the gradient of the input is {_rounded(gradient)}, expected "
-            f"{_rounded(expected)}, from the losses of the ranks that received the rows.",
+            f"{begin} on rank {rank} the gradient of the input is {rounded(gradient)}, expected "
+            f"{rounded(expected)}, from the losses of the ranks that received the rows.",
         )
 
 
@@ -304,14 +304,6 @@ def _detached(result):
     return result.detach().clone() if isinstance(result, torch.Tensor) else result
 
 
-def _has_shape(result, expected):
-    return isinstance(result, torch.Tensor) and result.shape == expected.shape and result.is_floating_point()
-
-
 def _sorted(rows):
     """Return the rows in the order of their first elements."""
     return rows[rows[:, 0].argsort()]
-
-
-def _rounded(tensor):
-    return [round(element, 4) for element in tensor.flatten().tolist()]

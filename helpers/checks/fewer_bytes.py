@@ -20,7 +20,7 @@ _NEGATIVE, _UNLIKE = (
 )
 
 
-class Step(NamedTuple):
+class HookedStep(NamedTuple):
     """What a step with the learner's hook did: the tensors that it gave to all-reduce, its buckets, its gradients."""
 
     sent: list[torch.Tensor]
@@ -271,7 +271,7 @@ def _step(model, hook, total):
         total.backward()
     if hook.errors:
         raise hook.errors[0]
-    return Step(tensors, hook.calls - before, [parameter.grad.clone() for parameter in model.parameters()])
+    return HookedStep(tensors, hook.calls - before, [parameter.grad.clone() for parameter in model.parameters()])
 
 
 @contextmanager

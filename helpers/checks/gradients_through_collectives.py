@@ -2,9 +2,10 @@
 
 import torch
 
-from helpers.checks.exam import Wrong, answer, called, errors_of_answer, exercise, show
+from helpers.checks.exam import Wrong, answer, called, close, errors_of_answer, exercise, has_shape, rounded, show
 from helpers.measure.traffic import collectives
 
+_EXACT = 1e-9
 _ROWS = 2  # of two elements, on each rank
 
 
@@ -46,9 +47,9 @@ def _judge_gradients(returned):
     shared, of_its_own = (torch.stack(gradients).mean(dim=0) for gradients in zip(*returned, strict=True))
     weights = _weights()
     (expected,) = torch.autograd.grad((_mean_of_all(n, weights) ** 3).sum(), weights)
-    if not _close(shared, expected):
+    if not close(shared, expected, _EXACT):
         raise Wrong(f"The means are right. {_share(shared, expected, n)}")
-    if not _close(of_its_own, (n + 1) / 2 * expected):
+    if not close(of_its_own, (n + 1) / 2 * expected, _EXACT):
         raise Wrong(
             "The means are right, and so is the gradient if all ranks have the same loss. If each rank has a loss of "
             "its own, the gradient lacks what the losses of the other ranks contribute."
@@ -67,10 +68,10 @@ def global_mean(exam):
     gradients = []
     for scale in (1.0, rank + 1.0):
         mean, gradient = exam.on_rank(_mean_and_gradient, _samples(n)[rank], scale)
-        found = _rounded(mean) if _has_shape(mean, expected) else show(mean)
+        found = rounded(mean) if has_shape(mean, expected) else show(mean)
         exam.require(
-            _has_shape(mean, expected) and _close(mean, expected),
-            f"Rank {rank} returned {found}, expected the mean over all ranks, {_rounded(expected)}.",
+            has_shape(mean, expected) and close(mean, expected, _EXACT),
+            f"Rank {rank} returned {found}, expected the mean over all ranks, {rounded(expected)}.",
         )
         exam.require(
             gradient is not None,
@@ -89,7 +90,7 @@ def shard_gradient(exam):
     expected = 2 * (output - 1) * inputs[rank]
     found = exam.on_rank(_shard_gradient, weights[rank].clone(), inputs[rank].clone())
     if not exam.require(
-        _has_shape(found, expected),
+        has_shape(found, expected),
         f"Rank {rank} returned {show(found)}, expected a gradient of shape {list(expected.shape)}.",
     ):
         return None
@@ -100,8 +101,8 @@ def shard_gradient(exam):
         "and the backward pass of the `all_reduce` adds up what they contribute.",
     )
     exam.require(
-        _close(found, expected),
-        f"Rank {rank} returned the gradient {_rounded(found)}, expected {_rounded(expected)}.",
+        close(found, expected, _EXACT),
+        f"Rank {rank} returned the gradient {rounded(found)}, expected {rounded(expected)}.",
     )
     return "Every rank returned the gradient of its shard, for one loss."
 
@@ -122,24 +123,24 @@ def _require_function(exam, name, x, output, what, gradient_of):
         )
         calls = dict(zip(("forward", "backward"), counts, strict=True))
         if not exam.require(
-            _has_shape(found, output),
+            has_shape(found, output),
             f"Rank {rank} returned {show(found)}, expected {what}, a tensor of shape {list(output.shape)}.",
         ):
             continue
         exam.require(
-            _close(found, output), f"Rank {rank} returned {_rounded(found)}, expected {what}, {_rounded(output)}."
+            close(found, output, _EXACT), f"Rank {rank} returned {rounded(found)}, expected {what}, {rounded(output)}."
         )
         expected = gradient_of(exam, scales)
         if not exam.require(
-            _has_shape(gradient, expected), f"The output is right, but on rank {rank} no gradient reaches the input."
+            has_shape(gradient, expected), f"The output is right, but on rank {rank} no gradient reaches the input."
         ):
             continue
         factor = _factor(gradient, expected)
-        amount = _rounded(gradient) if factor is None else f"{factor:.3g} times the expected gradient"
+        amount = rounded(gradient) if factor is None else f"{factor:.3g} times the expected gradient"
         exam.require(
-            _close(gradient, expected),
+            close(gradient, expected, _EXACT),
             f"The output is right. With {losses}, on rank {rank} the gradient of the input is {amount}, expected "
-            f"{_rounded(expected)}, the gradient of the sum of the losses of all ranks.",
+            f"{rounded(expected)}, the gradient of the sum of the losses of all ranks.",
         )
         exam.require(
             not changed,
@@ -224,22 +225,10 @@ def _mean_of_all(n, weights):
     return (_samples(n).flatten(0, 1) @ weights).mean(dim=0)
 
 
-def _has_shape(result, expected):
-    return isinstance(result, torch.Tensor) and result.shape == expected.shape and result.is_floating_point()
-
-
-def _close(found, expected):
-    return bool(((found - expected).abs() < 1e-9).all())
-
-
-def _rounded(tensor):
-    return [round(element, 4) for element in tensor.flatten().tolist()]
-
-
 def _factor(found, expected):
     """Return by how much the found gradient is too large, or None if that differs between the elements."""
     factor = ((found * expected).sum() / (expected * expected).sum()).item()
-    return factor if _close(found, factor * expected) else None
+    return factor if close(found, factor * expected, _EXACT) else None
 
 
 def _share(found, expected, n):

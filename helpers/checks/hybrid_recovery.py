@@ -30,7 +30,7 @@ _SILENCE = 1.5  # the timeout in seconds with which the answer asks silent worke
 _WAITED = "waited"  # instead of the size of a group that waited for trainers that are no members
 
 
-class Case(NamedTuple):
+class RequestCase(NamedTuple):
     """Requests (pairs of a name and a value), how often the function is expected to run, and the expected results.
 
     `together` says whether the requests come at once. The function is one of those in `_try`; the result of a request
@@ -48,25 +48,25 @@ class Case(NamedTuple):
 _turns = threading.Condition()
 
 _CASES = (
-    Case("For one request,", [("a", 1)], 1, [2]),
-    Case("For a request that came three times, one after the other,", [("a", 2)] * 3, 1, [4, 4, 4]),
-    Case("For two requests with the same function and arguments,", [("a", 3), ("b", 3)], 2, [6, 6]),
-    Case(
+    RequestCase("For one request,", [("a", 1)], 1, [2]),
+    RequestCase("For a request that came three times, one after the other,", [("a", 2)] * 3, 1, [4, 4, 4]),
+    RequestCase("For two requests with the same function and arguments,", [("a", 3), ("b", 3)], 2, [6, 6]),
+    RequestCase(
         "For a request that came twice, of a function that returns None,",
         [("a", 4)] * 2,
         1,
         [None] * 2,
         function="nothing",
     ),
-    Case(
+    RequestCase(
         "For a request that came twice, of a function that raises an error,",
         [("a", 8)] * 2,
         1,
         ["ValueError(8)"] * 2,
         function="error",
     ),
-    Case("For a request that came three times, all at once,", [("a", 5)] * 3, 1, [10, 10, 10], together=True),
-    Case(
+    RequestCase("For a request that came three times, all at once,", [("a", 5)] * 3, 1, [10, 10, 10], together=True),
+    RequestCase(
         "For two requests at once, each of which came twice,",
         [("a", 6), ("b", 7)] * 2,
         2,

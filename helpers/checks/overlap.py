@@ -38,7 +38,7 @@ class Launch(NamedTuple):
     complete: list[int]
 
 
-class Step(NamedTuple):
+class OverlappedStep(NamedTuple):
     """What a step did: its calls, as pairs of a name and bytes; its all-reduces, DDP's included; its gradients."""
 
     calls: list
@@ -258,7 +258,7 @@ def _data(step, n):
 
 
 def _steps_of_early_buckets(rank, n):
-    """Return the `Step`s that a model makes with two buckets of the learner's class."""
+    """Return the `OverlappedStep`s that a model makes with two buckets of the learner's class."""
     model, calls = new_model().double(), []
     for number, parameter in enumerate(model.parameters()):
         # The first hook of a parameter is called first.
@@ -277,7 +277,7 @@ def _steps_of_early_buckets(rank, n):
                 if all_launched:
                     for bucket in buckets:
                         bucket.finish()
-            steps.append(Step(list(calls), 2, _gradients(model)))
+            steps.append(OverlappedStep(list(calls), 2, _gradients(model)))
             if not all_launched:
                 break
     return steps
@@ -306,7 +306,7 @@ def _steps_of_two_buckets(rank, n):
                 calls.append((_END_OF_BACKWARD, 0))
                 finish()
             all_reduces = sum(interval.name.endswith(":all_reduce") for interval in intervals)
-            steps.append(Step(list(calls), all_reduces, _gradients(model)))
+            steps.append(OverlappedStep(list(calls), all_reduces, _gradients(model)))
     return steps
 
 

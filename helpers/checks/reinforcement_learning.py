@@ -186,7 +186,7 @@ def _require_played(exam, observer, played, function, most):
     exam.require(played.calls <= most, f"{observer} made {played.calls} calls for {steps} steps, expected {most}.")
 
 
-class Line:
+class KnownActions:
     """An environment in which the right action is known and all rewards differ.
 
     At every step it asks the agent how many rewards of this observer it knows.
@@ -411,7 +411,7 @@ def _have_played(keeper, function) -> dict[str, _Played]:
 
 def _play(agent, observer, function) -> _Played:
     """Play an episode on an observer."""
-    environment = Line(observer)
+    environment = KnownActions(observer)
     result, made, error = None, [], ""
     try:
         result, made = answer_with_rpc(function, [agent, environment, observer])

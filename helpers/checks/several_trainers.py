@@ -339,7 +339,7 @@ class Noted(NamedTuple):
 
 def _two_steps() -> Noted:
     """Have the server make two steps with the learner's object at the same time. Runs on rank 0."""
-    owner = rpc.remote("server", Owner)
+    owner = rpc.remote("server", ParameterOwner)
     if error := rpc.rpc_sync("server", error_of, (owner,)):
         raise AnswerError(error)
     errors, ended = [], []
@@ -377,7 +377,7 @@ def _step(owner, scale, with_second, first_has_begun):
         return rpc.rpc_sync("server", step_of, (owner, context), timeout=_PATIENCE)
 
 
-class Owner:
+class ParameterOwner:
     """Two parameters, the learner's object, and an optimizer that notes its calls. Lives on the server."""
 
     def __init__(self):

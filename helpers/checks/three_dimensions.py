@@ -9,11 +9,12 @@ import torch
 import torch.distributed as dist
 from torch.nn.functional import mse_loss
 
-from helpers.checks.exam import answer, errors_of_answer, exercise, near, number, show
+from helpers.checks.exam import answer, errors_of_answer, exercise, near, number, relatively_close, show
 from helpers.checks.learner import learners_module
 from helpers.checks.patching import replaced
 from helpers.measure.traffic import by_group, recorded
 
+_EXACT = 1e-10
 _AXES = "data", "pipeline", "tensor"
 _HANDED = {
     "tensor": "the step handed to its tensor group",
@@ -96,16 +97,12 @@ def _difference(found, expected):
     """Return in words how a gradient differs from the expected one; nothing if it does not."""
     if found is None:
         return "None, expected the gradient of one process"
-    if _close(found, expected):
+    if relatively_close(found, expected, _EXACT):
         return ""
     factor = (found.norm() / expected.norm()).item()
-    if _close(found, factor * expected):
+    if relatively_close(found, factor * expected, _EXACT):
         return f"{factor:.3g} times the gradient of one process, expected equal gradients"
     return "wrong, expected the gradient of one process"
-
-
-def _close(found, expected):
-    return bool((found - expected).abs().max() <= 1e-10 * expected.abs().max())
 
 
 def _step_of_one_process():

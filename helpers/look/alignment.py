@@ -32,7 +32,7 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from operator import eq
 
-from helpers.look.differences import Call, Difference
+from helpers.look.differences import CollectiveCall, Difference
 from helpers.ranks.recorder import Group
 
 # How many calls ahead a call is searched for on another rank before it counts as absent there.
@@ -53,7 +53,7 @@ class _Row:
     the same number in `by_text` agree in everything that is compared and have the same text, on whichever line.
     """
 
-    calls: list[Call]
+    calls: list[CollectiveCall]
     by_line: list[int]
     by_text: list[int]
 
@@ -77,8 +77,8 @@ class _Row:
 
 
 def compare(
-    group: Group, calls: Mapping[int, Sequence[Call]], busy_since: Mapping[int, int]
-) -> tuple[list[Difference], dict[int, Call]]:
+    group: Group, calls: Mapping[int, Sequence[CollectiveCall]], busy_since: Mapping[int, int]
+) -> tuple[list[Difference], dict[int, CollectiveCall]]:
     """Return the differences between the ranks of this group, in the order of the calls, and the ranks that are behind.
 
     `calls` has each rank's calls in the group. `busy_since` has, for each busy rank, the time at which it began its

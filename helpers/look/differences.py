@@ -24,7 +24,7 @@ _SENTENCES = {
 }
 
 
-class Call(NamedTuple):
+class CollectiveCall(NamedTuple):
     """One collective of one rank.
 
     `number` counts the collectives of the rank in this group. `src` is the root: the source of a broadcast or a
@@ -58,7 +58,7 @@ class Difference(NamedTuple):
     kind: str
     group: Group
     ranks: tuple[int, ...]
-    calls: dict[int, Call | None]
+    calls: dict[int, CollectiveCall | None]
 
     @property
     def time(self) -> int:
@@ -78,7 +78,7 @@ class Difference(NamedTuple):
         return f"{self.summary}\n{table(['rank', *COLUMNS], rows)}"
 
 
-def columns(call: Call) -> list:
+def columns(call: CollectiveCall) -> list:
     """Return the row of a table that describes a call, with the columns `COLUMNS`."""
     shape, kind = ", ".join(str(list(sizes)) for sizes in call.shape), ", ".join(dict.fromkeys(call.dtype))
     return [call.call, shape, kind, call.op, call.src, call.line_number, call.line]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from helpers.look.alignment import compare
 from helpers.look.cells import Cells
-from helpers.look.differences import COLUMNS, Call, Difference, columns, say_group
+from helpers.look.differences import COLUMNS, CollectiveCall, Difference, columns, say_group
 from helpers.ranks.protocol import Ranks
 from helpers.ranks.recorder import CELL, Group
 from helpers.ranks.side_channel import Failed
@@ -34,10 +34,10 @@ _TYPES = {
 class History:
     """The last collectives of all ranks, at most 2,000 from each; its representation is a table.
 
-    `calls` has a list of `Call` for each rank that answered. `differences` is a list of `Difference` in the order of
-    time, empty when the ranks agree. The table shows the latest difference; a sentence for each earlier difference
-    follows, the latest first. `behind` has, for each busy rank that may still make a call which others have made, the
-    first such call. `lost` says why a rank has no list.
+    `calls` has a list of `CollectiveCall` for each rank that answered. `differences` is a list of `Difference` in the
+    order of time, empty when the ranks agree. The table shows the latest difference; a sentence for each earlier
+    difference follows, the latest first. `behind` has, for each busy rank that may still make a call which others have
+    made, the first such call. `lost` says why a rank has no list.
 
     If calls differ only in their lines, the order decides: there is a difference if ranks reach the same lines, or
     lines with the same text, in a different order. So two tensors that are swapped on one line go unnoticed. When ranks
@@ -48,14 +48,14 @@ class History:
 
     def __init__(
         self,
-        calls: dict[int, list[Call]],
+        calls: dict[int, list[CollectiveCall]],
         groups: dict[int, list[Group]],
         busy_since: dict[int, int],
         lost: dict[int, str],
     ):
         self.calls, self.lost = calls, lost
         self.differences: list[Difference] = []
-        self.behind: dict[int, Call] = {}
+        self.behind: dict[int, CollectiveCall] = {}
         self._size = len(calls) + len(lost)
         calls_by_group = defaultdict(dict)
         for rank in calls:
@@ -128,8 +128,8 @@ def history(ranks: Ranks, cells: Cells) -> History:
 
 
 def _call(recorded, place):
-    """Return a recorded call as a `Call`; `place` takes a path and a line number, and returns what `_place` does."""
-    return Call(
+    """Return a recorded call as a `CollectiveCall`; `place` maps a path and a line number as `_place` does."""
+    return CollectiveCall(
         recorded.time,
         recorded.group,
         recorded.number,

@@ -8,6 +8,8 @@ import ipyparallel.controller.heartmonitor
 from ipykernel.iostream import OutStream
 from ipyparallel.controller.heartmonitor import HeartMonitor
 
+_STANDARD_ERROR = 2  # the file descriptor; in a rank it is the log
+
 
 class SocketsInAFolder(ipyparallel.controller.app.IPController):
     """A controller that binds, over ipc, the addresses to which ipyparallel's clients and engines connect.
@@ -41,10 +43,20 @@ class RankStream(OutStream):
 
     The base class also captures what C++ writes to the file descriptors. Captured standard error would be lost when a
     rank crashes, although it says why the rank crashed, so it stays in the rank's log.
+
+    Standard error of threads that Python did not start also stays in the log. In such a thread torch runs the function
+    of an RPC, and prints its traceback; no cell of this rank asked for it, and the caller gets the error anyway.
     """
 
     def __init__(self, session, thread, name):
         super().__init__(session, thread, name, watchfd=name == "stdout")
+
+    def write(self, string: str) -> int | None:
+        """Send text to the cell, and text on standard error from a thread that Python did not start to the log."""
+        if self.name == "stderr" and isinstance(threading.current_thread(), threading._DummyThread):
+            with open(_STANDARD_ERROR, "w", errors="replace", closefd=False) as log:
+                return log.write(string)
+        return super().write(string)
 
 
 def launch_controller(directory: str, for_engines: dict, for_clients: dict, monitor: int) -> None:

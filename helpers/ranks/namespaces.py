@@ -147,7 +147,10 @@ def _unshare(flags):
 
 
 def _call(name, *arguments):
-    """Call a function of the C library; raise OSError when it fails."""
+    """Call `unshare` or `setns`, which `os` has from Python 3.12 and the C library always; raise OSError on failure."""
+    if hasattr(os, name):
+        getattr(os, name)(*arguments)
+        return
     function = getattr(ctypes.CDLL(None, use_errno=True), name)
     if function(*map(ctypes.c_long, arguments)) != 0:
         number = ctypes.get_errno()

@@ -15,7 +15,7 @@ _SECONDS_TO_REACH = 3
 _listeners = []  # the sockets of this process that other hosts try to reach
 
 
-class Address(NamedTuple):
+class OfferedAddress(NamedTuple):
     """An address of a host, where an engine listens and sends the `password` to each process that connects."""
 
     interface: str
@@ -27,7 +27,7 @@ class Address(NamedTuple):
 # ---------------------------------------------------------------- in the notebook
 
 
-def find_addresses(hosts: Sequence[str], ask: Callable[..., list]) -> list[Address]:
+def find_addresses(hosts: Sequence[str], ask: Callable[..., list]) -> list[OfferedAddress]:
     """Return, for each host, the first of its addresses that all other hosts reach.
 
     `ask(function, ...)` has an engine of each host call a function, and returns the results. Raises `WorldError` when
@@ -63,7 +63,7 @@ def _say_unreachable(host, addresses, missing):
 # ---------------------------------------------------------------- in an engine of each host
 
 
-def listen() -> list[Address]:
+def listen() -> list[OfferedAddress]:
     """Listen on every IPv4 address of this host except its loopback, until `stop_listening`; return the addresses."""
     import psutil
 
@@ -78,7 +78,7 @@ def listen() -> list[Address]:
                 listener = socket.create_server((address.address, 0))
                 _listeners.append(listener)
                 threading.Thread(target=_send_to_all, args=[password, listener], daemon=True).start()
-                offered.append(Address(interface, *listener.getsockname(), password))
+                offered.append(OfferedAddress(interface, *listener.getsockname(), password))
     return offered
 
 
@@ -90,7 +90,7 @@ def _send_to_all(password, listener):
                 visitor.sendall(password)
 
 
-def reach(addresses: Sequence[Address]) -> list[bool]:
+def reach(addresses: Sequence[OfferedAddress]) -> list[bool]:
     """Return, for each address, whether this host reaches the host that listens there."""
     if not addresses:
         return []

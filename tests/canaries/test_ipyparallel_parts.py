@@ -1,11 +1,14 @@
 """Every part of ipyparallel and ipykernel that is replaced is still there."""
 
+import _thread
 import inspect
 import multiprocessing
 import os
 import re
 import shutil
 import subprocess
+import threading
+import time
 from pathlib import Path
 
 import ipyparallel.controller.app
@@ -68,6 +71,17 @@ def test_the_patch_for_ipyparallel_is_still_needed_and_applies(tmp_path):
 def test_the_stream_of_a_rank_can_leave_a_file_descriptor_alone():
     """OutStream of ipykernel has lost its parameter watchfd, which helpers/ranks/ipyparallel_parts.py sets."""
     assert "watchfd" in inspect.signature(OutStream).parameters
+    assert "write" in vars(OutStream)
+
+
+def test_python_knows_which_threads_it_did_not_start():
+    """Threads that Python did not start are no longer _DummyThread, by which RankStream recognises them."""
+    kinds = []
+    _thread.start_new_thread(lambda: kinds.append(type(threading.current_thread())), ())
+    deadline = time.monotonic() + 10
+    while not kinds and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert kinds == [threading._DummyThread]
 
 
 def test_the_magics_ask_this_method_which_engines_a_cell_goes_to():

@@ -6,7 +6,7 @@ from itertools import count
 import pytest
 
 from helpers.look.alignment import compare
-from helpers.look.differences import Call
+from helpers.look.differences import CollectiveCall
 from helpers.ranks.recorder import Group
 
 GROUP = Group("0", "default_pg", (0, 1))
@@ -15,7 +15,7 @@ GROUP = Group("0", "default_pg", (0, 1))
 def calls(lines):
     """Return calls of all_reduce from lines of one cell, one letter for each; `a` and `A` have the same text."""
     what = "all_reduce", ((1,),), ("float32",), "SUM", None, "cell"
-    return [Call(n, GROUP, n, *what, ord(x), x.lower()) for n, x in zip(count(1), lines, strict=False)]
+    return [CollectiveCall(n, GROUP, n, *what, ord(x), x.lower()) for n, x in zip(count(1), lines, strict=False)]
 
 
 def kinds(*rows, busy=()):

@@ -100,6 +100,45 @@ except dist.DistStoreError:
     assert "[c10d]" not in log_path(world._directory, 0).read_text()
 
 
+REMOTE_FAILURE = """
+import sys, threading
+import torch.distributed.rpc as rpc
+
+def fail():
+    print("asked")
+    raise ValueError("the disk is full")
+
+def own_thread():
+    print("from a thread")
+    raise ValueError("in a thread")
+
+rpc.init_rpc(f"worker{rank}", rank=rank, world_size=size)
+if rank == 0:
+    try:
+        rpc.rpc_sync("worker1", fail)
+    except ValueError as error:
+        print("ValueError: the disk is full" in str(error))
+if rank == 2:
+    thread = threading.Thread(target=own_thread)
+    thread.start()
+    thread.join()
+rpc.shutdown()  # waits for all ranks, so the cell of rank 1 runs while rank 0 calls
+"""
+
+
+def test_the_traceback_of_a_remote_function_is_in_the_log_of_the_rank_that_ran_it(world):
+    world.view.execute(INIT.format(timeout=20))
+    answer = world.view.execute(REMOTE_FAILURE)
+    assert answer.stdout[0] == "True\n"
+    assert answer.stdout[1] == "asked\n"
+    assert "Traceback" not in answer.stderr[1]
+    log = log_path(world._directory, 1).read_text()
+    assert "Traceback" in log and log.count("ValueError: the disk is full\n") == 1
+    # The cell's own threads still show both.
+    assert answer.stdout[2] == "from a thread\n"
+    assert answer.stderr[2].endswith("ValueError: in a thread\n")
+
+
 DRAW = "import random, numpy, torch; drawn = torch.rand(1).item(), numpy.random.rand(), random.random()"
 
 
