@@ -70,11 +70,16 @@ def start_on(rank: int, function: str, *arguments):
     return helpers.world.current().view.client[rank].apply_async(Reference(function), *arguments)
 
 
-def wait_for_checkpoint(number: int, seconds: float = 60) -> None:
-    """Wait until a trainer has written its file of the checkpoint of this number; or raise `TimeoutError`."""
+def wait_for_checkpoint(number: int, seconds: float = 60, training=None) -> None:
+    """Wait until a trainer has written its file of the checkpoint of this number; or raise `TimeoutError`.
+
+    If the result of a `training` is given and the training fails before that, raise its error at once.
+    """
     file = Path(helpers.world.current().folder, f"dense-{number}")
     deadline = time.monotonic() + seconds
     while not file.exists():
+        if training is not None and training.ready() and not training.successful():
+            training.get()  # raises the error
         if time.monotonic() > deadline:
             raise TimeoutError(
                 f"There was no file dense-{number} after {seconds} s, expected a checkpoint every ten steps. "
@@ -90,7 +95,7 @@ def kill(victim: int, function: str, how: signal.Signals = signal.SIGKILL):
     """
     fresh_ranks(forget=True)
     training = start_on(_master(), function, STEPS)
-    wait_for_checkpoint(CHECKPOINT)
+    wait_for_checkpoint(CHECKPOINT, training=training)
     died = time.monotonic()  # before the kill: a trainer may notice at once
     os.kill(helpers.world.current().pids[victim], how)
     return died, training

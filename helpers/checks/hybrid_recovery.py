@@ -20,14 +20,14 @@ import torch.distributed.rpc as rpc
 
 from helpers.checks.exam import AnswerError, answer, exercise, near, number, plain, show
 from helpers.checks.hybrid_ddp_rpc import kept, weight_of_table, weights_of
-from helpers.checks.hybrid_failures import RESTART, group_alone, times_in_words
+from helpers.checks.hybrid_failures import RESTART, group_alone, timed_out, times_in_words
 from helpers.checks.judging import SECONDS_TO_ANSWER
 from helpers.checks.learner import learners_module
 from helpers.checks.rpc_judging import one_line_errors, require_rpc
 
 _SECONDS = 0.2  # for the function of a request, so that the same request comes again while it runs
 _SILENCE = 1.5  # the timeout in seconds with which the answer asks silent workers
-_WAITED = "waited"  # instead of the size of a group that waited for trainers that are no members
+_WAITED = "waited"  # instead of the size of a group or the result of an answer, if a wait ended with a timeout
 
 
 class RequestCase(NamedTuple):
@@ -116,20 +116,27 @@ def my_regroup(exam):
     if exam.rank < trainers:
         for members in ([exam.rank], list(range(trainers))):
             size, total = exam.on_rank(_regroup, members)
-            who = f"On trainer {exam.rank} the group for the members {members}"
+            who = f"On trainer {exam.rank}, `my_regroup({members})`"
             exam.require(
-                size != _WAITED, f"{who} waited for trainers that are no members, expected a group made by its members."
+                size != _WAITED,
+                f"{who} waited for trainers outside the list, expected a group that only its members make.",
             )
-            exam.require(size is not None, f"{who} is {show(total)}, expected a process group.")
-            exam.require(size == len(members), f"{who} has {size} members, expected {len(members)}.")
+            exam.require(size is not None, f"{who} returned {show(total)}, expected a process group.")
+            exam.require(
+                size == len(members), f"{who} returned a group of size {size}, expected a group of size {len(members)}."
+            )
             expected = float(sum(member + 1 for member in members))
-            exam.require(near(total, expected), f"{who} summed {show(total)}, expected {show(expected)}.")
+            exam.require(
+                near(total, expected),
+                f"{who} returned a group whose all-reduce gave {show(total)}, expected {show(expected)}.",
+            )
         seconds = exam.on_rank(_seconds_alone, exam.rank == 0 and exam.fault is None)
         exam.require(
             seconds is None or seconds < 8,
-            "Trainer 0 has waited 8 s for a member of its group that does not come, expected a timeout of 5 s.",
+            "Trainer 0 waited for 8 s in its group for a member that never called `all_reduce`, expected an error "
+            "after the group's timeout of 5 s.",
         )
-    return "Each group was made by its members alone, works, and does not wait longer than its timeout."
+    return "Only the members made each group, the groups work, and no wait lasted longer than the timeout."
 
 
 @exercise(restart=RESTART)
@@ -140,35 +147,43 @@ def my_resume(exam):
     if exam.rank == trainers:
         for steps, members in ((0, range(trainers)), (13, range(trainers)), (13, [trainers - 1])):
             expected = steps // 10 * 10
-            who = f"After {steps} steps, for the members {list(members)}"
+            who = f"After {steps} steps, `my_resume({list(members)})`"
             resumed = exam.on_rank(_resume, steps, list(members), trainers)
+            if not exam.require(
+                resumed.number != _WAITED,
+                f"{who} did not end, because a member waited in `prepare` for another member until the group's "
+                "timeout, expected all members to call `prepare` at the same time, as `call_trainers` has them do. "
+                f"{RESTART}",
+            ):
+                break
             exam.require(
                 number(resumed.number) == expected,
-                f"{who} `my_resume` returned {show(resumed.number)}, expected {expected}.",
+                f"{who} returned {show(resumed.number)}, expected {expected}.",
             )
             for trainer, state in zip(members, resumed.states, strict=True):
                 exam.require(
                     state.is_new,
-                    f"{who} trainer {trainer} still has its old table, expected a model with a new table: "
-                    "have each member call `prepare`.",
+                    f"{who} left trainer {trainer} with its old table, expected a model with a new table: have each "
+                    "member call `prepare`.",
                 )
                 exam.require(
                     state.table_is_right,
-                    f"{who} the table of trainer {trainer} differs, expected the table after {expected} steps.",
+                    f"{who} gave trainer {trainer} a wrong table, expected the table after {expected} steps.",
                 )
                 exam.require(
                     state.dense_is_right,
-                    f"{who} the dense layer of trainer {trainer} differs, expected its weights after {expected} steps.",
+                    f"{who} gave trainer {trainer} a wrong dense layer, expected the weights after {expected} steps.",
                 )
             exam.require(
                 not resumed.others,
-                f"{who} trainer {', '.join(map(str, resumed.others))} got a model, too, expected none.",
+                f"{who} gave a new model to trainer {', '.join(map(str, resumed.others))} as well, expected new models "
+                "for members only.",
             )
             exam.require(
                 resumed.old_is_same,
-                f"{who} the old table has changed, expected a new table with the weights of the file.",
+                f"{who} changed the old table, expected a new table with the weights of the file.",
             )
-    return "The members have the state of the checkpoint, in a new table, and the others were left alone."
+    return "Only the members got a new model, which has a new table and the state of the checkpoint."
 
 
 @exercise
@@ -186,7 +201,7 @@ def once(exam):
             exam.require(
                 all(map(_is_result, results, case.results)), f"{case.what} {ended} {results}, expected {case.results}."
             )
-    return "Each request runs once, even if it comes again while it runs, and every caller gets its result."
+    return "Each request ran once, even if it came again while it ran, and every caller got the result."
 
 
 def _is_result(result, expected):
@@ -212,7 +227,7 @@ def _regroup(members):
             try:
                 kept["group"] = _answer_with_barrier(members)
             except AnswerError as error:
-                if "Timed out" not in str(error) and "timed out" not in str(error):
+                if not timed_out(error):
                     raise
                 return _WAITED, None
             finally:
@@ -347,7 +362,12 @@ def _resume(steps, members, number_of_trainers) -> Resumed:
             before = rpc.rpc_sync("server", weight_of_table, (old,))
             for trainer in trainers:
                 rpc.rpc_sync(f"trainer{trainer}", keep_model, (list(members),))
-            returned = answer("my_resume", [members])
+            try:
+                returned = answer("my_resume", [members])
+            except AnswerError as error:
+                if not timed_out(error):
+                    raise
+                return Resumed(_WAITED, [], [], True)
             calls = [rpc.rpc_async(f"trainer{trainer}", state_of_trainer, (steps // 10 * 10,)) for trainer in trainers]
             states = torch.futures.wait_all(calls)
             same = torch.equal(before, rpc.rpc_sync("server", weight_of_table, (old,)))

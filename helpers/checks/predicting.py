@@ -20,6 +20,7 @@ from pathlib import Path
 from helpers.course import read_toml
 from helpers.errors import WorldError
 
+_MANY = 12  # members of a set; larger sets are not shown
 _FOLDER = Path(__file__).parent / "predictions"
 _PLURAL = re.compile(r"(?<=ch|ss)es$|(?<=\w{3})s$")  # the ending of "batches", "passes", "bytes"; not of "ms"
 
@@ -82,9 +83,7 @@ def _judge(name, mine, came, words):
         return Prediction(False, misfit)
     parts = {f" for {key}": (mine[key], came[key]) for key in came} if isinstance(came, Mapping) else {"": (mine, came)}
     wrong = [
-        f"you said {_shown(one, words)}{part}, expected {_shown(other, words)}"
-        for part, (one, other) in parts.items()
-        if not _agree(one, other, words)
+        _difference(one, other, part, words) for part, (one, other) in parts.items() if not _agree(one, other, words)
     ]
     if wrong:
         said = "; ".join(wrong)
@@ -137,6 +136,20 @@ def _agree(mine, came, words):
         return list(mine) == list(came)
     within = words.get("within", 0.01 if isinstance(came, float) else 0)
     return abs(mine - came) <= within * abs(came)
+
+
+def _difference(mine, came, part, words):
+    """Say what the learner said and what was expected; of sets with many members, only how they differ."""
+    if not isinstance(came, Set) or len(came) <= _MANY:
+        return f"you said {_shown(mine, words)}{part}, expected {_shown(came, words)}"
+    mine = set(mine)
+    differences = {"missing": came - mine, "wrong": mine - came}
+    which = [
+        f"{len(members)} {'is' if len(members) == 1 else 'are'} {what}, such as {min(members, key=str)}"
+        for what, members in differences.items()
+        if members
+    ]
+    return f"you said {len(mine)} members{part}, expected {len(came)}: {', and '.join(which)}"
 
 
 def _shown(value, words):

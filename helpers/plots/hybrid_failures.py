@@ -8,7 +8,8 @@ from matplotlib.patches import Rectangle
 from helpers.plots.style import BLUE, GREEN, RED, TINTS, new_axes
 
 _HEIGHT = 0.5
-_SHORT = 0.012  # of the width of the figure: such a bar is drawn wider, so that it can be seen
+# Of the width of the figure: a shorter stage is drawn wider, and the next stage after it, so that both can be seen.
+_SHORT = 0.012
 
 # The look of each kind of bar. A rank that waits is drawn without a filling.
 _LOOKS = {
@@ -19,6 +20,7 @@ _LOOKS = {
     "resume": {"facecolor": GREEN},
 }
 
+_TEXTS = {"detect": "white", "resume": "white"}  # the colours of texts in dark bars
 _STAGES = ("detect", "regroup", "resume")
 
 Mark = tuple[str, float, float, str]
@@ -52,19 +54,19 @@ def _wait(axes: Axes, begin, end, color, line, style="->"):
 
 def three_stages() -> None:
     """Draw the idea of the recovery: a trainer dies, and the others detect it, regroup and resume."""
-    stages = [("regroup", 4, 5.5, ""), ("resume", 5.5, 7.5, "")]
+    stages = [("regroup", 4, 6, ""), ("resume", 6, 8, "")]
     rows = {
-        "trainer 0": [("trains", -3, 0, ""), ("waits", 0, 2, ""), *stages, ("trains", 7.5, 11, "")],
+        "trainer 0": [("trains", -3, 0, ""), ("waits", 0, 2, ""), *stages, ("trains", 8, 11, "")],
         "trainer 1": [("trains", -3, 0, "")],
         "master": [("waits", 0, 2, ""), ("detect", 2, 4, ""), *stages],
-        "server": [("resume", 5.5, 7.5, "")],
+        "server": [("resume", 6, 8, "")],
     }
     axes = _rows("Detect, regroup, resume: then the training goes on", rows, (-3, 11))
     for row, marks in enumerate(rows.values()):
         for mark in marks:
             _draw(axes, row, mark)
+            _name_bar(axes, row, mark)
     _draw_death(axes, list(rows).index("trainer 1"))
-    _name_bars(axes, _LOOKS)
     axes.set_xticks([])
     axes.set_xlabel("time")
 
@@ -79,11 +81,14 @@ def recovery(title: str, rows: Mapping[str, Sequence[Mark]], dead: str, died: fl
     kinds = set()
     axes = _rows(title, rows, (begin, until))
     for row, marks in enumerate(rows.values()):
-        for what, start, end, cause in marks:
+        last = died + begin  # the end of the last stage that was drawn
+        for what, start, end, cause in sorted(marks, key=lambda mark: mark[1]):
             kind = what if what in _STAGES else "waits" if cause else what
             if kind in _LOOKS and end > died + begin and start < died + until:
-                shortest = _SHORT * until if kind in _STAGES else 0
-                _draw(axes, row, (kind, start - died, max(end, start + shortest) - died, cause))
+                if kind in _STAGES:
+                    start = max(start, last)
+                    end = last = max(end, start + _SHORT * until)
+                _draw(axes, row, (kind, start - died, end - died, cause))
                 kinds.add(kind)
         _name_causes(axes, row, [(end - died, cause) for _, _, end, cause in marks if cause and died < end], until)
     _draw_death(axes, list(rows).index(dead))
@@ -103,11 +108,19 @@ def _rows(title, rows, limits):
 
 def _draw(axes: Axes, row, mark):
     kind, begin, end, _ = mark
-    axes.barh(row, end - begin, _HEIGHT, begin, **({"linewidth": 0.8} | _LOOKS[kind]))
+    above = 3 if kind in _STAGES else 2  # a short stage is drawn wider than it is
+    axes.barh(row, end - begin, _HEIGHT, begin, zorder=above, **({"linewidth": 0.8} | _LOOKS[kind]))
+
+
+def _name_bar(axes: Axes, row, mark):
+    """Write what a bar shows into the bar, on white if the bar is hatched."""
+    kind, begin, end, _ = mark
+    look = {"backgroundcolor": "white"} if "hatch" in _LOOKS[kind] else {}
+    axes.text((begin + end) / 2, row, kind, ha="center", va="center", color=_TEXTS.get(kind, "black"), **look)
 
 
 def _draw_death(axes: Axes, row):
-    axes.axvline(0, color=RED, linestyle=":", linewidth=1.5)
+    axes.axvline(0, color=RED, linestyle=":", linewidth=1.5, zorder=3)
     axes.plot(0, row, marker="X", markersize=11, color=RED, markeredgecolor="white", zorder=4)
 
 
@@ -124,6 +137,7 @@ def _name_causes(axes: Axes, row, errors, until):
 
 
 def _name_bars(axes: Axes, kinds):
+    """Name the kinds of bars below the figure, because measured bars are too narrow for texts."""
     for kind, look in _LOOKS.items():
         if kind in kinds:
             axes.barh([0], [0], _HEIGHT, label=kind, **look)

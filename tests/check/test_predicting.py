@@ -79,6 +79,12 @@ def test_a_formula_is_called_with_the_arguments():
         ("naive", "ring", "You said naive, expected ring"),
         ({2, 0}, {1}, "You said {0, 2}, expected {1}"),
         ([2, 1], [1, 2], "You said [2, 1], expected [1, 2]"),
+        (
+            set(range(1, 20)) | {-5},
+            set(range(21)),
+            "You said 20 members, expected 21: 2 are missing, such as 0, and 1 is wrong, such as -5",
+        ),
+        (range(15), set(range(16)), "You said 15 members, expected 16: 1 is missing, such as 15"),
         ({"a": 1, "b": 2}, {"a": 3, "b": 2}, "You said 1 for a, expected 3"),
         ({"a": 1, "b": 2}, {"a": 3, "b": 4}, "You said 1 for a, expected 3; you said 2 for b, expected 4"),
     ],

@@ -18,6 +18,7 @@ MARK = "# for fresh ranks, too"
 MARK_OF_MODULE = "# hybrid_training.py, for fresh ranks, too\n"
 STEPS = 300
 SECONDS = 2.0  # from the beginning of a training, within which the kill comes
+SECONDS_TO_RESUME = 0.15  # in which the ranks regroup and resume, at the beginning of a training
 SECONDS_TO_RECOVER = 90
 TRAINERS, MASTER, SERVER = [0, 1], 2, 3
 
@@ -27,7 +28,8 @@ def kills():
     dice = random.Random(31)
     first = [(1, 0.9), (MASTER, 1.0), (SERVER, 1.1)]
     others = [(dice.randrange(4), round(dice.uniform(0, SECONDS), 2)) for _ in range(20)]
-    return [*first, *map(at_night, others)]
+    early = [(rank, round(dice.uniform(0, SECONDS_TO_RESUME), 3)) for rank in (0, 1, MASTER, SERVER) * 2]
+    return [*first, *map(at_night, [*others, *early])]
 
 
 def test_the_module_has_the_marked_cells_of_the_lesson_in_their_order():

@@ -11,10 +11,10 @@ sys.path.append(str(NOTEBOOKS))
 # %% World(5): my_save, my_table_rate
 
 # %% my_save: solution
-# Solved. The table was written by its owner, after all updates of the step, and `latest` was written last.
+# Solved. The server wrote the table after all updates of the step, and `latest` was written last.
 
 # %% my_save: an all-reduce as the barrier, the reference's owner
-# Solved. The table was written by its owner, after all updates of the step, and `latest` was written last.
+# Solved. The server wrote the table after all updates of the step, and `latest` was written last.
 def my_save(model, number, group):
     dist.all_reduce(torch.zeros(1), group=group)
     if rank == dist.get_process_group_ranks(group)[0]:
@@ -25,22 +25,23 @@ def my_save(model, number, group):
         write("latest", number)
 
 # %% my_save: skeleton
-# Not yet. Called by 2 trainers, `my_save` had the server call `save_table` never, expected once, by the first trainer.
+# Not yet. When 2 trainers called `my_save`, the server ran `save_table` 0 times, expected once: the first trainer of the
+# group requests it.
 
 # %% my_save: no barrier
-# Not yet. Called by 2 trainers, it saved the table after 1 of 2 updates of the step, expected after all: wait until ...
+# Not yet. When 2 trainers called `my_save`, the server saved the table after 1 of 2 updates of the step, expected ...
 # solution, without `dist.barrier(group)`
 
 # %% my_save: every trainer saves
-# Not yet. Called by 2 trainers, `my_save` had the server call `save_table` 2 times, expected once, by the first trainer.
+# Not yet. When 2 trainers called `my_save`, the server ran `save_table` 2 times, expected once: the first trainer ...
 # solution, with `if dist.get_rank(group) == 0:` as `if True:`
 
 # %% my_save: does not wait for the server
-# Not yet. Called by 2 trainers, ...
+# Not yet. When 2 trainers called `my_save`, ...before ...
 # solution, with `rpc.rpc_sync(` as `rpc.rpc_async(`
 
 # %% my_save: latest first
-# Not yet. Called by 2 trainers, `latest` was written before ...
+# Not yet. When 2 trainers called `my_save`, `latest` was written before table-1 and dense-1, expected last: ...
 def my_save(model, number, group):
     dist.barrier(group)
     if dist.get_rank(group) == 0:
@@ -49,20 +50,25 @@ def my_save(model, number, group):
         write(f"dense-{number}", model.dense.module.state_dict())
 
 # %% my_save: rank 0
-# Not yet. Called by a group with only trainer 1, `my_save` had the server call `save_table` never, expected once, by ...
+# Not yet. When only trainer 1 called `my_save`, in a group of its own, the server ran `save_table` 0 times, expected ...
 # solution, with `dist.get_rank(group) == 0` as `rank == 0`
 
 # %% my_save: the whole model of DDP
-# Not yet. Called by 2 trainers, `dense-1` differs from the state_dict of the dense layer after the step.
+# Not yet. When 2 trainers called `my_save`, `dense-1` has wrong keys or values, expected the dense layer's state ...
 # solution, with `model.dense.module.state_dict()` as `model.dense.state_dict()`
 
 # %% my_save: no dense layer
-# Not yet. Called by 2 trainers with number 1, there is no file dense-1, expected table-1, dense-1, latest.
+# Not yet. When 2 trainers called `my_save` with the number 1, it did not write dense-1, expected the files table-1,
+# dense-1 and latest.
 # solution, without `write(f"dense-{number}", model.dense.module.state_dict())`
 
 # %% my_save: the next number
-# Not yet. Called by 2 trainers, `latest` holds 2, expected 1.
+# Not yet. When 2 trainers called `my_save`, `latest` holds 2, expected 1.
 # solution, with `write("latest", number)` as `write("latest", number + 1)`
+
+# %% my_save: the barrier of all trainers
+# Not yet. When only trainer 1 called `my_save`, in a group of its own, the trainer waited for trainers outside its ...
+# solution, with `dist.barrier(group)` as `dist.barrier()`
 
 # %% my_save: an error
 # Not yet. Rank 0 raised ZeroDivisionError ...
@@ -70,10 +76,10 @@ def my_save(model, number, group):
     1 / 0
 
 # %% tidy: solution
-# Solved. Only files of checkpoints older than the latest complete checkpoint were deleted.
+# Solved. `tidy` deleted only files of checkpoints that are older than the latest complete checkpoint.
 
 # %% tidy: a pattern
-# Solved. Only files of checkpoints older than the latest complete checkpoint were deleted.
+# Solved. `tidy` deleted only files of checkpoints that are older than the latest complete checkpoint.
 import re
 from pathlib import Path
 
@@ -126,23 +132,23 @@ def tidy(folder):
         os.remove(f"{folder}/{file}")
 
 # %% my_table_rate: solution
-# Solved. The table moves as far in a batch with any number of trainers.
+# Solved. A batch moves the table equally far with any number of trainers.
 
 # %% my_table_rate: from its parts
-# Solved. The table moves as far in a batch with any number of trainers.
+# Solved. A batch moves the table equally far with any number of trainers.
 def my_table_rate(members):
     return 0.5 / (members / trainers)
 
 # %% my_table_rate: skeleton
-# Not yet. With 1 of 2 trainers left, `my_table_rate` returned 0.5: the table moves 0.50 times as far in a batch as
+# Not yet. With 1 of 2 trainers left, `my_table_rate` returned 0.5, so a batch moves the table 0.50 times as far as
 # before, expected 1.00 times.
 
 # %% my_table_rate: the wrong way round
-# Not yet. With 1 of 2 trainers left, `my_table_rate` returned 0.25: the table moves 0.25 times as far ...
+# Not yet. With 1 of 2 trainers left, `my_table_rate` returned 0.25, so a batch moves the table 0.25 times as far ...
 # solution, with `trainers / members` as `members / trainers`
 
 # %% my_table_rate: for all trainers
-# Not yet. With 2 of 2 trainers left, `my_table_rate` returned 1.0: the table moves 2.00 times as far ...
+# Not yet. With 2 of 2 trainers left, `my_table_rate` returned 1.0, so a batch moves the table 2.00 times as far ...
 # solution, with `0.5 * trainers / members` as `0.5 * trainers`
 
 # %% my_table_rate: without return

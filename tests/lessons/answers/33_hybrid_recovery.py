@@ -67,29 +67,30 @@ def my_living(names, seconds):
     return [name for name, call in zip(names, calls, strict=True) if call.wait()]
 
 # %% my_regroup: solution
-# Solved. Each group was made by its members alone, works, and does not wait longer than its timeout.
+# Solved. Only the members made each group, the groups work, and no wait lasted longer than the timeout.
 
 # %% my_regroup: skeleton
-# Not yet. On trainer 0 the group for the members [0] has 2 members, expected 1.
+# Not yet. On trainer 0, `my_regroup([0])` returned a group of size 2, expected a group of size 1.
 
 # %% my_regroup: without return
-# Not yet. On trainer 0 the group for the members [0] is None, expected a process group.
+# Not yet. On trainer 0, `my_regroup([0])` returned None, expected a process group.
 # solution, with `return ` as ``
 
 # %% my_regroup: waits for all
-# Not yet. On trainer 0 the group for the members [0] waited for trainers that are no members, expected a group made by
-# its members.
+# Not yet. On trainer 0, `my_regroup([0])` waited for trainers outside the list, expected a group that only its members
+# make.
 # solution, with `, use_local_synchronization=True` as ``
 
 # %% my_regroup: the default timeout
-# Not yet. Trainer 0 has waited 8 s for a member of its group that does not come, expected a timeout of 5 s.
+# Not yet. Trainer 0 waited for 8 s in its group for a member that never called `all_reduce`, expected an error after the
+# group's timeout of 5 s.
 # solution, with `timeout=timeout, ` as ``
 
 # %% my_resume: solution
-# Solved. The members have the state of the checkpoint, in a new table, and the others were left alone.
+# Solved. Only the members got a new model, which has a new table and the state of the checkpoint.
 
 # %% my_resume: reads the number itself
-# Solved. The members have the state of the checkpoint, in a new table, and the others were left alone.
+# Solved. Only the members got a new model, which has a new table and the state of the checkpoint.
 def my_resume(members):
     path = f"{job.folder}/latest"
     number = torch.load(path) if os.path.exists(path) else 0
@@ -101,33 +102,38 @@ def my_resume(members):
     return number
 
 # %% my_resume: skeleton
-# Not yet. After 0 steps, for the members [0, 1] trainer 0 still has its old table, expected a model with a new table: ...
+# Not yet. After 0 steps, `my_resume([0, 1])` left trainer 0 with its old table, expected a model with a new table: ...
 
 # %% my_resume: no table
-# Not yet. After 13 steps, for the members [0, 1] the table of trainer 0 differs, expected the table after 10 steps.
+# Not yet. After 13 steps, `my_resume([0, 1])` gave trainer 0 a wrong table, expected the table after 10 steps.
 # solution, with `if number:` as `if False:`
 
 # %% my_resume: no dense layer
-# Not yet. After 13 steps, for the members [0, 1] the dense layer of trainer 0 differs, expected its weights after 10 ...
+# Not yet. After 13 steps, `my_resume([0, 1])` gave trainer 0 a wrong dense layer, expected the weights after 10 steps.
 # solution, with `prepare, table, number)` as `prepare, table, 0)`
 
 # %% my_resume: no number
-# Not yet. After 0 steps, for the members [0, 1] `my_resume` returned None, expected 0.
+# Not yet. After 0 steps, `my_resume([0, 1])` returned None, expected 0.
 # solution, with `return number` as ``
 
 # %% my_resume: all trainers
 # Not yet. ...
 # solution, with `call_trainers(members` as `call_trainers(range(trainers)`
 
+# %% my_resume: one member after the other
+# Not yet. After 0 steps, `my_resume([0, 1])` did not end, because a member waited in `prepare` for another member ...
+# solution, with `call_trainers(members, prepare, table, number)` as
+# `[rpc.rpc_sync(f"trainer{member}", prepare, (table, number)) for member in members]`
+
 # %% my_resume: always a file
 # Not yet. Rank 2 raised ...
 # solution, with `if number:` as `if True:`
 
 # %% once: solution
-# Solved. Each request runs once, even if it comes again while it runs, and every caller gets its result.
+# Solved. Each request ran once, even if it came again while it ran, and every caller got the result.
 
 # %% once: futures
-# Solved. Each request runs once, even if it comes again while it runs, and every caller gets its result.
+# Solved. Each request ran once, even if it came again while it ran, and every caller got the result.
 from concurrent.futures import Future
 
 futures = {}
@@ -143,7 +149,7 @@ def once(request, function, arguments):
     return first.result()
 
 # %% once: a lock for each request
-# Solved. Each request runs once, even if it comes again while it runs, and every caller gets its result.
+# Solved. Each request ran once, even if it came again while it ran, and every caller got the result.
 import collections
 import threading
 

@@ -22,6 +22,15 @@ MUTANTS = {
         'watch_death(1, "train_all", signal.SIGSTOP)',
         'watch_death(1, "train_all")',
     ),
+    "the group is as patient as RPC": ("group_timeout=5", "group_timeout=10"),
+    "the master asks one trainer after the other": (
+        "with ThreadPoolExecutor() as threads",
+        "with ThreadPoolExecutor(1) as threads",
+    ),
+    "a file is written in place": (
+        '{file}.by-{name}")\n    os.replace(f"{job.folder}/{file}.by-{name}", f"{job.folder}/{file}")',
+        '{file}")',
+    ),
     "the server lives": ('watch_death(server, "train_all")', 'watch_death(1, "train_all")'),
     "the trainers stop with the master": (
         '            with marked("trains"):\n',

@@ -33,6 +33,15 @@ MUTANTS = {
         '            with marked("trains"):\n',
         '            with marked("trains"):\n                rpc.rpc_sync("master", latest)\n',
     ),
+    "an error with another cause begins again": (
+        'if "server" not in alive or members in ([], before):',
+        'if "server" not in alive or members == []:',
+    ),
+    "the training goes back one checkpoint too far": (
+        "    number = latest()\n",
+        "    number = max(0, latest() - 10)\n",
+    ),
+    "the master waits for all steps": ('kill(master, "ask_once")', 'kill(master, "run")'),
     "the server lives": ('kill(server, "run")', 'kill(1, "run")'),
     "fresh ranks begin from nothing": (
         "fresh_ranks()\nstart_on(master",
