@@ -161,6 +161,7 @@ def test_an_edited_cell_gives_its_mutants_other_ids():
     assert {mutant.id for mutant in before}.isdisjoint(mutant.id for mutant in after)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("topic", EQUIVALENT)
 def test_reviewed_mutants_still_exist(topic):
     (path,) = ROOT.glob(f"notebooks/[0-9][0-9]_{topic}.ipynb")
