@@ -95,11 +95,12 @@ def my_living(exam):
             who = f"When {' and '.join(stopped) or 'no rank'} {'are' if len(stopped) > 1 else 'is'} silent,"
             returned = alive if isinstance(alive, list) else show(alive)
             exam.require(alive == expected, f"{who} `my_living` returned {returned}, expected {expected}.")
-            exam.require(
+            if not exam.require(
                 seconds < 1.6 * _SILENCE,
                 f"{who} `my_living(names, {_SILENCE})` took {seconds:.1f} s, expected about "
                 f"{_SILENCE if stopped else 0} s: give each call the timeout, and ask all workers before you wait.",
-            )
+            ):
+                break  # another such wait would last until the timeout of RPC
     return "The list has the workers that answered, and silent workers cost the timeout only once."
 
 

@@ -29,6 +29,7 @@ def kills():
     first = [(1, 0.9), (MASTER, 1.0), (SERVER, 1.1)]
     others = [(dice.randrange(4), round(dice.uniform(0, SECONDS), 2)) for _ in range(20)]
     early = [(rank, round(dice.uniform(0, SECONDS_TO_RESUME), 3)) for rank in (0, 1, MASTER, SERVER) * 2]
+    early += [(rank, seconds / 1000) for seconds in (1, 2, 3, 4) for rank in TRAINERS]  # gloo connects
     return [*first, *map(at_night, [*others, *early])]
 
 

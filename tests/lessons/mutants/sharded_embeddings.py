@@ -66,6 +66,15 @@ MUTANTS = {
         "    flags = answer(torch.isin(places, updated), plan)",
         "    flags = torch.isin(ids, batch_of(0)[0])",
     ),
+    "the repair takes no row for updated": (
+        "        updated = fetched[1]\n        next_ids",
+        "        updated = None if repair is None else torch.arange(0)\n        next_ids",
+    ),
+    "the requests for another row are counted": ("(asked == 0).sum().item()", "(asked == 1).sum().item()"),
+    "the server gets no offsets": (
+        "    return 8 * len(ids) + 8 * len(offsets) + 2 * 8 * columns * len(offsets)",
+        "    return 8 * len(ids) + 2 * 8 * columns * len(offsets)",
+    ),
     "every row is fetched again": (
         "    flags = answer(torch.isin(places, updated), plan)",
         "    flags = answer(torch.isin(places, places), plan)",
