@@ -25,8 +25,9 @@ RIGHT = answers_of(RING)
 SOLUTION = f"notebooks/solutions/{RING.name}"
 SECRET = "a secret of the teacher"
 
-# The class is graded in the setup of the first test.
-pytestmark = [pytest.mark.usefixtures("bubblewrap"), pytest.mark.timeout(600)]
+# The class is graded in the setup of the first test, in some 25 sandboxes, one after the other, each with limits of its
+# own.
+pytestmark = [pytest.mark.usefixtures("bubblewrap"), pytest.mark.timeout(1800)]
 
 FORKS = cell(
     """
