@@ -9,6 +9,11 @@ from pathlib import Path
 import nbformat
 
 NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
+_FORGET = """
+for _name in set(globals()) - {"_begun", "_name", *_begun}:
+    del globals()[_name]
+globals().update(_begun)
+"""
 
 
 @lru_cache
@@ -36,6 +41,17 @@ def preloaded(topic):
             if isinstance(node, ast.keyword) and node.arg == "preload":
                 return ast.literal_eval(values.get(ast.unparse(node.value), node.value))
     return []
+
+
+def begin(world, code):
+    """Run the setup of answers on every rank, and keep what it has defined for `forget_answers`."""
+    world.view.execute(code, silent=True)
+    world.view.execute("_begun = dict(globals())", silent=True)
+
+
+def forget_answers(world):
+    """Give the names on every rank the values that they had after `begin`, so that no answer needs an earlier one."""
+    world.view.execute(_FORGET, silent=True)
 
 
 def says(check, world, answer):

@@ -9,7 +9,7 @@ import _pytest.runner
 import lesson_files
 import pytest
 from answer_files import Answer, Setup, answer_of
-from answers import preloaded
+from answers import begin, preloaded
 from chromium import browser  # noqa: F401  # a fixture
 from xdist.scheduler import LoadScopeScheduling
 
@@ -47,7 +47,7 @@ FIRST = ["test_grade_sandbox.py", "test_browser.py", "test_faults.py", *SPREAD]
 def pytest_configure(config):
     if config.pluginmanager.hasplugin("nbval"):
         config.option.nbval_kernel_name = KERNEL
-        config.option.nbval_cell_timeout = 120
+        config.option.nbval_cell_timeout = 300
         config.option.nbval_kernel_startup_timeout = 120
 
 
@@ -153,7 +153,7 @@ def world(worlds, request):
     if not worlds or helpers.world._current is not worlds[-1] or worlds[-1].setup != setup:
         fork_with(preloaded_for(request.node))
         worlds.append(World(setup.size, hosts=setup.hosts, preload=_preloaded))
-        worlds[-1].view.execute(setup.code, silent=True)
+        begin(worlds[-1], setup.code)
         worlds[-1].setup = setup
     if setup.with_cables and not worlds[-1].has_cables:
         pytest.skip(repr(worlds[-1]).splitlines()[0])
@@ -182,4 +182,4 @@ def broken_world(world, request):
     """A world that the test leaves with ranks or a group that are good for nothing."""
     yield world
     world.restart()
-    world.view.execute(setup_of(request).code, silent=True)
+    begin(world, setup_of(request).code)

@@ -2,7 +2,7 @@
 
 import pytest
 from answer_files import BROKEN, read_all
-from answers import says
+from answers import begin, forget_answers, says
 
 from helpers import checks
 
@@ -18,10 +18,11 @@ def check_of(answer):
 
 @pytest.mark.parametrize("answer", ANSWERS, ids=str)
 def test_answer(answer, world):
+    forget_answers(world)
     said = says(check_of(answer), world, answer.code)
     if BROKEN.search(said) or any(rank.state != "idle" for rank in world.where()):
         world.restart()  # for the next answer
-        world.view.execute(answer.setup.code, silent=True)
+        begin(world, answer.setup.code)
     assert answer.agrees(said), f"{said}\n\nexpected in line {answer.line}:\n\n{answer.sentence}"
 
 

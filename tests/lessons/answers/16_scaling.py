@@ -1,4 +1,5 @@
 # %% World(4)
+# cell `init_process_group(`
 
 # %% World(2), World(3): my_step_seconds, my_noise
 

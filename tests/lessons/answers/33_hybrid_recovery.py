@@ -176,6 +176,8 @@ def once(request, function, arguments):
 
 # %% once: an error runs again
 # Not yet. For a request that came twice, of a function that raises an error, the function ran 2 times, expected once.
+import threading
+
 results = {}
 guard = threading.Lock()
 
