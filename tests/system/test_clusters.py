@@ -273,7 +273,7 @@ def attach_and_sum(folder, hosts):
     to_clients = folder / "security/ipcontroller-client.json"
     assert wait_until(lambda: to_clients.exists() and to_clients.read_text().endswith("}"), 60)
     with ipp.Client(profile_dir=str(folder)) as client:
-        client.wait_for_engines(2, timeout=60, interactive=False)
+        client.wait_for_engines(2, timeout=180, interactive=False)
     world = World.attach(profile=folder.name.removeprefix("profile_"))
     assert sorted(world.hosts) == hosts.names
     world.view.execute(INIT.format(timeout=20) + SUM)

@@ -21,6 +21,8 @@ from lesson_files import NOTEBOOKS, ROOT, SOLUTIONS
 
 from helpers import course
 
+pytestmark = pytest.mark.timeout(1200)  # the first test builds the site, and reads all pages
+
 SETTINGS = ROOT / "docs/site"
 COMMAND = ["make", "-n", "site", "--old-file=.venv/.installed", f"RUN={shlex.quote(sys.executable)} -m"]
 
@@ -37,7 +39,7 @@ def build(tree: Path, target: Path) -> subprocess.CompletedProcess:
     """Build the site of a tree into this folder, in another process: what its libraries warn of is not for pytest."""
     folders = {"build/site": target / "site", "build/doctrees": target / "doctrees", "docs/site": SETTINGS}
     words = [folders.get(word, word) for word in sphinx_command()]
-    return subprocess.run(words, cwd=tree, capture_output=True, text=True, timeout=300)
+    return subprocess.run(words, cwd=tree, capture_output=True, text=True, timeout=900)
 
 
 @pytest.fixture(scope="module")
