@@ -5,6 +5,7 @@ import math
 import sys
 import time
 import traceback
+from collections.abc import Sequence
 from contextlib import suppress
 
 from helpers.errors import WorldError
@@ -27,7 +28,7 @@ class Waiter:
         self._cells = cells
         self._stuck = {}  # rank: id of the message that an interrupt did not end
 
-    def require_answering(self, targets: list[int], what: str) -> None:
+    def require_answering(self, targets: Sequence[int], what: str) -> None:
         """Raise `WorldError` when a cell or call, `what`, would wait for a rank that an interrupt has not freed."""
         unanswered = self._cells.messages()
         self._stuck = {rank: message for rank, message in self._stuck.items() if message in unanswered}
@@ -43,7 +44,7 @@ class Waiter:
         if not self._ranks.is_connected():
             raise WorldError(NO_CONNECTION)
 
-    def wait(self, targets: list[int], result, seconds: float | None = None) -> bool:
+    def wait(self, targets: Sequence[int], result, seconds: float | None = None) -> bool:
         """Wait until these ranks have answered; return whether an Interrupt has ended their work.
 
         Raise `TimeoutError` if a rank has not answered after so many seconds; None waits without a limit.
