@@ -8,8 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
 from helpers.errors import WorldError
+from helpers.look.overview import overview
 from helpers.ranks import prefork
 from helpers.ranks.memory import require_room
+from helpers.ranks.store import find_store
 from helpers.ranks.topology import ProcessElsewhere, require_even_hosts
 
 if TYPE_CHECKING:  # these imports take time, so `World` makes them while the fork server starts
@@ -96,21 +98,12 @@ class World:
             raise
 
     def _open(self):
-        from IPython import get_ipython
-
-        from helpers.look.cells import Cells
-        from helpers.look.editor import Editor
-        from helpers.look.magics import RankMagics
-        from helpers.look.waiting import Waiter
+        from helpers.look.notebook import connect
 
         self.size = self._ranks.size
-        self._cells = Cells(self._ranks.client)
-        self._waiter = Waiter(self, self._ranks, self._cells)
         self._view = self._ranks.client[self._ranks.engine_ids]
         self._view.block = True
-        if shell := get_ipython():
-            shell.register_magics(RankMagics(shell, self, self._ranks, self._cells, self._waiter))
-            self._editor = Editor(self._ranks, self._cells).connect(shell)
+        self._cells, self._waiter, self._editor = connect(self, self._ranks)
 
     @property
     def view(self):
@@ -134,24 +127,11 @@ class World:
         ranks. Then `call` raises KeyboardInterrupt when all of them have answered, and `WorldError` when a rank is
         stuck.
         """
-        from ipyparallel import Reference
-
-        from helpers.look.waiting import running_line
-
         self.require_running()
         ranks = range(self.size) if targets is None else [targets] if isinstance(targets, int) else targets
         for rank in ranks:
             self._require_rank(rank)
-        self._waiter.require_connection()
-        self._waiter.require_answering(ranks, "call")
-        view = self._ranks.client[[self._ranks.engine_ids[rank] for rank in ranks]]
-        function = Reference(function) if isinstance(function, str) else function
-        line = running_line()
-        result = view.apply_async(function, *arguments)
-        self._cells.sent(ranks, result.msg_ids, line)
-        if self._waiter.wait(ranks, result, seconds):
-            raise KeyboardInterrupt
-        results = result.get()
+        results = self._waiter.call(ranks, function, arguments, seconds)
         return results[0] if isinstance(targets, int) else results
 
     @property
@@ -287,8 +267,6 @@ class World:
 
         A store keeps the addresses of the destroyed group; torchrun also uses a new store for every restart.
         """
-        from helpers.ranks.engine import find_store
-
         self.require_idle("A fresh store")
         self.call(find_store, self._ranks.new_store())
 
@@ -312,8 +290,6 @@ class World:
             _current = None
 
     def __repr__(self):
-        from helpers.look.overview import overview
-
         return f"World of {self.size} ranks, " + ("stopped" if self._stopped else overview(self, self._ranks))
 
     @property

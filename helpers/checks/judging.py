@@ -13,6 +13,8 @@ from datetime import timedelta
 from pathlib import Path
 
 import ipyparallel as ipp
+import torch.distributed as dist
+from IPython import get_ipython
 
 from helpers.checks import exam
 from helpers.checks.accepting import accept
@@ -169,8 +171,6 @@ def _require_on_ranks(world, function):
 
 def _last_cell_with(function):
     """Return the last cell of this session that defines a function, "" without such a cell and outside IPython."""
-    from IPython import get_ipython
-
     shell = get_ipython()
     if shell is None:
         return ""
@@ -212,8 +212,6 @@ def _meet(ranks):
 
     The text is empty without an error, without a gloo group, and if the group has other ranks as well.
     """
-    import torch.distributed as dist
-
     if not dist.is_initialized() or dist.get_backend() != "gloo" or dist.get_world_size() > ranks:
         return ""
     try:

@@ -5,8 +5,10 @@ import math
 import sys
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+
+import ipyparallel as ipp
 
 from helpers.errors import WorldError
 from helpers.look.cells import Cells
@@ -43,6 +45,19 @@ class Waiter:
         """Raise `WorldError` when the process that carries the messages has died, because no answer would arrive."""
         if not self._ranks.is_connected():
             raise WorldError(NO_CONNECTION)
+
+    def call(self, targets: Sequence[int], function: str | Callable, arguments: tuple, seconds: float | None) -> list:
+        """Have these ranks call a function, and return their results; see `World.call`."""
+        self.require_connection()
+        self.require_answering(targets, "call")
+        view = self._ranks.client[[self._ranks.engine_ids[rank] for rank in targets]]
+        function = ipp.Reference(function) if isinstance(function, str) else function
+        line = _running_line()
+        result = view.apply_async(function, *arguments)
+        self._cells.sent(targets, result.msg_ids, line)
+        if self.wait(targets, result, seconds):
+            raise KeyboardInterrupt
+        return result.get()
 
     def wait(self, targets: Sequence[int], result, seconds: float | None = None) -> bool:
         """Wait until these ranks have answered; return whether an Interrupt has ended their work.
@@ -86,7 +101,7 @@ class Waiter:
         )
 
 
-def running_line() -> tuple[int, str]:
+def _running_line() -> tuple[int, str]:
     """Return the number and the text of the innermost running line that is not in the helpers."""
     stack = traceback.walk_stack(sys._getframe())
     frame, number = next(place for place in stack if not is_of_helpers(place[0].f_code.co_filename))

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from ipyparallel import Reference
+
 MARK = "# every new rank runs this cell"  # the first line of such a cell, below `%%px`
 
 
@@ -22,8 +24,6 @@ class Cost(NamedTuple):
 
 def start(world, ranks: Sequence[int], function: str, *arguments):
     """Have ranks call one of their functions, without waiting; `get` of the result returns a list in their order."""
-    from ipyparallel import Reference
-
     return world.view.client[list(ranks)].apply_async(Reference(function), *arguments)
 
 
