@@ -134,6 +134,18 @@ class World:
         results = self._waiter.call(ranks, function, arguments, seconds)
         return results[0] if isinstance(targets, int) else results
 
+    def start(self, cell: str):
+        """Have all ranks run a cell, as `%%px --noblock` does, and return ipyparallel's result without waiting for it.
+
+        `where`, `history` and `post_mortem` count its lines from 1, because there is no `%%px` line.
+        """
+        self.require_running()
+        cell = cell.rstrip()
+        self._cells.remember(cell)
+        result = self._view.execute(cell, silent=False, block=False)
+        self._cells.sent(range(self.size), result.msg_ids)
+        return result
+
     @property
     def pids(self) -> list[int | ProcessElsewhere]:
         """The process id of each rank, on its host."""
