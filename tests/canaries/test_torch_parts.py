@@ -106,7 +106,7 @@ def test_scripts_of_roles_can_meet():
     """RPC has lost the private function with which scripts of helpers/script.py wait for each
     other.
     """
-    name = script._MEETING.partition("(")[0].rpartition(".")[2]
+    name = script._RPC_BARRIER.partition("(")[0].rpartition(".")[2]
     assert callable(getattr(api, name))
 
 
