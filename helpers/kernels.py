@@ -77,7 +77,7 @@ def hold(folder: str) -> int:
 def hold_own_sockets(connection_file: str) -> None:
     """Hold the folder of this kernel's sockets as long as this kernel lives; do nothing for a kernel with TCP ports."""
     connection = json.loads(Path(connection_file).read_text())
-    if connection["transport"] == "ipc":
+    if connection.get("transport") == "ipc":
         with suppress(OSError):  # the server was killed meanwhile, and another server has removed the folder
             hold(os.path.dirname(connection["ip"]))
 
