@@ -123,9 +123,8 @@ class World:
         `function` is the name of a function that the ranks have, such as "train" or "dist.get_rank", or a function of
         the notebook, which is sent to them. `targets` names the ranks that call it; if it is a number, return the
         result of this rank without a list. Raises the error that the function raised, `TimeoutError` if a rank has not
-        answered after so many `seconds`, and `WorldError` when there is no such rank. An Interrupt is passed on to the
-        ranks. Then `call` raises KeyboardInterrupt when all of them have answered, and `WorldError` when a rank is
-        stuck.
+        answered after `seconds`, and `WorldError` when there is no such rank. An Interrupt is passed on to the ranks.
+        Then `call` raises KeyboardInterrupt when all of them have answered, and `WorldError` when a rank is stuck.
         """
         self.require_running()
         ranks = range(self.size) if targets is None else [targets] if isinstance(targets, int) else targets

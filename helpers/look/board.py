@@ -92,7 +92,7 @@ class Board:
         self._thread.join()
 
     def _note_views(self, change):
-        # One place less means that the panel was closed. After a reload of the page the number is too large by one.
+        # A lower number means that the panel was closed. After a reload of the page the number is too high by one.
         if change.new < change.old if self.is_beside else change.new == 0:
             self._over.set()
 

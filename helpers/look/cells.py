@@ -1,4 +1,4 @@
-"""What was sent to the ranks: the text of `%px` and `%%px` cells, and which ranks owe an answer to a cell or a call.
+"""Remember the text of the cells that were sent to the ranks, and which ranks owe an answer to a cell or a call.
 
 A call is a `world.call`. What `world.view` sends is not noted here.
 """

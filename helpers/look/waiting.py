@@ -62,7 +62,7 @@ class Waiter:
     def wait(self, targets: Sequence[int], result, seconds: float | None = None) -> bool:
         """Wait until these ranks have answered; return whether an Interrupt has ended their work.
 
-        Raise `TimeoutError` if a rank has not answered after so many seconds; None waits without a limit.
+        Raise `TimeoutError` if a rank has not answered after this many seconds; None waits without a limit.
         If the Interrupt leaves some ranks stuck, show the output of the other ranks, and raise `WorldError` with the
         place of every rank and the errors of the other ranks, because one of these errors may be the cause.
         """

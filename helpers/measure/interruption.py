@@ -70,7 +70,7 @@ def _in_all_reduce(state):
 
 
 def wait_for(holds: Callable[[], bool], seconds: float = 120) -> None:
-    """Wait until a condition holds. Raises `TimeoutError` after so many seconds."""
+    """Wait until a condition holds. Raises `TimeoutError` after this many seconds."""
     deadline = time.monotonic() + seconds
     while not holds():
         if time.monotonic() > deadline:
@@ -79,7 +79,7 @@ def wait_for(holds: Callable[[], bool], seconds: float = 120) -> None:
 
 
 def cost(killed: float, step: int, rows: Iterable[Sequence]) -> Cost:
-    """Return the cost of an interruption at a moment `killed`, after so many steps.
+    """Return the cost of an interruption at a moment `killed`, after this many steps.
 
     Each row begins with the number of a step and the moment at which it ended.
     """
