@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from ipyparallel import Reference
+
 import helpers.world
 
 FRESH = "for fresh ranks, too"  # in the first line of each cell that fresh ranks run again
@@ -65,8 +67,6 @@ def fresh_ranks(forget: bool = False) -> None:
 
 def start_on(rank: int, function: str, *arguments):
     """Have a rank call a function of the lesson, and return ipyparallel's result without waiting for it."""
-    from ipyparallel import Reference
-
     return helpers.world.current().view.client[rank].apply_async(Reference(function), *arguments)
 
 

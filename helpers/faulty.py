@@ -80,11 +80,7 @@ def start(world, script: str):
     `world.where()`, `world.history()` and `world.post_mortem()` count the lines of the script from 1.
     """
     world.restart()
-    script = script.rstrip()
-    world._cells.remember(script)
-    answer = world.view.execute(script, silent=False, block=False)
-    world._cells.sent(list(range(world.size)), answer.msg_ids)
-    return answer
+    return world.start(script)
 
 
 def run(world, case: Case) -> None:

@@ -9,28 +9,33 @@ ports, may take them. In addition, every user of the machine can connect to a po
 folder can connect to a socket inside it.
 """
 
+import fcntl
+import json
 import os
 import shutil
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 import zmq
 from jupyter_client.provisioning import LocalProvisioner
 
 KERNEL = "torch-distributed-live"  # the name of its kernelspec
-_NAME = "channel"
-_LONGEST = f"/kernel-12345678/{_NAME}-5"
+_FOLDER, _NAME = "live-kernel-", "channel"
+_LONGEST = f"/{_FOLDER}12345678/{_NAME}-5"
 
 
 class PrivateSockets(LocalProvisioner):
     """A provisioner that starts, interrupts and ends a kernel as Jupyter does, except for the sockets."""
 
     folder: str | None = None
+    _held: int | None = None
 
     async def pre_launch(self, **kwargs) -> dict:
         """Choose the sockets; a restarted kernel keeps its sockets."""
         if self.folder is None:
-            self.folder = tempfile.mkdtemp(prefix="kernel-", dir=short_folder())  # only its owner can enter it
+            remove_abandoned()
+            self.folder, self._held = _make_folder()
             self.parent.transport = "ipc"
             self.parent.ip = f"{self.folder}/{_NAME}"  # Jupyter adds -1 to -5
         return await super().pre_launch(**kwargs)
@@ -40,7 +45,54 @@ class PrivateSockets(LocalProvisioner):
         await super().cleanup(restart)
         if self.folder is not None and not restart:
             shutil.rmtree(self.folder, ignore_errors=True)
-            self.folder = None
+            os.close(self._held)
+            self.folder = self._held = None
+
+
+# ---------------------------------------------------------------- the folders of sockets
+
+
+def _make_folder():
+    """Make a folder that only this user can enter; return it, and the file descriptor that holds it."""
+    while True:
+        folder = tempfile.mkdtemp(prefix=_FOLDER, dir=short_folder())
+        with suppress(FileNotFoundError):
+            held = hold(folder)
+            if os.path.exists(folder):
+                return folder, held
+            os.close(held)  # another server took it for abandoned before it was held
+
+
+def hold(folder: str) -> int:
+    """Keep `remove_abandoned` away from a folder, until this process ends or closes the returned file descriptor.
+
+    The server holds the folder of a kernel because the kernel may be restarted. The kernel holds it, too, because it
+    may outlive its server.
+    """
+    held = os.open(folder, os.O_RDONLY)
+    fcntl.flock(held, fcntl.LOCK_SH)
+    return held
+
+
+def hold_own_sockets(connection_file: str) -> None:
+    """Hold the folder of this kernel's sockets as long as this kernel lives; do nothing for a kernel with TCP ports."""
+    connection = json.loads(Path(connection_file).read_text())
+    if connection.get("transport") == "ipc":
+        with suppress(OSError):  # the server was killed meanwhile, and another server has removed the folder
+            hold(os.path.dirname(connection["ip"]))
+
+
+def remove_abandoned() -> None:
+    """Remove the folders of this user that neither a server nor a kernel holds: a killed server leaves its folders."""
+    for folder in Path(short_folder()).glob(f"{_FOLDER}*"):
+        with suppress(OSError):  # somebody holds it, or it is a link, or closed to this user
+            held = os.open(folder, os.O_RDONLY | os.O_NOFOLLOW)
+            try:
+                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if os.fstat(held).st_uid == os.geteuid():
+                    shutil.rmtree(folder, ignore_errors=True)
+            finally:
+                os.close(held)
 
 
 def short_folder() -> str:

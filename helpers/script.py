@@ -14,7 +14,7 @@ import nbformat
 _IN_THE_BACKGROUND = "# The notebook runs a cell here in the background; a script would have to wait for its end."
 # In a notebook all ranks have run a cell before the next cell begins. In a script, RPC could request a function that a
 # rank has not defined yet. RPC has no public barrier.
-_MEETING = "rpc.api._wait_all_workers(0)"
+_RPC_BARRIER = "rpc.api._wait_all_workers(0)"
 # gloo's barrier also waits for earlier calls that its threads have not completed yet, and raises their errors again,
 # such as the error of a refused operator. A monitored barrier does not.
 _LEAVE_GROUP = """\
@@ -24,7 +24,7 @@ if dist.is_initialized():
     dist.destroy_process_group()"""
 # The code that a script needs at its end, by the text that makes it necessary. If a thread is still in a Python
 # callback, such as a hook's, when Python ends, the process aborts, and PyTorch has no way to wait for such threads.
-_FAREWELLS = {
+_TEARDOWN = {
     "rpc.init_rpc(": "rpc.shutdown()",
     "dist.init_process_group(": _LEAVE_GROUP,
     ".then(": "import time\n\ntime.sleep(0.5)  # for the threads of PyTorch that are about to leave a callback",
@@ -48,10 +48,10 @@ def script(path: Path) -> str:
         parts += [f"# {heading}" for heading in headings]
         if cell.cell_type == "code":
             code = _with_modules(_rank_code(cell), path.parent, modules)
-            parts += [_MEETING, code] if rpc_runs and code.startswith("if rank in") else [code]
+            parts += [_RPC_BARRIER, code] if rpc_runs and code.startswith("if rank in") else [code]
             rpc_runs = rpc_runs or "rpc.init_rpc(" in code
     text = "\n\n".join(filter(None, parts))
-    parts += [farewell for begin, farewell in _FAREWELLS.items() if begin in text]
+    parts += [teardown for begin, teardown in _TEARDOWN.items() if begin in text]
     return "\n\n\n".join(filter(None, parts)) + "\n"
 
 

@@ -20,6 +20,10 @@ def main() -> None:
     prefork.prepare()
     from ipykernel import kernelapp
 
+    from helpers.kernels import hold_own_sockets
+
+    if "-f" in sys.argv:  # Jupyter gives the connection file
+        hold_own_sockets(sys.argv[sys.argv.index("-f") + 1])
     kernelapp.launch_new_instance([*sys.argv[1:], "--IPKernelApp.extra_extensions=helpers.look.slips"])
 
 

@@ -11,17 +11,21 @@ import torch
 from torch._C import Future  # the class of a work object's future, and the base class of torch.futures.Future
 from torch._C._distributed_c10d import _dump_fr_trace  # pyright: ignore[reportAttributeAccessIssue]
 from torch._C._distributed_rpc import PyRRef as RRef  # rpc.RRef and rpc.remote return it; its to_here() can be wrapped
-from torch.distributed.rpc import WorkerInfo, api, rref_proxy
+from torch.distributed.rpc import WorkerInfo, _set_rpc_timeout, api, get_rpc_timeout, internal, rref_proxy
 
 # A call on an RRef, such as rref.rpc_sync(), reaches its owner as a call of one of these functions.
 ON_RREF = (rref_proxy._local_invoke, rref_proxy._local_invoke_async_execution)
+# The function in which a worker serves a call; its frame has the function that the caller requested.
+SERVE = internal._run_function
 
 __all__ = [
     "ON_RREF",
+    "SERVE",
     "Future",
     "RRef",
     "flight_records",
     "load_dynamo",
+    "rpc_timeout",
     "source_rank",
     "unfinished_collectives",
     "without_compiler",
@@ -38,6 +42,17 @@ def workers() -> list[WorkerInfo]:
 def worker_of(to) -> WorkerInfo:
     """Return the worker that a caller gives as a name, a number or a WorkerInfo."""
     return api._to_worker_info(to)
+
+
+@contextmanager
+def rpc_timeout(seconds: float) -> Iterator[None]:
+    """Give the RPCs of this process another timeout inside the block; torch has a public function only to read it."""
+    before = get_rpc_timeout()
+    _set_rpc_timeout(seconds)
+    try:
+        yield
+    finally:
+        _set_rpc_timeout(before)
 
 
 def source_rank(work) -> int:

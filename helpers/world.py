@@ -8,8 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
 from helpers.errors import WorldError
+from helpers.look.overview import overview
 from helpers.ranks import prefork
 from helpers.ranks.memory import require_room
+from helpers.ranks.store import find_store
 from helpers.ranks.topology import ProcessElsewhere, require_even_hosts
 
 if TYPE_CHECKING:  # these imports take time, so `World` makes them while the fork server starts
@@ -96,21 +98,12 @@ class World:
             raise
 
     def _open(self):
-        from IPython import get_ipython
-
-        from helpers.look.cells import Cells
-        from helpers.look.editor import Editor
-        from helpers.look.magics import RankMagics
-        from helpers.look.waiting import Waiter
+        from helpers.look.notebook import connect
 
         self.size = self._ranks.size
-        self._cells = Cells(self._ranks.client)
-        self._waiter = Waiter(self, self._ranks, self._cells)
         self._view = self._ranks.client[self._ranks.engine_ids]
         self._view.block = True
-        if shell := get_ipython():
-            shell.register_magics(RankMagics(shell, self, self._ranks, self._cells, self._waiter))
-            self._editor = Editor(self._ranks, self._cells).connect(shell)
+        self._cells, self._waiter, self._editor = connect(self, self._ranks)
 
     @property
     def view(self):
@@ -130,29 +123,27 @@ class World:
         `function` is the name of a function that the ranks have, such as "train" or "dist.get_rank", or a function of
         the notebook, which is sent to them. `targets` names the ranks that call it; if it is a number, return the
         result of this rank without a list. Raises the error that the function raised, `TimeoutError` if a rank has not
-        answered after so many `seconds`, and `WorldError` when there is no such rank. An Interrupt is passed on to the
-        ranks. Then `call` raises KeyboardInterrupt when all of them have answered, and `WorldError` when a rank is
-        stuck.
+        answered after `seconds`, and `WorldError` when there is no such rank. An Interrupt is passed on to the ranks.
+        Then `call` raises KeyboardInterrupt when all of them have answered, and `WorldError` when a rank is stuck.
         """
-        from ipyparallel import Reference
-
-        from helpers.look.waiting import running_line
-
         self.require_running()
         ranks = range(self.size) if targets is None else [targets] if isinstance(targets, int) else targets
         for rank in ranks:
             self._require_rank(rank)
-        self._waiter.require_connection()
-        self._waiter.require_answering(ranks, "call")
-        view = self._ranks.client[[self._ranks.engine_ids[rank] for rank in ranks]]
-        function = Reference(function) if isinstance(function, str) else function
-        line = running_line()
-        result = view.apply_async(function, *arguments)
-        self._cells.sent(ranks, result.msg_ids, line)
-        if self._waiter.wait(ranks, result, seconds):
-            raise KeyboardInterrupt
-        results = result.get()
+        results = self._waiter.call(ranks, function, arguments, seconds)
         return results[0] if isinstance(targets, int) else results
+
+    def start(self, cell: str):
+        """Have all ranks run a cell, as `%%px --noblock` does, and return ipyparallel's result without waiting for it.
+
+        `where`, `history` and `post_mortem` count its lines from 1, because there is no `%%px` line.
+        """
+        self.require_running()
+        cell = cell.rstrip()
+        self._cells.remember(cell)
+        result = self._view.execute(cell, silent=False, block=False)
+        self._cells.sent(range(self.size), result.msg_ids)
+        return result
 
     @property
     def pids(self) -> list[int | ProcessElsewhere]:
@@ -287,8 +278,6 @@ class World:
 
         A store keeps the addresses of the destroyed group; torchrun also uses a new store for every restart.
         """
-        from helpers.ranks.engine import find_store
-
         self.require_idle("A fresh store")
         self.call(find_store, self._ranks.new_store())
 
@@ -312,8 +301,6 @@ class World:
             _current = None
 
     def __repr__(self):
-        from helpers.look.overview import overview
-
         return f"World of {self.size} ranks, " + ("stopped" if self._stopped else overview(self, self._ranks))
 
     @property

@@ -70,7 +70,7 @@ class VirtualHosts:
         """Start a command on a host."""
         return subprocess.Popen(command, preexec_fn=lambda: self._hosts.enter(host), **arguments)
 
-    def forget_the_way(self, host: int, to: int) -> None:
+    def block_route(self, host: int, to: int) -> None:
         """From now on a host does not reach another."""
         self._set_blackhole("add", host, to)
 

@@ -13,7 +13,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from helpers import tap
 from helpers.checks.exam import AnswerError, answer, errors_of_answer, exercise, missing, plain, show
-from helpers.checks.judging import CUT_OFF
+from helpers.checks.judging import TIMEOUT_ERROR
 from helpers.checks.learner import learners_module
 
 _WIDTH, _SAMPLES = 6, 4
@@ -725,7 +725,7 @@ def _undeclared(name, rank):
         _loss(wrapped, _inputs(1, 0, rank), "l").backward()
         wrapped.finish()
     except Exception as error:
-        if CUT_OFF.search(str(error)):
+        if TIMEOUT_ERROR.search(str(error)):
             with errors_of_answer():
                 raise
         return type(error).__name__

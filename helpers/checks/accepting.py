@@ -9,6 +9,8 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from IPython import get_ipython
+
 import helpers.world
 from helpers.checks.learner import learners_module
 
@@ -76,8 +78,6 @@ def _say(sentence):
 
 def _explain_failures():
     """Make the notebook print, below a cell that fails, which of the learner's functions the lesson uses."""
-    from IPython import get_ipython
-
     shell = get_ipython()
     if shell and _explain not in shell.events.callbacks["post_run_cell"]:
         shell.events.register("post_run_cell", _explain)

@@ -400,7 +400,7 @@ def _spawn_with_ours(worker, cls, *arguments):
 
 
 def _totals(n, asked):
-    """Ask so many members of a new ring for its sum, at the same time; return the sums that came in time."""
+    """Ask `asked` members of a new ring for its sum, at the same time; return the sums that arrived in time."""
     if "Member" not in vars(learners_module()):
         raise AnswerError(missing("Member"))
     learners = vars(learners_module())["Member"]

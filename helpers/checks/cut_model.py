@@ -1,4 +1,4 @@
-"""What the exercises of 25_distributed_rnn and 26_faster_distributed_rnn share: a model on two ranks, run by windows.
+"""A model on two ranks, run by windows, for the exercises of 25_distributed_rnn and 26_faster_distributed_rnn.
 
 Rank 0 is the trainer. The functions that exercises run in its process keep the learner's model there.
 """
@@ -115,7 +115,7 @@ def kind(value):
     return f"a tensor of shape {tuple(value.shape)}" if hasattr(value, "shape") else f"a {type(value).__name__}"
 
 
-# What runs in the process of the learner's code.
+# These functions run in the process of the learner's code.
 
 
 def make(name, arguments) -> list[tuple[str, list[int]] | str]:

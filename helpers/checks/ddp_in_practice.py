@@ -192,7 +192,7 @@ class _Run:
         self.size, self.epoch, self.batch = _SIZE, 0, 0
 
     def train(self, steps):
-        """Take so many steps on random images."""
+        """Take this many steps on random images."""
         for _ in range(steps):
             self.optimizer.zero_grad()
             self.model(torch.randn(_SIZE, _FEATURES)).square().sum().backward()

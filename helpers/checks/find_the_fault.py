@@ -7,7 +7,7 @@ import math
 import time
 
 from helpers import faulty
-from helpers.checks.judging import CUT_OFF, RESTART, Verdict, Wrong
+from helpers.checks.judging import RESTART, TIMEOUT_ERROR, Verdict, Wrong
 from helpers.checks.learner import learners_module
 from helpers.faults import CAUSES, FAULTS
 
@@ -163,7 +163,7 @@ def _require_an_end(world, answer):
     while True:
         ready = answer.wait(_SECONDS_BETWEEN_LOOKS)
         waited = time.monotonic() - began
-        errors = {rank: error for rank, error in faulty.errors(answer).items() if not CUT_OFF.search(error)}
+        errors = {rank: error for rank, error in faulty.errors(answer).items() if not TIMEOUT_ERROR.search(error)}
         if errors or ready:
             for rank, error in (errors or faulty.errors(answer)).items():
                 raise Wrong(f"Expected no error, but rank {rank} raised {error}")

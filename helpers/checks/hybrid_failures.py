@@ -195,7 +195,7 @@ def keep(table, folder):
 
 
 class _LateOptimizer:
-    """Step after so many seconds."""
+    """Step after this many seconds."""
 
     def __init__(self, seconds):
         self.seconds = seconds

@@ -345,7 +345,7 @@ class Resumed(NamedTuple):
 
 
 def _resume(steps, members, number_of_trainers) -> Resumed:
-    """Train so many steps with all trainers, and call the answer for some members."""
+    """Train this many steps with all trainers, and call the answer for some members."""
     lesson = vars(learners_module())
     trainers = range(number_of_trainers)
     workers = [*[f"trainer{trainer}" for trainer in trainers], "master", "server"]

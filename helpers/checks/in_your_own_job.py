@@ -12,7 +12,7 @@ import torch
 import torch.distributed as dist
 
 from helpers.checks.exam import AnswerError, answer, errors_of_answer, exercise, missing, number
-from helpers.checks.judging import CUT_OFF
+from helpers.checks.judging import TIMEOUT_ERROR
 from helpers.torch_parts import flight_records, without_compiler
 
 _SECONDS_OF_ALARM = 0.8
@@ -268,4 +268,4 @@ _FAULTS = {
 def _short(text):
     if text is None:
         return "no file"
-    return "an echo" if CUT_OFF.search(text) else text
+    return "an echo" if TIMEOUT_ERROR.search(text) else text

@@ -13,6 +13,8 @@ from datetime import timedelta
 from pathlib import Path
 
 import ipyparallel as ipp
+import torch.distributed as dist
+from IPython import get_ipython
 
 from helpers.checks import exam
 from helpers.checks.accepting import accept
@@ -26,7 +28,7 @@ RESTART = "Call world.restart(), then run the lesson again, from its setup cell 
 FRESH_RANKS = "Call fresh_ranks(), then run the cell with your answer and this check again."
 # The errors of a rank that waited until the timeout, or for a rank that had timed out. gloo names a line of its own
 # source first, and has a shorter text for a connection that was closed earlier. The last text is the store's.
-CUT_OFF = re.compile(
+TIMEOUT_ERROR = re.compile(
     r"/gloo/transport/\S+:\d+\] "
     r"(Timed out waiting|(Connect|Read|Write|Wait) timeout|Connection closed by peer|Read error|writev|send)"
     r"|Application timeout caused pair closure|wait timeout after \d+ms"
@@ -71,7 +73,7 @@ def verdict(world, exercise: exam.Exercise) -> Verdict:
         if not exercise.own_group:
             _require_group(world)
         outcomes = examine(world, exercise)
-        if not exercise.own_group and any(CUT_OFF.search(o.error) or _unfinished(o) for o in outcomes):
+        if not exercise.own_group and any(TIMEOUT_ERROR.search(o.error) or _unfinished(o) for o in outcomes):
             _broken.append(world.pids)
         _require_an_end(outcomes, exercise.name)
         if faults := [outcome.fault for outcome in outcomes if outcome.fault]:
@@ -169,8 +171,6 @@ def _require_on_ranks(world, function):
 
 def _last_cell_with(function):
     """Return the last cell of this session that defines a function, "" without such a cell and outside IPython."""
-    from IPython import get_ipython
-
     shell = get_ipython()
     if shell is None:
         return ""
@@ -212,8 +212,6 @@ def _meet(ranks):
 
     The text is empty without an error, without a gloo group, and if the group has other ranks as well.
     """
-    import torch.distributed as dist
-
     if not dist.is_initialized() or dist.get_backend() != "gloo" or dist.get_world_size() > ranks:
         return ""
     try:
@@ -229,7 +227,7 @@ def _unfinished(outcome):
 
 def _require_an_end(outcomes, function):
     """Require that every rank returned without an error, and that every message was waited for and received."""
-    cut_off = [rank for rank, outcome in enumerate(outcomes) if CUT_OFF.search(outcome.error)]
+    cut_off = [rank for rank, outcome in enumerate(outcomes) if TIMEOUT_ERROR.search(outcome.error)]
     for rank, outcome in enumerate(outcomes):
         if outcome.error == missing(function):
             raise Wrong(f"Rank {rank} has no function `{function}`: run the cell that defines it, then this check.")
@@ -251,6 +249,10 @@ def _require_waits(outcomes, cut_off):
 
     A rank that was cut off might have waited for its remaining messages later. But if the other end was waiting for a
     message and never got it, this rank did not keep the work object: otherwise the message would have arrived.
+
+    An example, in which all four ranks are cut off. Rank 0 drops the work object of its isend to rank 1, and rank 1
+    waits for that message: rank 0 is wrong. Rank 2 keeps the work object of its isend to rank 3, but waits for rank 1
+    first, and rank 3 does not wait for rank 2: rank 2 might have waited later.
     """
     for rank, outcome in enumerate(outcomes):
         for message in outcome.messages:

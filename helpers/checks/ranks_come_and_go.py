@@ -267,7 +267,7 @@ def _quorum(name, n):
 
 
 def _state(step):
-    """Return the state of a training after so many steps."""
+    """Return the state of a training after this many steps."""
     return torch.full((_ELEMENTS,), float(step))
 
 

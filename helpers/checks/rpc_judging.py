@@ -1,4 +1,4 @@
-"""What an answer does with RPC: its calls, and the values that it fetches by `to_here`, no calls for torch."""
+"""Observe what an answer does with RPC: its calls, and the values that it fetches by `to_here`."""
 
 import os
 import re
@@ -20,15 +20,16 @@ from helpers.torch_parts import RRef
 
 SECONDS_AT_MOST, _TIMES_AT_MOST = 0.5, 6  # that a function which does not wait lasts, and is seen under way
 NO_RPC = "RuntimeError: RPC has not been initialized: run the setup cell."
-# How torch tells of an error on another worker: its text and its stack come after this line.
+# torch reports an error on another worker by this line, then its text and its stack.
 _REMOTE = re.compile(r"On WorkerInfo\(id=\d+, name=(\S+)\):(?:\\n|\s)*(.+?)(?:\\nTraceback|$)", re.MULTILINE)
 
 
 def answer_with_rpc(function: str, arguments: Sequence) -> tuple[object, list[Call]]:
     """Call the learner's function on this rank; return its result, and the RPCs that it made meanwhile.
 
-    A value fetched by `to_here` counts as one of kind "fetch", with the owner of the RRef as its callee. Raises
-    `AnswerError` as `exam.answer` does, with one line, and where RPC has not been initialised.
+    torch makes no call for `to_here`, so the value that it fetches counts as a call of kind "fetch", with the owner of
+    the RRef as its callee. Raises `AnswerError` as `exam.answer` does, with a text of one line, and when RPC has not
+    been initialised.
     """
     fetched = []
 
@@ -93,7 +94,7 @@ def in_one_line(error: str) -> str:
 
 
 def waits_inside(function, seconds):
-    """Return whether, within so many seconds, a server thread of this process stays in one call of the function.
+    """Return whether a server thread of this process stays in one call of the function, within this many seconds.
 
     A thread that the answer has started itself may wait.
     """

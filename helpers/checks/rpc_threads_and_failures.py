@@ -15,6 +15,7 @@ from helpers.checks.learner import learners_module
 from helpers.checks.rpc_and_rref import Meeting
 from helpers.checks.rpc_judging import SECONDS_AT_MOST, one_line_errors, waits_inside
 from helpers.measure.calls import recorded
+from helpers.torch_parts import rpc_timeout
 
 _CALLERS = 4
 _SECONDS_FOR_ALL = 12  # the callers of my_record
@@ -372,12 +373,10 @@ def _ask(workers: list[str], value: int, function: Callable = has) -> _Asked:
 
 def _ask_a_slow_worker(worker: str) -> _Asked:
     """Have `ask_any` ask a worker that answers too late the first time, and in time the second time."""
-    timeout = rpc.get_rpc_timeout()
-    rpc._set_rpc_timeout(_SECONDS_IN_TIME)
     try:
-        return _ask([worker, worker], 42, slow_once)
+        with rpc_timeout(_SECONDS_IN_TIME):
+            return _ask([worker, worker], 42, slow_once)
     finally:
-        rpc._set_rpc_timeout(timeout)
         rpc.rpc_sync(worker, stop_being_slow)
 
 

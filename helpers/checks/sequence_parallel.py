@@ -7,6 +7,9 @@ from contextlib import contextmanager
 
 import torch
 from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
+from torch.distributed.tensor.parallel import parallelize_module
 from torch.nn.functional import gelu, linear, scaled_dot_product_attention
 
 from helpers.checks.exam import (
@@ -22,6 +25,7 @@ from helpers.checks.exam import (
     show,
 )
 from helpers.checks.learner import learners_module
+from helpers.measure.traffic import collectives
 
 _INPUTS, _HIDDEN = 3, 4  # of two layers; _HIDDEN for each rank
 _TOKENS = 2  # for each rank
@@ -136,8 +140,6 @@ def _partial_gradient(shape, index, rank):
 
 def _gradients_after_my_sums(shapes, rank):
     """Return the gradients of parameters after `my_sums`, and the collectives that it called."""
-    from helpers.measure.traffic import collectives
-
     parameters = [nn.Parameter(torch.zeros(shape, dtype=torch.float64)) for shape in shapes]
     for index, parameter in enumerate(parameters):
         parameter.grad = _partial_gradient(shapes[index], index, rank)
@@ -178,9 +180,6 @@ def _step_by_plan(n):
 
     Return a sentence instead if the plan is not a plan for the six layers.
     """
-    from torch.distributed.device_mesh import init_device_mesh  # slow
-    from torch.distributed.tensor.parallel import parallelize_module
-
     plan = answer("my_plan", [])
     if not isinstance(plan, dict):
         return f"my_plan returned {show(plan)}, expected a dict."
@@ -246,9 +245,6 @@ def my_total_norm(exam):
 
 def _norm_of_gradients(n):
     """Return the learner's norm of some gradients, the norm of this rank's own parts, and the norm of all elements."""
-    from torch.distributed.device_mesh import init_device_mesh  # slow
-    from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
-
     torch.manual_seed(7)
     line, grid = init_device_mesh("cpu", (n,)), init_device_mesh("cpu", (1, n))
     whole = [torch.randn(2 * n, 3, dtype=torch.float64) for _ in range(4)]

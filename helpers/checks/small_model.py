@@ -1,4 +1,4 @@
-"""What checks of training share: a small network, data for it, and the gradients of one process to compare with."""
+"""A small network and data for checks of training, and a comparison of its gradients with those of one process."""
 
 import torch
 from torch import nn
@@ -16,7 +16,7 @@ def new_model():
 
 
 def new_data(seed, samples):
-    """Return so many inputs and labels, the same at every call with this seed."""
+    """Return `samples` inputs and labels, the same at every call with this seed."""
     generator = torch.Generator().manual_seed(seed)
     inputs = torch.randn(samples, FEATURES, generator=generator)
     return inputs, torch.randint(CLASSES, (samples,), generator=generator)

@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel as DDP
 
 from helpers.checks.exam import answer, exercise, number, show
-from helpers.checks.judging import CUT_OFF
+from helpers.checks.judging import TIMEOUT_ERROR
 from helpers.checks.learner import learners_module
 from helpers.measure.traffic import handed_over
 from helpers.torch_parts import load_dynamo
@@ -70,7 +70,7 @@ def forward(exam):
             _close(output, original(images)), f"On rank {rank} the output for {name} differs from the original output."
         )
     together = f"With a dark batch on rank 0 and bright ones elsewhere, on rank {rank}"
-    exam.require(not error or CUT_OFF.search(error), f"{together} {error}")
+    exam.require(not error or TIMEOUT_ERROR.search(error), f"{together} {error}")
     exam.require(not error, f"Under DDP, rank {rank} waited in vain for a gradient of another rank.")
     for other in range(n):  # two steps, and their mean over the ranks
         (2 / n * original(_BRIGHT if other else _DARK).sum()).backward()

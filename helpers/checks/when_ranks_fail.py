@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 
 from helpers.checks.exam import AnswerError, answer, exercise, near, show
-from helpers.checks.judging import CUT_OFF, FRESH_RANKS, kill_last
+from helpers.checks.judging import FRESH_RANKS, TIMEOUT_ERROR, kill_last
 
 _SECONDS_TO_NAME = 3
 _SECONDS_OF_A_BUSY_MACHINE = 0.9  # a busy machine may wake a rank this late; the answer is not at fault
@@ -136,7 +136,7 @@ def _lists(error):
     text = _first_line(error).partition(": ")[2]
     if named := re.search(r"Ranks? ([\d, ]+) failed to pass", text):  # by monitored_barrier
         text = named[1]
-    elif CUT_OFF.search(error):
+    elif TIMEOUT_ERROR.search(error):
         text = ""  # the numbers in gloo's own errors are not ranks
     return [sorted(map(int, _NUMBER.findall(numbers))) for numbers in _LIST.findall(text)]
 

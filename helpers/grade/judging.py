@@ -11,7 +11,6 @@ import json
 import os
 import secrets
 import select
-import signal
 import subprocess
 import sys
 import time
@@ -23,6 +22,7 @@ import psutil
 
 from helpers.grade import sandbox
 from helpers.grade.exercises import SubmittedExercise
+from helpers.interrupts import interrupted_later
 
 SECONDS = 150  # for one exercise, including its setup; a check itself gives up after 40 s
 PROCESSES = 100
@@ -120,7 +120,7 @@ def _process(command):
     """Start a sandbox, and end it with all its processes at the end of the block."""
     process = None
     try:
-        with _interrupts_held_back():
+        with interrupted_later():  # an Interrupt could leave a started process behind
             process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
             )
@@ -134,19 +134,6 @@ def _process(command):
             for member in inside:
                 with suppress(psutil.NoSuchProcess):
                     member.kill()
-
-
-@contextmanager
-def _interrupts_held_back():
-    """Defer an Interrupt until the end of the block, because it could leave a started process behind."""
-    pressed = []
-    before = signal.signal(signal.SIGINT, lambda *_: pressed.append(True))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-    if pressed:
-        raise KeyboardInterrupt
 
 
 def _excess(process, shared):

@@ -8,20 +8,55 @@ sends its rank a request, an `order`; then the next thread runs. A rank receives
 import pickle
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from queue import Empty, SimpleQueue
 
 import torch
 from torch import nn
 
-from helpers.checks.exam import Asked, Exercise, Outcome, ask_here
+from helpers.checks.exam import Asked, Exercise, Outcome, Wrong, ask_here
 from helpers.checks.judging import SECONDS_TO_ANSWER, stuck_ranks_named
+from helpers.measure.traffic import loopback
 
 _SECONDS_BETWEEN_LOOKS = 0.002
 
 
 def examine(world, exercise: Exercise) -> list[Outcome]:
-    """Run the part of each rank that takes part in an exercise; raise `Wrong` when a rank is stuck or has died."""
+    """Run the part of each rank that takes part in an exercise.
+
+    Raises `Wrong` when a rank is stuck or has died, and when the ranks report messages that their network did not
+    carry.
+    """
+    with loopback() as carried:
+        outcomes = _run(world, exercise)
+    require_carried(dict(zip(exercise.ranks_of(world.size), outcomes, strict=True)), carried.bytes)
+    return outcomes
+
+
+def require_carried(outcomes: Mapping[int, Outcome], carried: int) -> None:
+    """Require that the network carried at least the bytes of the messages that the ranks report.
+
+    The ranks count their messages themselves, so an answer can forge the list. The system counts what it carries. It
+    also carries headers, collectives and RPCs, so a rank can still hide a message that it sent.
+    """
+    sent, received = Counter(), Counter()
+    for rank, outcome in outcomes.items():
+        for message in outcome.messages:
+            if message.sent:
+                sent[rank, message.peer] += message.bytes
+            elif message.ended is not None:
+                received[message.peer, rank] += message.bytes
+    reported = (sent & received).total()  # a receive may have room for more than was sent
+    if reported > carried:
+        raise Wrong(
+            f"The ranks report messages of {reported:,} bytes, and their network carried {carried:,} bytes in all. "
+            "Send the messages by torch.distributed."
+        )
+
+
+def _run(world, exercise):
+    """Run the part of each rank in a thread, and return the outcomes in rank order."""
     turn, asked = threading.Lock(), SimpleQueue()
     seats = [_Seat(exercise, rank, world.size, turn, asked) for rank in exercise.ranks_of(world.size)]
     views = dict(zip(seats, map(world.view.client.__getitem__, world.view.targets), strict=True))

@@ -12,6 +12,8 @@ from html import escape
 
 from IPython import get_ipython
 from IPython.display import display
+from ipywidgets import HTML
+from sidecar import Sidecar
 
 from helpers.look.cells import Cells
 from helpers.look.sampling import Line, Sampler
@@ -59,8 +61,6 @@ class Board:
     """
 
     def __init__(self, find_ranks: Callable[[], tuple[object, Cells]]):
-        from ipywidgets import HTML
-
         self._find_ranks = find_ranks
         self.is_beside = _is_in_jupyterlab()
         self._over = threading.Event()
@@ -70,8 +70,6 @@ class Board:
         self._lines.observe(self._note_views, "_view_count")
         self._panel = None
         if self.is_beside:
-            from sidecar import Sidecar
-
             self._panel = Sidecar(title="Ranks", anchor="right")  # it opens by itself
             self._panel.append_display_data(self._lines)
         else:
@@ -94,7 +92,7 @@ class Board:
         self._thread.join()
 
     def _note_views(self, change):
-        # One place less means that the panel was closed. After a reload of the page the number is too large by one.
+        # A lower number means that the panel was closed. After a reload of the page the number is too high by one.
         if change.new < change.old if self.is_beside else change.new == 0:
             self._over.set()
 

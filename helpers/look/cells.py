@@ -1,4 +1,4 @@
-"""What was sent to the ranks: the text of `%px` and `%%px` cells, and which ranks owe an answer to a cell or a call.
+"""Remember the text of the cells that were sent to the ranks, and which ranks owe an answer to a cell or a call.
 
 A call is a `world.call`. What `world.view` sends is not noted here.
 """
@@ -6,6 +6,7 @@ A call is a `world.call`. What `world.view` sends is not noted here.
 import linecache
 import re
 import time
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from ipykernel.compiler import get_file_name
@@ -48,7 +49,7 @@ class Cells:
         # The body of a `%%px` cell ends with a line break and is below its `%%px` line; a `%px` has neither.
         return (number + 1 if cell.endswith("\n") else number), text
 
-    def sent(self, ranks: list[int], messages: list[str], line: tuple[int, str] | None = None) -> None:
+    def sent(self, ranks: Sequence[int], messages: Sequence[str], line: tuple[int, str] | None = None) -> None:
         """Note the message that each of these ranks has to answer.
 
         `line` is the notebook's line of a call, with its number; a cell has its own lines.

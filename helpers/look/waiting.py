@@ -5,7 +5,10 @@ import math
 import sys
 import time
 import traceback
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+
+import ipyparallel as ipp
 
 from helpers.errors import WorldError
 from helpers.look.cells import Cells
@@ -27,7 +30,7 @@ class Waiter:
         self._cells = cells
         self._stuck = {}  # rank: id of the message that an interrupt did not end
 
-    def require_answering(self, targets: list[int], what: str) -> None:
+    def require_answering(self, targets: Sequence[int], what: str) -> None:
         """Raise `WorldError` when a cell or call, `what`, would wait for a rank that an interrupt has not freed."""
         unanswered = self._cells.messages()
         self._stuck = {rank: message for rank, message in self._stuck.items() if message in unanswered}
@@ -43,10 +46,23 @@ class Waiter:
         if not self._ranks.is_connected():
             raise WorldError(NO_CONNECTION)
 
-    def wait(self, targets: list[int], result, seconds: float | None = None) -> bool:
+    def call(self, targets: Sequence[int], function: str | Callable, arguments: tuple, seconds: float | None) -> list:
+        """Have these ranks call a function, and return their results; see `World.call`."""
+        self.require_connection()
+        self.require_answering(targets, "call")
+        view = self._ranks.client[[self._ranks.engine_ids[rank] for rank in targets]]
+        function = ipp.Reference(function) if isinstance(function, str) else function
+        line = _running_line()
+        result = view.apply_async(function, *arguments)
+        self._cells.sent(targets, result.msg_ids, line)
+        if self.wait(targets, result, seconds):
+            raise KeyboardInterrupt
+        return result.get()
+
+    def wait(self, targets: Sequence[int], result, seconds: float | None = None) -> bool:
         """Wait until these ranks have answered; return whether an Interrupt has ended their work.
 
-        Raise `TimeoutError` if a rank has not answered after so many seconds; None waits without a limit.
+        Raise `TimeoutError` if a rank has not answered after this many seconds; None waits without a limit.
         If the Interrupt leaves some ranks stuck, show the output of the other ranks, and raise `WorldError` with the
         place of every rank and the errors of the other ranks, because one of these errors may be the cause.
         """
@@ -85,7 +101,7 @@ class Waiter:
         )
 
 
-def running_line() -> tuple[int, str]:
+def _running_line() -> tuple[int, str]:
     """Return the number and the text of the innermost running line that is not in the helpers."""
     stack = traceback.walk_stack(sys._getframe())
     frame, number = next(place for place in stack if not is_of_helpers(place[0].f_code.co_filename))

@@ -1,4 +1,4 @@
-"""Where every rank is, down to the line of the learner's own cell, even while it is blocked inside a C++ call.
+"""Locate every rank, down to the line of the learner's own cell, even while it is blocked inside a C++ call.
 
 `helpers.ranks.stacks` defines what a rank reports about its stacks.
 """

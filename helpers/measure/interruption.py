@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from ipyparallel import Reference
+
 MARK = "# every new rank runs this cell"  # the first line of such a cell, below `%%px`
 
 
@@ -22,8 +24,6 @@ class Cost(NamedTuple):
 
 def start(world, ranks: Sequence[int], function: str, *arguments):
     """Have ranks call one of their functions, without waiting; `get` of the result returns a list in their order."""
-    from ipyparallel import Reference
-
     return world.view.client[list(ranks)].apply_async(Reference(function), *arguments)
 
 
@@ -70,7 +70,7 @@ def _in_all_reduce(state):
 
 
 def wait_for(holds: Callable[[], bool], seconds: float = 120) -> None:
-    """Wait until a condition holds. Raises `TimeoutError` after so many seconds."""
+    """Wait until a condition holds. Raises `TimeoutError` after this many seconds."""
     deadline = time.monotonic() + seconds
     while not holds():
         if time.monotonic() > deadline:
@@ -79,7 +79,7 @@ def wait_for(holds: Callable[[], bool], seconds: float = 120) -> None:
 
 
 def cost(killed: float, step: int, rows: Iterable[Sequence]) -> Cost:
-    """Return the cost of an interruption at a moment `killed`, after so many steps.
+    """Return the cost of an interruption at a moment `killed`, after this many steps.
 
     Each row begins with the number of a step and the moment at which it ended.
     """

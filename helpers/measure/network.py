@@ -33,7 +33,7 @@ _AND_MORE = {"limit": ", 1e9", "lift": ""}
 
 _paced_connections = WeakKeyDictionary()  # world with cables: process ids of its ranks when connections were paced
 
-Address = tuple[str, int]
+_Endpoint = tuple[str, int]
 
 
 class Links:
@@ -195,12 +195,12 @@ def _set_rates(world, rate):
     return Links(rates, sum(map(len, settings)) // 2)
 
 
-def _ends() -> list[tuple[Address, Address]]:
+def _ends() -> list[tuple[_Endpoint, _Endpoint]]:
     """Return the local and the remote address of every TCP connection of this process."""
     return [ends for ends, _ in own_sockets()]
 
 
-def _pace(rates: dict[tuple[Address, Address], float]) -> None:
+def _pace(rates: dict[tuple[_Endpoint, _Endpoint], float]) -> None:
     """Set the rates, in bits per second, at which this process sends; the keys are the addresses of connections."""
     for ends, connection in own_sockets():
         if ends in rates:
@@ -209,7 +209,7 @@ def _pace(rates: dict[tuple[Address, Address], float]) -> None:
             connection.setsockopt(socket.SOL_SOCKET, _SO_MAX_PACING_RATE, option)
 
 
-def own_sockets() -> Iterator[tuple[tuple[Address, Address], socket.socket]]:
+def own_sockets() -> Iterator[tuple[tuple[_Endpoint, _Endpoint], socket.socket]]:
     """Yield the local and the remote address of every TCP connection of this process, and a duplicate of its socket."""
     for connection in psutil.Process().net_connections("tcp"):
         if connection.status == psutil.CONN_ESTABLISHED:

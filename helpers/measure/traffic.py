@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -27,9 +26,6 @@ from helpers import tap
 from helpers.errors import WorldError
 from helpers.ranks import connections
 from helpers.torch_parts import source_rank
-
-# In /proc/net/dev; see proc_pid_net(5).
-_COLUMN_OF_BYTES_SENT = 8
 
 
 @dataclass
@@ -252,9 +248,7 @@ def _loopback_bytes():
         world.require_this_machine("The traffic on the loopbacks of the ranks")
     if world and world.has_cables:
         return sum(loopback + sent for loopback, sent, *_ in world.cables.carried().values())
-    lines = Path(f"/proc/{_network()}/net/dev").read_text().splitlines()
-    (counters,) = [line.split(":")[1].split() for line in lines if line.strip().startswith("lo:")]
-    return int(counters[_COLUMN_OF_BYTES_SENT])
+    return connections.of_interface("lo", _network()).sent
 
 
 def _network():

@@ -72,7 +72,7 @@ def three_stages() -> None:
 
 
 def recovery(title: str, rows: Mapping[str, Sequence[Mark]], dead: str, died: float, until: float) -> None:
-    """Draw what each rank did from half a second before a death until so many seconds after it.
+    """Draw what each rank did from half a second before a death until `until` seconds after it.
 
     `rows` maps the name of each rank to its marks: what it did, from when, until when, and the cause of the error in
     which this ended, or "". `dead` is the name of the rank that died, and `died` the time of its death.

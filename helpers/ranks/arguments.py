@@ -11,7 +11,7 @@ from torch.distributed.rpc import WorkerInfo, api, get_worker_info, internal, rr
 
 from helpers import tap
 from helpers.ranks import handles
-from helpers.torch_parts import worker_of
+from helpers.torch_parts import SERVE, worker_of
 
 _logger = logging.getLogger(__name__)
 
@@ -97,7 +97,7 @@ def _whom(call):
 
 def _request(frame):
     """Return the function that a caller requested from this worker, and the name by which the caller knows it."""
-    if frame.f_code is not internal._run_function.__code__:
+    if frame.f_code is not SERVE.__code__:
         return None
     request = frame.f_locals["python_udf"]
     call = handles.called({"to": get_worker_info().name, "func": request.func, "args": request.args})

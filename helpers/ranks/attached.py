@@ -93,7 +93,7 @@ class AttachedRanks:
         self._joined = [self._wait(answer, _SECONDS_TO_JOIN) for answer in self._answers]
         if None in self._joined:
             raise _taken()
-        self._ask_all(self.engine_ids, engine.find_store, self.new_store())
+        self._ask_all(self.engine_ids, store.find_store, self.new_store())
 
     def restart(self) -> None:
         """Raise `WorldError`, because this world did not start the engines and must not end them."""

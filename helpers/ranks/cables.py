@@ -10,11 +10,10 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import NamedTuple
 
 from pyroute2 import DiagSocket, IPRoute, NetlinkError
 
-from helpers.ranks import namespaces
+from helpers.ranks import connections, namespaces
 from helpers.ranks.topology import OneNetwork
 
 _SWITCH = "switch"
@@ -95,7 +94,7 @@ class CabledHosts(OneNetwork):
         counters = {}
         for host, name in enumerate(self.names):
             with self.inside(host):
-                loopback, cable = _counters("lo"), _counters(_INTERFACE)
+                loopback, cable = connections.of_interface("lo"), connections.of_interface(_INTERFACE)
                 counters[name] = loopback.sent, cable.sent, cable.received, _sent_again()
         return counters
 
@@ -119,33 +118,18 @@ class CabledHosts(OneNetwork):
                 netlink.link("set", index=interface, state="up")
 
 
-class _Counters(NamedTuple):
-    sent: int
-    received: int
-
-
-def _counters(interface):
-    """Return the bytes that an interface of this process's network has carried; see proc_pid_net(5)."""
-    for line in Path("/proc/thread-self/net/dev").read_text().splitlines():
-        name, _, numbers = line.strip().partition(":")
-        if name == interface:
-            columns = numbers.split()
-            return _Counters(sent=int(columns[8]), received=int(columns[0]))
-    raise OSError(f"there is no interface {interface}")
-
-
 def _sent_again():
     """Return the bytes that each TCP connection of this network to another host has retransmitted, by connection id.
 
     See sock_diag(7) and, for the counter, struct tcp_info in linux/tcp.h.
     """
     with DiagSocket() as netlink:
-        connections = netlink.get_sock_stats(socket.AF_INET, extensions=_WITH_TCP_INFO)
+        sockets = netlink.get_sock_stats(socket.AF_INET, extensions=_WITH_TCP_INFO)
     again = {}
-    for connection in connections:
-        info = connection.get_attr("INET_DIAG_INFO")
-        if info and connection["idiag_dst"] != connection["idiag_src"]:
-            again[connection["idiag_cookie"]] = info["tcpi_bytes_retrans"]
+    for one_end in sockets:
+        info = one_end.get_attr("INET_DIAG_INFO")
+        if info and one_end["idiag_dst"] != one_end["idiag_src"]:
+            again[one_end["idiag_cookie"]] = info["tcpi_bytes_retrans"]
     return again
 
 

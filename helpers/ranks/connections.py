@@ -1,4 +1,7 @@
-"""The bytes that the TCP connections of this process have carried, from TCP_INFO, see tcp(7); Linux only."""
+"""The bytes that TCP connections and network interfaces have carried, as Linux counts them.
+
+Connections: TCP_INFO, see tcp(7). Interfaces: /proc/PID/net/dev, see proc_pid_net(5).
+"""
 
 import os
 import socket
@@ -6,15 +9,24 @@ import stat
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import NamedTuple
 
 # The offsets of these 64-bit counters in struct tcp_info of linux/tcp.h. There is a counter of acknowledged bytes, but
 # it lags behind, so bytes sent minus bytes sent again are used instead.
 _BYTES_RECEIVED, _BYTES_SENT, _BYTES_SENT_AGAIN = 128, 200, 208
+_COLUMN_RECEIVED, _COLUMN_SENT = 0, 8
 
 
 class ConnectionBytes(NamedTuple):
     """The bytes that a connection has carried, without headers."""
+
+    received: int
+    sent: int
+
+
+class InterfaceBytes(NamedTuple):
+    """The bytes that a network interface has carried, with headers."""
 
     received: int
     sent: int
@@ -28,6 +40,16 @@ def carried() -> dict[int, ConnectionBytes]:
             if connection is not None and _is_tcp(connection):
                 connections[os.fstat(connection.fileno()).st_ino] = _counters(connection)
     return connections
+
+
+def of_interface(name: str, process: int | str = "thread-self") -> InterfaceBytes:
+    """Return the bytes that an interface has carried, on the network of this process or of another process."""
+    for line in Path(f"/proc/{process}/net/dev").read_text().splitlines():
+        interface, _, numbers = line.strip().partition(":")
+        if interface == name:
+            columns = numbers.split()
+            return InterfaceBytes(int(columns[_COLUMN_RECEIVED]), int(columns[_COLUMN_SENT]))
+    raise OSError(f"there is no interface {name}")
 
 
 @contextmanager

@@ -14,6 +14,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from ipykernel.zmqshell import ZMQInteractiveShell
+from ipyparallel.engine.app import IPEngine
+from ipyparallel.engine.datapub import ZMQDataPublisher
+
 from helpers.ranks import memory, prefork, recorder, side_channel, stacks, store
 from helpers.ranks.reachability import stop_listening
 
@@ -83,7 +87,6 @@ def join(rank: int, environment: dict[str, str], owner: Owner, before: Owner | N
     recorder.watch()
 
     import torch
-    from ipyparallel.engine.app import IPEngine
 
     from helpers.ranks import handles
 
@@ -107,9 +110,6 @@ def _answer_signals():
     A signal only wakes the answering thread, so there is no answer while another thread holds the GIL.
     """
     global _publisher
-    from ipykernel.zmqshell import ZMQInteractiveShell
-    from ipyparallel.engine.datapub import ZMQDataPublisher
-
     side_channel.log_to_standard_error()
     of_cells = ZMQInteractiveShell.instance().data_pub
     is_first = _publisher is None
@@ -142,11 +142,6 @@ def open_store(address: str) -> int:
     _store = None
     _store = store.open_on(socket.create_server((address, 0)))
     return _store.port
-
-
-def find_store(port: int) -> None:
-    """Make this rank use the store at this port."""
-    os.environ["MASTER_PORT"] = str(port)
 
 
 def leave(owner: Owner, logs: Sequence[str]) -> None:

@@ -10,6 +10,9 @@ import traceback
 from types import FunctionType, ModuleType
 from typing import NamedTuple
 
+import torch
+
+from helpers.ranks.arguments import outline
 from helpers.table import shortened
 
 _MOST_LETTERS = 60
@@ -112,10 +115,6 @@ def _is_program(value):
 
 def _short(value):
     """Return a short text of a value: for a tensor with a longer text, its dtype and shape."""
-    import torch
-
-    from helpers.ranks.arguments import outline
-
     if isinstance(value, torch.Tensor):
         text = _printed(value) if value.numel() <= _MOST_LETTERS else ""
         return text if 0 < len(text) <= _MOST_LETTERS and "\n" not in text else outline(value)
@@ -130,8 +129,6 @@ def _printed(value):
 
 
 def _pickled(value):
-    import torch
-
     if isinstance(value, torch.Tensor):
         value = value.detach().cpu().clone()  # without its graph, its device, and the rest of a shared storage
     try:

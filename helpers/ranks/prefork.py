@@ -25,7 +25,7 @@ import sys
 import tempfile
 import threading
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import contextmanager, suppress
 from multiprocessing import forkserver, reduction, resource_tracker, util
 from multiprocessing.connection import Connection
@@ -34,6 +34,7 @@ from typing import NamedTuple
 import psutil
 
 from helpers.errors import WorldError
+from helpers.interrupts import interrupted_later
 
 # The modules that a kernel and its ranks both need, and the modules that only the fork server imports.
 SHARED = ["torch.distributed.rpc", "ipykernel.kernelapp", "ipyparallel"]
@@ -151,7 +152,8 @@ def warm_up(preload: Sequence[str] = ()) -> None:
     folder = _temporary_folder()
     forkserver.set_forkserver_preload(PRELOADED)
     environment = {**at_import(), FOLDER_TO_REMOVE: folder, MODULES_TO_IMPORT: json.dumps(list(preload))}
-    with _interrupted_later(), _started_from_copy(environment), _without_main():
+    # An incomplete request would end the fork server.
+    with interrupted_later(), _started_from_copy(environment), _without_main():
         if _is_out_of_reach():
             end_fork_server()
         forkserver.ensure_running()
@@ -235,7 +237,7 @@ def start(target, *arguments) -> multiprocessing.Process:
     """
     warm_up()
     process = multiprocessing.get_context(START_METHOD).Process(target=target, args=arguments)
-    with _Patience() as patience, _interrupted_later(patience.end_soon), _without_main():
+    with _Patience() as patience, interrupted_later(patience.end_soon), _without_main():
         try:
             process.start()
         except (EOFError, ConnectionError):
@@ -296,30 +298,6 @@ class _Patience:
     def _end(self):
         self.is_over = True
         end_fork_server()
-
-
-@contextmanager
-def _interrupted_later(at_once: Callable[[], None] = lambda: None):
-    """Defer an Interrupt until the end of the block, because an incomplete request would end the fork server.
-
-    Only `at_once` is called immediately when the Interrupt arrives.
-    """
-    if threading.current_thread() is not threading.main_thread():  # an Interrupt reaches only the main thread
-        yield
-        return
-    interrupts = []
-
-    def note(*_):
-        interrupts.append(True)
-        at_once()
-
-    before = signal.signal(signal.SIGINT, note)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-        if interrupts:
-            signal.raise_signal(signal.SIGINT)
 
 
 @contextmanager

@@ -25,7 +25,7 @@ def become_root() -> None:
     os.setsid()  # an Interrupt or a kill of the notebook may go to its whole process group
     os.umask(0o077)  # protects the files even if another user can enter the private folder
     if sys.platform == "linux":
-        _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+        prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 def kill_descendants() -> None:
@@ -72,7 +72,7 @@ def close_end(process: multiprocessing.Process, end: int) -> None:
 def end_with_parent() -> None:
     """Have the system kill this process when its parent ends; only Linux can do this."""
     if sys.platform == "linux":
-        _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != multiprocessing.parent_process().pid:  # the parent has already ended
             os._exit(1)
 
@@ -82,8 +82,8 @@ def wait_for_parent() -> None:
     multiprocessing.connection.wait([multiprocessing.parent_process().sentinel])
 
 
-def _prctl(option, value):
-    """Set an option of this process, see prctl(2); raise OSError when that fails."""
+def prctl(option: int, value: int) -> None:
+    """Set an option of this process by the system call of this name; raise OSError when that fails."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(ctypes.c_int(option), ctypes.c_ulong(value)) != 0:
         number = ctypes.get_errno()

@@ -10,11 +10,13 @@ import signal
 import sys
 import tempfile
 import threading
+from contextlib import suppress
 from pathlib import Path
 
-from helpers.ranks import process_tree, recorder, side_channel, stacks, wakeups
+from helpers.ranks import process_tree, recorder, side_channel, stacks
 
 _SECONDS_TO_REGISTER = 120
+_PR_SET_TIMERSLACK, _NANOSECONDS_LONGER, _DEFAULT = 29, 50_000_000, 0  # linux/prctl.h
 
 
 def log_path(directory: str, rank: int) -> Path:
@@ -42,7 +44,7 @@ def run_rank(rank: int, environment: dict[str, str], directory: str) -> None:
     stacks.write_on_signal(rank, directory)
     side_channel.answer(rank, directory)
     recorder.watch()
-    wakeups.reduce()
+    relax_gloo()
     _seed_anew()
 
     from helpers.ranks import handles
@@ -64,6 +66,28 @@ def run_rank(rank: int, environment: dict[str, str], directory: str) -> None:
             "--IPEngine.max_heartbeat_misses=0",
         ]
     )
+
+
+def relax_gloo() -> None:
+    """Let the threads of new process groups sleep up to 0.05 s longer when nothing arrives.
+
+    gloo's I/O thread wakes a hundred times a second to check whether it should end. Linux can let a thread sleep longer
+    than requested, and a thread inherits this timer slack from the thread that starts it. Arriving data still wakes the
+    threads at once. In return, ending a group takes up to 0.05 s longer.
+    """
+    if sys.platform != "linux":
+        return
+    from helpers import tap
+
+    def sleep_longer(event):
+        with suppress(OSError):
+            process_tree.prctl(_PR_SET_TIMERSLACK, _NANOSECONDS_LONGER)
+
+    def sleep_as_before(event):
+        with suppress(OSError):
+            process_tree.prctl(_PR_SET_TIMERSLACK, _DEFAULT)
+
+    tap.subscribe(tap.NewGroup, begin=sleep_longer, end=sleep_as_before)
 
 
 def _end_with_supervisor():

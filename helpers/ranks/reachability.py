@@ -8,6 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import NamedTuple
 
+import psutil
+
 from helpers.errors import WorldError
 
 _SECONDS_TO_REACH = 3
@@ -65,8 +67,6 @@ def _say_unreachable(host, addresses, missing):
 
 def listen() -> list[OfferedAddress]:
     """Listen on every IPv4 address of this host except its loopback, until `stop_listening`; return the addresses."""
-    import psutil
-
     stop_listening()
     password = secrets.token_bytes(16)  # another host may have the same address in another network
     offered = []

@@ -1,5 +1,6 @@
 """The store through which the ranks of a world rendezvous, and the environment variables that torchrun would set."""
 
+import os
 import socket
 from contextlib import suppress
 from datetime import timedelta
@@ -28,6 +29,11 @@ def environment(rank: int, size: int, port: int, place: Place | None = None) -> 
         "GLOO_SOCKET_IFNAME": place.interface,
         "TP_SOCKET_IFNAME": place.interface,
     }
+
+
+def find_store(port: int) -> None:
+    """Make this rank use the store at this port."""
+    os.environ["MASTER_PORT"] = str(port)
 
 
 def open_on(listener: socket.socket):

@@ -13,7 +13,7 @@ import torch.distributed as dist
 from answers import code_cells
 from lesson_files import NOTEBOOKS
 from torch.distributed import distributed_c10d
-from torch.distributed.rpc import api, internal, rref_proxy
+from torch.distributed.rpc import api, rref_proxy
 
 from helpers import script, tap, torch_parts
 from helpers.ranks import arguments
@@ -71,7 +71,7 @@ def test_frames_of_torch_have_the_names_that_arguments_are_read_from():
     assert {"tensor", "op", "group"} < set(inspect.signature(dist.all_reduce).parameters)
     assert {"src", "group_src", "tag"} < set(inspect.signature(dist.recv).parameters)
     assert {"to", "func", "args"} < set(inspect.signature(api.rpc_sync).parameters)
-    assert list(inspect.signature(internal._run_function).parameters) == ["python_udf"]
+    assert list(inspect.signature(torch_parts.SERVE).parameters) == ["python_udf"]
     assert list(inspect.signature(torch.futures.wait_all).parameters) == ["futures"]
     assert inspect.unwrap(dist.all_reduce).__code__.co_filename in arguments._DESCRIBE
 
@@ -106,7 +106,7 @@ def test_scripts_of_roles_can_meet():
     """RPC has lost the private function with which scripts of helpers/script.py wait for each
     other.
     """
-    name = script._MEETING.partition("(")[0].rpartition(".")[2]
+    name = script._RPC_BARRIER.partition("(")[0].rpartition(".")[2]
     assert callable(getattr(api, name))
 
 

@@ -8,7 +8,7 @@ from answers import says
 
 from helpers import checks
 from helpers.checks import judging
-from helpers.checks.judging import CUT_OFF, RESTART
+from helpers.checks.judging import RESTART, TIMEOUT_ERROR
 
 SETUP = setup_of("point_to_point")
 SOLUTION = code_of("point_to_point.ring_shift", "solution")
@@ -29,7 +29,7 @@ GLOO = "[/__w/pytorch/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:553] "
     ],
 )
 def test_the_texts_of_a_rank_that_was_cut_off(error):
-    assert CUT_OFF.search(error)
+    assert TIMEOUT_ERROR.search(error)
 
 
 @pytest.mark.nightly

@@ -286,12 +286,12 @@ def test_the_table_shows_the_last_calls_or_the_latest_difference(broken_world):
 
 
 def test_calls_are_noted_whoever_else_has_wrapped_what_makes_a_group():
-    """Another wrapper than the recorder's own leaves `__wrapped__` behind, too, as that of `wakeups` does."""
+    """Another wrapper than the recorder's own leaves `__wrapped__` behind, too, as that of `relax_gloo` does."""
     code = """
 import torch
 import torch.distributed as dist
-from helpers.ranks import recorder, wakeups
-wakeups.reduce()
+from helpers.ranks import rank, recorder
+rank.relax_gloo()
 recorder.watch()
 recorder.watch()
 dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)

@@ -3,6 +3,7 @@
 import json
 import os
 import stat
+import subprocess
 import sys
 import tempfile
 from importlib.metadata import entry_points
@@ -15,9 +16,10 @@ from jupyter_client.kernelspec import find_kernel_specs, get_kernel_spec
 from jupyter_client.manager import start_new_kernel
 from jupyter_client.provisioning import LocalProvisioner
 from lesson_files import NOTEBOOKS, SOLUTIONS
-from live import Notebook
+from live import Notebook, wait_until
 
-from helpers.kernels import KERNEL, PrivateSockets, short_folder
+from helpers import kernels
+from helpers.kernels import KERNEL, PrivateSockets, remove_abandoned, short_folder
 
 ROOT = Path(__file__).resolve().parents[2]
 INSTALL_AGAIN = "install the checkout again: pip install -e ."
@@ -87,6 +89,45 @@ def test_the_sockets_lie_in_a_private_folder_that_goes_with_the_kernel(notebook)
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     notebook.close()
     assert not folder.exists()
+
+
+SERVER = """
+import subprocess, time
+from jupyter_client.manager import start_new_kernel
+from helpers.kernels import KERNEL
+options = {"independent": True, "stdout": subprocess.DEVNULL}
+manager, client = start_new_kernel(startup_timeout=120, kernel_name=KERNEL, **options)
+print(manager.provisioner.folder, manager.provisioner.process.pid, flush=True)
+time.sleep(1000)
+"""
+
+
+def test_the_next_server_removes_the_folder_of_a_killed_server_once_its_kernel_has_ended():
+    with subprocess.Popen([sys.executable, "-c", SERVER], stdout=subprocess.PIPE, text=True) as server:
+        folder, pid = server.stdout.readline().split()
+        kernel = psutil.Process(int(pid))
+        try:
+            remove_abandoned()
+            assert len(list(Path(folder).iterdir())) == 5
+            server.kill()
+            server.wait()
+            remove_abandoned()
+            assert len(list(Path(folder).iterdir())) == 5  # the kernel is independent of its server, and uses them
+        finally:
+            server.kill()
+            kernel.kill()
+    assert wait_until(lambda: not psutil.pid_exists(kernel.pid), 10)
+    remove_abandoned()
+    assert not Path(folder).exists()
+
+
+def test_what_a_server_has_just_made_is_not_abandoned():
+    folder, held = kernels._make_folder()
+    remove_abandoned()
+    assert Path(folder).exists()
+    os.close(held)
+    remove_abandoned()
+    assert not Path(folder).exists()
 
 
 @pytest.mark.parametrize("now", [True, False])

@@ -161,9 +161,7 @@ def test_a_rank_that_cannot_tell_says_why(broken_world):
 
 def test_where_an_interrupt_has_met_a_rank(world):
     cell = "def count():\n    counted = 0\n    while True:\n        counted += 1\n\ncount()\n"
-    world._cells.remember(cell)
-    answer = world.view.execute(cell, block=False)
-    world._cells.sent(list(range(4)), answer.msg_ids)
+    answer = world.start(cell)
     in_the_loop = {"while True:", "counted += 1"}
     assert wait_until(lambda: {state.line for state in world.where()} <= in_the_loop, 20), world.where()
     world.interrupt()

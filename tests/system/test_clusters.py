@@ -67,7 +67,7 @@ def plain_engines_on_two_hosts(folder):
     client, connection_file = start_plain_engines(hosts, folder, [1, 0, 1])
 
     # While a host cannot reach another there is no world, and nothing is left of the attempt.
-    hosts.forget_the_way(0, to=1)
+    hosts.block_route(0, to=1)
     before = client[:].apply_sync(open_sockets)
     assert "host0 cannot reach host1 (10.77.0.12)" in (why := refusal(connection_file)), why
     assert client[:].apply_sync(open_sockets) == before

@@ -162,6 +162,20 @@ PICKLES = cell(
         return Program()
     """
 )
+FORGES = cell(
+    """
+    import time
+    import torch.distributed as dist
+    import helpers.checks.exam as exam
+    from helpers.measure.traffic import Message
+
+    def two_way_ring(tensor):
+        rank, n, now = dist.get_rank(), dist.get_world_size(), time.monotonic()
+        for call, peer in (("send", (rank + 1) % n), ("recv", (rank - 1) % n)):
+            exam._runs[-1].messages.append(Message(call, peer, 2**30, now, now, now))
+        return tensor
+    """
+)
 SAYS_MUCH_AND_ODD_THINGS = cell(
     "raise ValueError('=1+1 \\u202e \\x1b[31m \\x00 <script>alert(1)</script>' + 'A' * 2_000_000)"
 )
@@ -286,6 +300,7 @@ def graded(tmp_path_factory, temptations):
     hand_in(folder / "right" / RING.name, RING, RIGHT)
     hand_in(folder / "untouched" / RING.name, RING, {"reduce_scatter": None, "two_way_ring": None})
     hand_in(folder / "ghost" / RING.name, RING, {"two_way_ring": DIES_WHEN_ASKED})
+    hand_in(folder / "forger" / RING.name, RING, {"two_way_ring": FORGES})
     for learner, answers in hostile.items():
         hand_in(folder / learner / RING.name, RING, dict(zip(NAMES, answers, strict=True)))
     with pytest.MonkeyPatch.context() as limits:
@@ -314,7 +329,7 @@ def test_solutions_get_full_marks_and_skeletons_none(graded):
 
 def test_nothing_but_the_exercises_of_the_lesson_has_a_row(graded):
     assert {exercise for _, exercise in graded[1]} == set(NAMES)
-    assert len(graded[1]) == 9 * len(NAMES)
+    assert len(graded[1]) == 10 * len(NAMES)
 
 
 def test_an_answer_reaches_no_secret_no_solution_no_socket_and_nothing_of_the_judge(graded, temptations):
@@ -359,6 +374,11 @@ def test_an_answer_that_changes_the_check_is_seen(graded, learner, exercise):
 
 def test_a_rank_that_ends_when_it_is_asked_for_its_helpers_is_seen(graded):
     assert "changes what judges it: a rank no longer says" in sentence(graded, "ghost", "two_way_ring")
+
+
+def test_messages_that_no_network_has_carried_are_seen(graded):
+    said = sentence(graded, "forger", "two_way_ring")
+    assert "The ranks report messages of 4,294,967,296 bytes, and their network carried " in said
 
 
 def test_a_module_that_an_answer_writes_is_not_imported_by_the_judge(graded):
