@@ -30,7 +30,7 @@ from helpers.plots.inside_ddp import bucket_costs, buckets, hook_of_ddp
 from helpers.plots.meet_the_ranks import lines_of_ranks, notebook_and_ranks
 from helpers.plots.overlap import exposed_steps, overlap_sketch, step_timeline
 from helpers.plots.pipedream import flushed_pipeline, stale_losses
-from helpers.plots.pipelines import bubbles, kept_over_time, pipeline_steps, stages_of_a_model
+from helpers.plots.pipelines import bubbles, critical_path, kept_over_time, pipeline_steps, stages_of_a_model
 from helpers.plots.point_to_point import message_cost, ring_of_waits, two_messages
 from helpers.plots.ranks_come_and_go import comings_and_goings, three_groups
 from helpers.plots.reinforcement_learning import agent_and_observers, episode_rewards, message_diagram
@@ -85,6 +85,7 @@ __all__ = [
     "compressed_gradients",
     "compression",
     "curves_of_layouts",
+    "critical_path",
     "cut_model",
     "data_parallel_step",
     "distances_from_one_process",

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from helpers.plots.style import BLUE, GUIDE, MEASURED, MODEL, label_rows, new_axes
+from helpers.plots.pipelines import IDLE, LOOKS, name_boxes
+from helpers.plots.style import GUIDE, MEASURED, MODEL, label_rows, new_axes
 
-_LOOKS = {"F": ("#B5D6EC", "black"), "B": (BLUE, "white")}  # as in the figures of 34_pipelines
 _TICKS = {"F": 1, "B": 2}
 
 
@@ -14,9 +14,9 @@ def flushed_pipeline(stages: int, steps: int) -> None:
     axes.grid(False)
     length = 3 * (2 * stages - 1)
     for stage in range(stages):
-        axes.barh(stage, steps * length, height=0.9, left=0, color="#F1F1F1", zorder=1)
+        axes.barh(stage, steps * length, height=0.9, left=0, color=IDLE, zorder=1)
     for kind, number, stage, begin in _boxes(stages):
-        fill, ink = _LOOKS[kind]
+        fill, ink = LOOKS[kind]
         for step in range(steps):
             left, width = step * length + begin, _TICKS[kind]
             axes.barh(stage, width, left=left, height=0.9, color=fill, edgecolor="white", linewidth=0.6, zorder=2)
@@ -29,7 +29,8 @@ def flushed_pipeline(stages: int, steps: int) -> None:
     label_rows(axes, list(range(stages)), [f"stage {stage}" for stage in range(stages)])
     axes.set_xlim(right=steps * length)
     axes.set_xticks([])
-    axes.set_xlabel("time: light = forward, dark = backward, grey = idle")
+    axes.set_xlabel("time")
+    name_boxes(axes, {"forward": LOOKS["F"][0], "backward": LOOKS["B"][0]}, idle="idle")
 
 
 def stale_losses(prompt: Sequence[float], stale: Sequence[float]) -> None:

@@ -3,12 +3,15 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from matplotlib.axes import Axes
+from matplotlib.patches import Patch
 
 from helpers.plots.style import BLUE, GUIDE, MEASURED, MODEL, RED, TINTS, label_rows, new_axes
 
 # A forward is light with a dark number, a backward is dark with a light number.
-_LOOKS = {"F": ("#B5D6EC", "black"), "B": (BLUE, "white")}
+LOOKS = {"F": ("#B5D6EC", "black"), "B": (BLUE, "white")}
+IDLE = "#F1F1F1"  # where a stage waits
 _HEADING = 1.0  # the height of the line above the rows of a step
+_OUTLINE = {"fill": False, "edgecolor": RED, "linewidth": 1.8}
 
 Event = tuple[str, int, float, float]
 
@@ -32,14 +35,42 @@ def stages_of_a_model(stages: int) -> None:
     axes.text(middle, -0.5, "backward: gradients of the activations (dashed)", ha="center", color=RED, fontsize=9)
 
 
-def pipeline_steps(title: str, steps: Mapping[str, Sequence[Sequence[Event]]]) -> None:
+def pipeline_steps(title: str, steps: Mapping[str, Sequence[Sequence[Event]]], outline: bool = False) -> None:
     """Draw the work of each stage during a step: a box for each forward and backward, with its micro-batch's number.
 
     `steps` maps a heading to the events of each stage: kind ("F", "B"), micro-batch, begin and end in seconds. Each
-    step begins at 0 with the first event of any stage, and all steps share one axis.
+    step begins at 0 with the first event of any stage, and all steps share one axis. `outline` marks the boxes of each
+    step's critical path.
     """
-    axes = work_of_rows(title, steps, row="stage", width=7.6, draw_box=_box)
-    axes.set_xlabel("time since the step began (ms): light = forward, dark = backward, grey = bubble")
+    outlined = {event for events_by_stage in steps.values() for event in critical_path(events_by_stage)}
+
+    def draw_box(axes, event, left, width, top):
+        _box(axes, event, left, width, top)
+        if outline and tuple(event) in outlined:
+            axes.barh(top + 0.5, width, left=left, height=0.9, zorder=4, **_OUTLINE)
+
+    axes = work_of_rows(title, steps, row="stage", width=7.6, draw_box=draw_box)
+    name_boxes(axes, {"forward": LOOKS["F"][0], "backward": LOOKS["B"][0]}, outline="critical path" if outline else "")
+
+
+def critical_path(events_by_stage: Sequence[Sequence[Event]]) -> list[Event]:
+    """Return the events that decide how long a step takes, from the first to the last.
+
+    Each event waits for the event before it: of the same stage, or of the neighbour that sends its message.
+    """
+    of_stage = [sorted(map(tuple, events), key=lambda event: event[-1]) for events in events_by_stage]
+    stage = max(range(len(of_stage)), key=lambda stage: of_stage[stage][-1][-1])
+    path = [of_stage[stage][-1]]
+    while True:
+        kind, number, *_ = path[0]
+        sender = stage - 1 if kind == "F" else stage + 1
+        before = [(event, stage) for event in of_stage[stage] if event[-1] < path[0][-1]][-1:]
+        if 0 <= sender < len(of_stage):
+            before += [(event, sender) for event in of_stage[sender] if event[:2] == (kind, number)]
+        if not before:
+            return path
+        event, stage = max(before, key=lambda candidate: candidate[0][-1])
+        path.insert(0, event)
 
 
 def work_of_rows(
@@ -51,7 +82,7 @@ def work_of_rows(
     below `top`, in milliseconds.
     """
     rows = sum(len(events_by_row) + _HEADING for events_by_row in steps.values())
-    axes = new_axes(title, width=width, height=0.9 + 0.3 * rows)
+    axes = new_axes(title, width=width, height=1.0 + 0.3 * rows)
     axes.grid(False)
     places, names, top = [], [], 0.0
     for heading, events_by_row in steps.items():
@@ -60,15 +91,24 @@ def work_of_rows(
         top += _HEADING
         axes.text(0, top - 0.25, heading, fontsize="small", fontweight="bold")
         for number, events in enumerate(events_by_row):
-            axes.barh(top + 0.5, 1e3 * (end - origin), height=0.9, color="#F1F1F1", zorder=1)
+            axes.barh(top + 0.5, 1e3 * (end - origin), height=0.9, color=IDLE, zorder=1)
             for event in events:
                 draw_box(axes, event, 1e3 * (event[-2] - origin), 1e3 * (event[-1] - event[-2]), top)
             places.append(top + 0.5)
             names.append(f"{row} {number}")
             top += 1
-    axes.set_ylim(top, 0)
+    axes.set_ylim(top, 0.4)
     label_rows(axes, places, names)
+    axes.set_xlabel("time since the step began (ms)")
     return axes
+
+
+def name_boxes(axes: Axes, colours: Mapping[str, str], idle: str = "bubble", outline: str = "") -> None:
+    """Name the colours of the boxes, the idle time and the outlined boxes in a legend below the figure."""
+    handles = [Patch(facecolor=colour, label=name) for name, colour in (colours | {idle: IDLE}).items()]
+    if outline:
+        handles.append(Patch(label=outline, **_OUTLINE))
+    axes.figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), frameon=False, fontsize="small")
 
 
 def bubbles(measured: Mapping[str, Mapping[int, float]], formula: Mapping[int, float]) -> None:
@@ -119,6 +159,6 @@ def _message(axes, begin, end, height, **look):
 
 def _box(axes, event, left, width, top):
     kind, number, *_ = event
-    fill, ink = _LOOKS[kind]
+    fill, ink = LOOKS[kind]
     axes.barh(top + 0.5, width, left=left, height=0.9, color=fill, edgecolor="white", linewidth=0.6, zorder=2)
     axes.text(left + width / 2, top + 0.5, str(number), color=ink, fontsize=7, ha="center", va="center", zorder=3)

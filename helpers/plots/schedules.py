@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 
-from helpers.plots.pipelines import work_of_rows
-from helpers.plots.style import BLUE, TINTS, label_rows, new_axes
+from helpers.plots.pipelines import LOOKS, name_boxes, work_of_rows
+from helpers.plots.style import TINTS, label_rows, new_axes
 
 # Forward, gradient of the input, gradient of the weights: fill and ink, as in the figures of 34_pipelines.
-_LOOKS = {"F": ("#B5D6EC", "black"), "I": (BLUE, "white"), "W": ("#F2CF7F", "black")}
+_LOOKS = {"F": LOOKS["F"], "I": LOOKS["B"], "W": (TINTS[1], "black")}
 
 Event = tuple[str, int, int, float, float]
 
@@ -39,7 +39,7 @@ def ranks_at_work(title: str, steps: Mapping[str, Sequence[Sequence[Event]]]) ->
     begin and end in seconds. Each step begins at 0 with its first event, and all steps share one axis.
     """
     axes = work_of_rows(title, steps, row="rank", width=8.6, draw_box=_box)
-    axes.set_xlabel("time since the step began (ms): light = forward, dark = I, yellow = W, grey = bubble")
+    name_boxes(axes, {"forward": _LOOKS["F"][0], "I": _LOOKS["I"][0], "W": _LOOKS["W"][0]})
 
 
 def _box(axes, event, left, width, top):

@@ -99,8 +99,14 @@ def at_import() -> dict[str, str]:
 
     Ranks that share the cores must not start a thread for each core each. And c10d logs a warning for every connection
     to a host without a name, such as the loopback of an offline machine. Set TORCH_CPP_LOG_LEVEL to see the warnings.
+    A module that looks for a GPU when it is imported must not initialise CUDA, because a process cannot use CUDA after
+    its parent has initialised it, so torch asks NVML instead.
     """
-    return {"OMP_NUM_THREADS": "1", "TORCH_CPP_LOG_LEVEL": os.environ.get("TORCH_CPP_LOG_LEVEL", "ERROR")}
+    return {
+        "OMP_NUM_THREADS": "1",
+        "TORCH_CPP_LOG_LEVEL": os.environ.get("TORCH_CPP_LOG_LEVEL", "ERROR"),
+        "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
+    }
 
 
 def threads_of_torch() -> int:

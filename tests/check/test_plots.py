@@ -112,6 +112,20 @@ def test_a_box_for_each_forward_and_backward():
     ]
 
 
+def test_the_critical_path_of_a_step_is_outlined():
+    stages = [
+        [("F", 0, 0.0, 0.1), ("F", 1, 0.1, 0.2), ("B", 0, 0.7, 0.9), ("B", 1, 0.9, 1.1)],
+        [("F", 0, 0.1, 0.3), ("F", 1, 0.3, 0.4), ("B", 0, 0.4, 0.6), ("B", 1, 0.6, 0.8)],
+    ]
+    path = plots.critical_path(stages)
+    assert [event[:2] for event in path] == [("F", 0), ("F", 0), ("F", 1), ("B", 0), ("B", 0), ("B", 1)]
+    assert [event[2] for event in path] == [0.0, 0.1, 0.3, 0.4, 0.7, 0.9]
+    plots.pipeline_steps("a step", {"two stages": stages}, outline=True)
+    (axes,) = plt.gcf().axes
+    outlined = [patch.get_x() for patch in axes.patches if patch.get_zorder() == 4]
+    assert sorted(map(round, outlined)) == [0, 100, 300, 400, 700, 900]
+
+
 def test_communication_that_no_computation_hides_is_labelled_with_its_milliseconds():
     step = [Interval("forward", 1.0, 1.1), Interval("backward", 1.1, 1.3), Interval("Optimizer.step", 1.4, 1.5)]
     step += [Interval("gloo:all_reduce", 1.2, 1.32), Interval("gloo:all_reduce", 1.25, 1.37)]

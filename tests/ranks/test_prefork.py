@@ -85,6 +85,12 @@ def test_ranks_have_the_folder_and_the_environment_of_the_first_world(notebook, 
     assert notebook.run("print(world.view['seen'])") == f"{[(str(tmp_path), 'yes')] * 2}\n"
 
 
+def test_ranks_look_for_gpus_without_initialising_cuda(notebook):
+    ancestors_of_the_ranks(notebook)
+    notebook.run("%px by_nvml = torch.cuda._nvml_based_avail()")
+    assert notebook.run("print(world.view['by_nvml'])") == "[True, True]\n"
+
+
 def test_a_copy_that_was_not_needed_ends_with_its_kernel(notebook):
     before = the_copy(notebook)
     psutil.Process(notebook.pid).kill()

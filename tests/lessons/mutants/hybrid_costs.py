@@ -54,4 +54,9 @@ MUTANTS = {
         "HybridModel(table, dist.new_subgroups(1)[0], choice.device)",
     ),
     "the maps are one to one": ('f"cuda:{i // 2}" for i', 'f"cuda:{i}" for i'),
+    "the bytes of a dense gradient are those of a sparse one": (
+        "        model, optimizer = new_hybrid(rows, sparse)\n        data",
+        "        model, optimizer = new_hybrid(rows)\n        data",
+    ),
+    "trainers that share a GPU use NCCL": ("devices.choose(3, 4, 2)", "devices.choose(3, 4, 4)"),
 }

@@ -37,4 +37,8 @@ MUTANTS = {
         '            with marked("trains"):\n                rpc.rpc_sync("master", latest)\n',
     ),
     "the checkpoints die with the server": ("fresh_ranks()\nnumber = ", "fresh_ranks(forget=True)\nnumber = "),
+    "the server calls a trainer": (
+        "def save_table(table, number):\n",
+        'def save_table(table, number):\n    rpc.rpc_sync("trainer1", latest)\n',
+    ),
 }

@@ -46,4 +46,8 @@ MUTANTS = {
         '        mark("backward ends")\n        dist_autograd.backward(context, [loss])',
     ),
     "the thread records no other operation": ("        one * 1\n", "        one.detach() * 1\n"),
+    "overlapping steps lose no update": (
+        "weights.copy_(read - RATE * gradient_of_table(context))",
+        "weights.sub_(RATE * gradient_of_table(context))",
+    ),
 }

@@ -40,4 +40,8 @@ MUTANTS = {
         "kept_bytes(lambda x: checkpoint(four_layers, x, use_reentrant=False), x)",
         "kept_bytes(four_layers, x)",
     ),
+    "GPipe is drawn twice": (
+        'steps = {"GPipe": by_gpipe, "1F1B": by_1f1b}',
+        'steps = {"GPipe": by_gpipe, "1F1B": by_gpipe}',
+    ),
 }

@@ -66,4 +66,12 @@ MUTANTS = {
         "schedule.step(target=my_targets)",
         "schedule.step(target=targets.chunk(pipelines)[0])",
     ),
+    "gradients need no messages back": (
+        "chain = (m + 2 * (stages - 1) - 1) * one_message",
+        "chain = (m + stages - 2) * one_message",
+    ),
+    "inner modules stay gathered by default": (
+        "reshard_after_forward=reshard)",
+        "reshard_after_forward=False)",
+    ),
 }

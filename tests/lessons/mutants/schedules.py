@@ -61,4 +61,5 @@ MUTANTS = {
         "schedule.step(target=targets.chunk(pipelines)[my_pipeline])",
         "schedule.step(target=targets.chunk(pipelines)[0])",
     ),
+    "DualPipeV is placed as a loop": ('"DualPipeV": "V"', '"DualPipeV": "loop"'),
 }
