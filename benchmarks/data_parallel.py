@@ -75,6 +75,7 @@ def rows() -> list[list]:
         world.stop()
     table = [
         _row(f"overlapped by hand, {size}", loopback, "early_buckets", "by_ddp"),
+        _row(f"overlapped by hand, {size}", loopback, "early_buckets", "one_bucket"),
         _row(f"one bucket by hand, {size}", loopback, "one_bucket", "by_ddp"),
         _row("per parameter, 120 small ones", many, "per_parameter", "by_ddp"),
         _row("overlapped by hand, 120 small ones", many, "early_buckets", "by_ddp"),

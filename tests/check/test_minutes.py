@@ -145,6 +145,41 @@ def test_every_notebook_has_its_notes(path):
         assert len(re.findall(rf"\b{part}", " ".join(notes.split()))) == 1, part
 
 
+def texts(path):
+    """Return what a notebook says and prints: its Markdown, and the text of its stored outputs."""
+    cells = nbformat.read(path, as_version=4).cells
+    prose = [cell.source for cell in cells if cell.cell_type == "markdown"]
+    outputs = [output for cell in cells for output in cell.get("outputs", [])]
+    printed = [output.get("text", "") for output in outputs]
+    return "\n".join([*prose, *printed, *[output.get("data", {}).get("text/plain", "") for output in outputs]])
+
+
+def numbers(text):
+    return re.findall(r"(?<![\w.])\d+(?:,\d{3})*(?:\.\d+)?(?:e-?\d+)?", text)
+
+
+def value(number):
+    return float(number.replace(",", ""))
+
+
+def decimals(number):
+    return 20 if "e" in number else len(number.partition(".")[2])
+
+
+@EVERY
+def test_a_number_that_is_marked_stored_is_in_the_notebook(path):
+    """A notebook that is stored again has other numbers; then its notes have to say the new ones.
+
+    A number that is marked "stored figure" is in no text, so nothing compares it.
+    """
+    notes = re.sub(r"\]\([^)]*\)", "]", " ".join(about(path.stem).split()))
+    in_notebook = [value(number) for number in numbers(texts(path))]
+    for sentence in re.split(r"(?<=[.?!*]) (?=[A-Z*`])", notes):
+        if re.search(r"\bstored\b(?! figure)", sentence, re.I):
+            for number in numbers(sentence):
+                assert any(round(other, decimals(number)) == value(number) for other in in_notebook), (number, sentence)
+
+
 def names_in(source):
     """Return the global names that a cell binds, and those that it reads, also on the ranks, by their names."""
     body = re.sub(r"^%%(px|writefile).*\n", "", source)

@@ -60,4 +60,9 @@ MUTANTS = {
         "        buckets[number].finish()\n        optimizers[number].step()",
         "        optimizers[number].step()\n        buckets[number].finish()",
     ),
+    "a bucket that is not full is launched in finish": (
+        "    def finish(self):\n        super().finish()\n        self.waiting",
+        "    def finish(self):\n        if self.waiting:\n            self.launch()\n"
+        "        super().finish()\n        self.waiting",
+    ),
 }

@@ -37,6 +37,14 @@ MUTANTS = {
         'world.call("train", name, 0.001)',
         'world.call("train", name, 0.01)',
     ),
+    "a period of one is longer than one": (
+        'world.call("train", "average, H = 1", 0.001)',
+        'world.call("train", "average, H = 10", 0.001)',
+    ),
+    "the library never averages weights": (
+        "            averager.average_parameters(model.parameters())\n        bytes_by_step",
+        "        bytes_by_step",
+    ),
     "all ranks start from the same weights twice": (
         "averaged_once(SEED + 100 * (rank + 1))",
         "averaged_once(SEED + 100)",
@@ -45,10 +53,13 @@ MUTANTS = {
         "averaged_once(SEED), averaged_once(",
         "averaged_once(SEED + 7 * rank), averaged_once(",
     ),
-    "the hook goes on averaging gradients": ("start_localSGD_iter=3", "start_localSGD_iter=4"),
+    "the hook goes on averaging gradients": (
+        "start_localSGD_iter=warm_up,",
+        "start_localSGD_iter=warm_up + 1,",
+    ),
     "the averager has another period": (
-        "PeriodicModelAverager(period=4, warmup_steps=3)",
-        "PeriodicModelAverager(period=3, warmup_steps=3)",
+        "PeriodicModelAverager(period=period, warmup_steps=warm_up)",
+        "PeriodicModelAverager(period=period - 1, warmup_steps=warm_up)",
     ),
     "the bias has a gradient, too": (
         "norm.weight.grad = torch.zeros(1)\n",

@@ -69,4 +69,8 @@ MUTANTS = {
         "middle = min(call.end, last_call)",
         "middle = call.begin",
     ),
+    "the communication time leaves out the gaps": (
+        "return max(call.end for call in calls) - min(call.begin for call in calls)",
+        "return sum(call.end - call.begin for call in calls)",
+    ),
 }
