@@ -352,3 +352,9 @@ def test_a_phone_scrolls_down_only(reader, pages):
             too_wide.append(name)
     assert too_wide == []
     assert page.evaluate("parseFloat(getComputedStyle(document.body).fontSize)") >= 14  # letters are not made small
+
+
+def test_a_phone_squeezes_no_column_of_words(reader):
+    page = reader("index.html", viewport={"width": 390, "height": 844}, is_mobile=True, has_touch=True)
+    promise = page.locator("article td:nth-child(2)").first
+    assert promise.evaluate("cell => cell.clientWidth") > 170  # three words or more
