@@ -174,7 +174,8 @@ def lead(app, docname: str, template: str, context: dict, page) -> None:
     """Have a lesson lead to the lessons before and after it, and each page tell search engines what it is about."""
     about = "A course on torch.distributed in Jupyter notebooks, with ranks that you start, watch, break and repair."
     if docname.startswith("docs/"):
-        about = " ".join(next(page.findall(nodes.paragraph)).astext().split())
+        first = next(page.findall(nodes.paragraph), None)  # a document may be a heading only
+        about = " ".join(first.astext().split()) if first else about
     elif lesson := lesson_of(app, docname):
         about = f"A lesson in a Jupyter notebook, with live ranks. Afterwards you can {lesson.promise}."
         names = list(lessons(app))
