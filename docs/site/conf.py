@@ -8,6 +8,7 @@ import json
 import re
 import shutil
 from pathlib import Path
+from urllib.parse import unquote
 
 from docutils import nodes
 from ipython_pygments_lexers import IPython3Lexer
@@ -29,12 +30,14 @@ exclude_patterns = [".*", "build", "**/.*"]
 
 nb_execution_mode = "off"
 nb_ipywidgets_js = {}  # they would come from another host; a slider shows its words instead
-nb_render_image_options = {"alt": "A figure; the text below it says what it shows."}
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 6
 
 # Tags of cells that a notebook shows folded.
 FOLDED = {"solution", "proof"}
+
+# The caption of a figure is the paragraph in italics below it.
+CAPTION = re.compile(r"^\*(?:The )?figures?\b:? ?(.*?)\*$", re.I | re.M | re.S)
 
 html_theme = "furo"
 html_title = project
@@ -103,6 +106,15 @@ def with_folds(notebook: dict) -> None:
             cell["metadata"]["tags"] = [*tags, "hide-output"]
 
 
+def with_alternatives(notebook: dict) -> None:
+    """Describe each figure by its caption, for readers who cannot see it."""
+    cells = notebook["cells"]
+    for cell, below in zip(cells, cells[1:], strict=False):
+        if caption := CAPTION.search("".join(below["source"])):
+            words = re.sub(r"[`*]", "", " ".join(caption[1].split()))
+            cell["metadata"]["mystnb"] = {"image": {"alt": words[:1].upper() + words[1:]}}
+
+
 def markdown_cell(name: str, source: str) -> dict:
     """Return a cell as a notebook stores it."""
     return {"id": name, "cell_type": "markdown", "metadata": {}, "source": source}
@@ -110,7 +122,7 @@ def markdown_cell(name: str, source: str) -> dict:
 
 def with_slugs(source: str) -> str:
     """Write the anchors of links to notebooks as pages have them: JupyterLab writes `#The-ring`, a page `#the-ring`."""
-    return re.sub(r"(?<=\.ipynb#)[^)\s]+", lambda anchor: re.sub(r"[^\w-]", "", anchor[0].lower()), source)
+    return re.sub(r"(?<=\.ipynb#)[^)\s]+", lambda anchor: re.sub(r"[^\w-]", "", unquote(anchor[0]).lower()), source)
 
 
 def lesson_of(app, docname: str) -> course.Lesson | None:
@@ -140,6 +152,7 @@ def prepare(app, docname: str, source: list[str]) -> None:
             opening = notebook["cells"][0]
             opening["source"] = re.sub(r"\A# .*", f"# {lesson.numbered_title}", opening["source"])
             with_folds(notebook)
+            with_alternatives(notebook)
             with_solutions(notebook, lesson.name)
         source[0] = json.dumps(notebook)
 
@@ -160,7 +173,10 @@ def fold(app, page: nodes.document) -> None:
 def lead(app, docname: str, template: str, context: dict, page) -> None:
     """Have a lesson lead to the lessons before and after it, and each page tell search engines what it is about."""
     about = "A course on torch.distributed in Jupyter notebooks, with ranks that you start, watch, break and repair."
-    if lesson := lesson_of(app, docname):
+    if docname.startswith("docs/"):
+        first = next(page.findall(nodes.paragraph), None)  # a document may be a heading only
+        about = " ".join(first.astext().split()) if first else about
+    elif lesson := lesson_of(app, docname):
         about = f"A lesson in a Jupyter notebook, with live ranks. Afterwards you can {lesson.promise}."
         names = list(lessons(app))
         place = names.index(lesson.name)

@@ -95,6 +95,12 @@ def test_links_of_a_document_lead_somewhere(path):
         assert link.startswith("https://") or (path.parent / link).exists(), link
 
 
+def test_a_link_to_a_section_names_it():
+    for path in ROOT.glob("docs/*.md"):
+        for link in re.findall(r"\[[^]]*\*[^]]+\*[^]]*\]\(([^)]+\.ipynb[^)]*)\)", path.read_text()):
+            assert "#" in link, f"{path.name}: {link}"
+
+
 def test_every_command_of_a_document_is_there():
     for path in [ROOT / "README.md", ROOT / "AGENTS.md", *ROOT.glob("docs/*.md")]:
         for line in re.findall(r"`(make [^`]+)`|^(make .+)$", path.read_text(), re.M):

@@ -52,3 +52,7 @@ def test_links_and_sections_are_there(name):
     text = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
     headings = set(re.findall(r"^#+ (.+)$", text, re.M))
     assert named_sections()[name] <= headings
+
+
+def test_lessons_have_names_and_no_bare_numbers():
+    assert re.findall(r"\blessons? \d+", TEXT) == []  # a number changes when a lesson is added before it

@@ -93,7 +93,17 @@ def test_a_lesson_leads_to_the_next_lesson(pages, lesson):
     for link, neighbour in [("prev-page", names[place - 1 : place]), ("next-page", names[place + 1 : place + 2])]:
         assert [found["href"] for found in page.select(f"a.{link}")] == [f"{name}.html" for name in neighbour]
     assert page.h1.find(string=True) == lesson.numbered_title
-    assert lesson.promise in page.find("meta", attrs={"name": "description"})["content"]
+    assert lesson.promise in description(page)
+
+
+def description(page):
+    return page.find("meta", attrs={"name": "description"})["content"]
+
+
+def test_each_document_describes_itself_to_search_engines(pages):
+    documents = {name: description(page) for name, page in pages.items() if name.startswith("docs/")}
+    assert len(set(documents.values())) == len(documents)
+    assert documents["docs/errors.html"].startswith("Each heading is part of an error message")
 
 
 def test_the_first_page_says_how_to_begin(pages):
@@ -115,7 +125,7 @@ def test_a_page_shows_what_is_stored(pages, site, path):
     assert len(images) == sum("image/png" in output.get("data", {}) for output in outputs)
     for image in images:
         assert (site / page_of(path)).parent.joinpath(image["src"]).read_bytes().startswith(b"\x89PNG")
-        assert image["alt"]
+        assert len(image["alt"].split()) > 5  # its caption
 
 
 def test_formulas_are_mathml(pages):
@@ -344,3 +354,9 @@ def test_a_phone_scrolls_down_only(reader, pages):
             too_wide.append(name)
     assert too_wide == []
     assert page.evaluate("parseFloat(getComputedStyle(document.body).fontSize)") >= 14  # letters are not made small
+
+
+def test_a_phone_squeezes_no_column_of_words(reader):
+    page = reader("index.html", viewport={"width": 390, "height": 844}, is_mobile=True, has_touch=True)
+    promise = page.locator("article td:nth-child(2)").first
+    assert promise.evaluate("cell => cell.clientWidth") > 170  # three words or more
