@@ -257,7 +257,7 @@ def two_way_ring(tensor):
 # Solved. Every rank holds the same bits, and sent its tensor once to each other rank.
 
 # %% ordered_exchange: skeleton
-# Not yet. In element ... rank 0 holds ... and rank 1 holds ..., expected the same bits. In which order does each rank
+# Not yet. In element ... rank 0 holds ... and rank 2 holds ..., expected the same bits. In which order does each rank
 # add the tensors?
 
 # %% ordered_exchange: its own tensor first
