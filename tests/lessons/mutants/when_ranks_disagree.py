@@ -55,7 +55,7 @@ MUTANTS = {
         "dist.broadcast(torch.ones(2), src=0, group=group)",
         "dist.all_reduce(torch.ones(2), group=group)",
     ),
-    "no operator differs": ("dist.ReduceOp.MAX if rank == 1 else dist.ReduceOp.SUM", "dist.ReduceOp.SUM"),
+    "no operator differs": ("dist.ReduceOp.MAX if rank == 0 else dist.ReduceOp.SUM", "dist.ReduceOp.SUM"),
     "the comparison ignores the name": ("call = name, tensor.shape, tensor.dtype", "call = tensor.shape, tensor.dtype"),
     "the comparison comes after the sum": (
         "    call = name, tensor.shape, tensor.dtype\n",
