@@ -1,5 +1,8 @@
 """Exercises of 05_groups_and_order: which groups an answer makes, and what the ranks hold after its collectives."""
 
+import functools
+import os
+import uuid
 from collections import Counter
 from datetime import timedelta
 
@@ -10,10 +13,15 @@ from torch.distributed import distributed_c10d
 from torch.distributed.device_mesh import init_device_mesh
 
 from helpers import tap
-from helpers.checks.exam import Wrong, answer, called, exercise, number, show
+from helpers.checks.exam import AnswerError, Wrong, answer, called, exercise, number, show
 from helpers.checks.patching import replaced
 
 _SECONDS_TO_WAIT = 30  # at most, in a group of the answer
+_SECONDS_TO_AGREE = 5  # for the last rank to ask for a group
+
+
+class _Disagreement(AnswerError):
+    """The ranks ask for different groups; the text is the sentence for the learner."""
 
 
 def _judge_order(returned):
@@ -63,13 +71,13 @@ def my_host_group(exam):
 def grid_sums(exam):
     """Check `grid_sums(number)`: every rank gets the sums over its row and its column of a grid of two columns.
 
-    Each is the result of an all_reduce in a subgroup.
+    Each is the result of an all_reduce in a subgroup, and all ranks make the subgroups in one order.
     """
     rank, n = exam.rank, exam.n
     row = [other for other in range(n) if other // 2 == rank // 2]
     column = [other for other in range(n) if other % 2 == rank % 2]
-    result = exam.call(torch.tensor(10**rank))
-    if exam.require(
+    result, disagreement = exam.on_rank(_grid_sums, torch.tensor(10**rank))
+    if exam.require(not disagreement, disagreement) and exam.require(
         isinstance(result, list | tuple) and len(result) == 2,
         f"Rank {rank} returned {show(result)}, expected two tensors.",
     ):
@@ -120,7 +128,7 @@ def hierarchical_sum(exam):
     found = result.tolist() if hasattr(result, "tolist") else result
     if exam.require(
         isinstance(found, list) and len(found) == len(expected),
-        f"Rank {rank} returned {show(result)}, expected a tensor of {len(expected)}.",
+        f"Rank {rank} returned {show(result)}, expected a tensor of shape [{len(expected)}].",
     ):
         exam.require(list(map(number, found)) == expected, f"Rank {rank} returned {found}, expected {expected}.")
     elements = f"{' + '.join(map(str, across))} elements" if across else "nothing"
@@ -131,6 +139,49 @@ def hierarchical_sum(exam):
     if len(expected) == 1:
         return "Every rank holds the sum. Its host has no other rank, so nothing could be saved: try 4 ranks, too."
     return "Every rank holds the sum, and brought only one chunk to an all_reduce across hosts."
+
+
+def _grid_sums(number):
+    """Return what `grid_sums` returns and "", or None and a sentence if the ranks ask for different groups.
+
+    Otherwise such ranks would wait in `new_group` until its timeout, and again in their next group.
+    """
+    attempt = [uuid.uuid4().hex]
+    dist.broadcast_object_list(attempt, src=0)
+    server = dist.TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), is_master=False)
+    store = dist.PrefixStore(attempt[0], server)
+    asked = []
+    make = dist.new_group
+
+    @functools.wraps(make)
+    def new_group(ranks=None, *others, use_local_synchronization=False, **more):
+        if not use_local_synchronization:
+            asked.append(sorted(range(dist.get_world_size()) if ranks is None else ranks))
+            _require_agreement(store, asked)
+        return make(ranks, *others, use_local_synchronization=use_local_synchronization, **more)
+
+    try:
+        with replaced([(dist, "new_group", new_group), (distributed_c10d, "new_group", new_group)]):
+            return answer("grid_sums", [number]), ""
+    except _Disagreement as disagreement:
+        return None, str(disagreement)
+
+
+def _require_agreement(store, asked):
+    """Require that every rank asks for the last of these groups as its group of the same number."""
+    rank, number, members = dist.get_rank(), len(asked), asked[-1]
+    store.set(f"{number} of {rank}", str(members))
+    for other in range(dist.get_world_size()):
+        try:
+            store.wait([f"{number} of {other}"], timedelta(seconds=_SECONDS_TO_AGREE))
+            theirs = store.get(f"{number} of {other}").decode()
+        except dist.DistStoreError:
+            theirs = "none"
+        if theirs != str(members):
+            raise _Disagreement(
+                f"As group number {number}, rank {rank} made {members} and rank {other} made {theirs}. All ranks must "
+                "make all groups in the same order, including the groups that they are not in."
+            )
 
 
 class _Rehearsed:

@@ -7,7 +7,8 @@ import functools
 import os
 import re
 import signal
-from collections import Counter
+import time
+from collections import Counter, defaultdict
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -26,18 +27,22 @@ from helpers.table import shortened
 RESTART = "Call world.restart(), then run the lesson again, from its setup cell to this check."
 # The same in a lesson that has a function `fresh_ranks`, which restarts the ranks and sets them up.
 FRESH_RANKS = "Call fresh_ranks(), then run the cell with your answer and this check again."
+# After an answer that failed in a group of its own, and left the group of all ranks as it was.
+NO_RESTART = "No restart is needed: run the cell with your changed answer, then this check."
+_BY_THE_STORE = r"wait timeout after \d+ms"
 # The errors of a rank that waited until the timeout, or for a rank that had timed out. gloo names a line of its own
 # source first, and has a shorter text for a connection that was closed earlier. The last text is the store's.
 TIMEOUT_ERROR = re.compile(
     r"/gloo/transport/\S+:\d+\] "
     r"(Timed out waiting|(Connect|Read|Write|Wait) timeout|Connection closed by peer|Read error|writev|send)"
-    r"|Application timeout caused pair closure|wait timeout after \d+ms"
+    r"|Application timeout caused pair closure|" + _BY_THE_STORE
 )
 # Longer than the timeout of the process group that an exercise uses, so that a stuck rank raises its own error first,
 # and long enough for a right answer on a machine that thirty learners share.
 SECONDS_TO_ANSWER = 40
 LETTERS_OF_AN_ERROR = 1000  # at most, in a verdict; grading sets a lower number
 _SECONDS_TO_MEET = 10  # for a barrier of idle ranks, even on a busy machine
+_interrupted = {}  # by the process id of a rank: the exercise whose check was interrupted on it, and when
 _broken = []  # a list of process ids for each world whose group an attempt has broken, and which needs a restart
 killed = set()  # the process ids of ranks that a check has killed; grading asks them for no fingerprints
 
@@ -72,10 +77,10 @@ def verdict(world, exercise: exam.Exercise) -> Verdict:
         _require_on_ranks(world, exercise.name)
         if not exercise.own_group:
             _require_group(world)
+        for pid in world.pids:
+            _interrupted.pop(pid, None)
         outcomes = examine(world, exercise)
-        if not exercise.own_group and any(TIMEOUT_ERROR.search(o.error) or _unfinished(o) for o in outcomes):
-            _broken.append(world.pids)
-        _require_an_end(outcomes, exercise.name)
+        _require_an_end(outcomes, exercise.name, _what_to_do(world, exercise, outcomes))
         if faults := [outcome.fault for outcome in outcomes if outcome.fault]:
             # The earliest requirement that failed; if it failed on several ranks, min returns the lowest rank's fault.
             raise Wrong(min(faults, key=lambda fault: fault[0])[1])
@@ -122,10 +127,15 @@ def examine_on_ranks(world, exercise: exam.Exercise) -> list[exam.Outcome]:
         with stuck_ranks_named(world, exercise.name):
             return world.call(exam.sit_here, exercise.module, exercise.name, seconds=SECONDS_TO_ANSWER)
     except KeyboardInterrupt:
+        _note_interrupt(world, exercise)
         raise WorldError(
             f"You interrupted the check of `{exercise.name}`, and every rank has left it. "
             "world.post_mortem(0) shows the line on which the interrupt met rank 0."
         ) from None
+    except WorldError as error:
+        if isinstance(error.__context__, KeyboardInterrupt):  # some ranks are still in the check
+            _note_interrupt(world, exercise)
+        raise
 
 
 examine = examine_on_ranks  # `helpers.grade.runner` replaces it by `helpers.grade.outside.examine`
@@ -144,13 +154,29 @@ def stuck_ranks_named(world, function: str):
         raise
 
 
+def _note_interrupt(world, exercise):
+    _interrupted.update(dict.fromkeys(world.pids, (exercise, time.monotonic())))
+
+
 def _require_idle(world, actors=False):
     """Require that every rank is idle; a rank with the threads of `actors` is never idle, and may be serving."""
-    for state in world.where():
+    for pid, state in zip(world.pids, world.where(), strict=True):
         if state.state not in (("idle", "serving") if actors else ("idle",)):
+            if interrupted := _interrupted_on(pid, state):
+                wait = "Wait until its call comes to its timeout, then run this check again."
+                raise Wrong(
+                    f"Rank {state.rank} is still in the check of `{interrupted.name}`, which you interrupted. "
+                    f"{wait if interrupted.own_group else RESTART}"
+                )
             aborted = (state.state, state.line) == ("dead", "SIGABRT")
             why = " (SIGABRT). gloo aborts a process if the calls of the ranks do not match" if aborted else ""
             raise Wrong(f"Rank {state.rank} is {state.state}{why}. {RESTART}")
+
+
+def _interrupted_on(pid, state):
+    """Return the exercise in which a rank has been busy since its check was interrupted, or None."""
+    exercise, when = _interrupted.get(pid, (None, 0))
+    return exercise if state.seconds is not None and state.seconds > time.monotonic() - when else None
 
 
 def _require_on_ranks(world, function):
@@ -195,16 +221,22 @@ def _require_group(world):
     """Require that a barrier of all ranks succeeds, if they have made a group of all ranks."""
     if world.pids in _broken:
         raise Wrong(f"An earlier attempt has broken the process group. {RESTART}")
-    try:
-        errors = world.view.apply_async(_meet, len(world.pids)).get(SECONDS_TO_ANSWER)
-    except TimeoutError:
-        errors = [f"TimeoutError after {SECONDS_TO_ANSWER} s"]
-    for rank, error in enumerate(errors):
+    interrupted = next((_interrupted[pid][0] for pid in world.pids if pid in _interrupted), None)
+    cause = f"when you interrupted the check of `{interrupted.name}`" if interrupted else "by a cell that ran before"
+    for rank, error in enumerate(_errors_of_a_barrier(world)):
         if error:
             raise Wrong(
-                "The process group was broken before this check called your answer, by a cell that ran before: on rank "
+                f"The process group was broken before this check called your answer, {cause}: on rank "
                 f"{rank} a barrier raises {error}\n{RESTART}"
             )
+
+
+def _errors_of_a_barrier(world):
+    """Return the error of a barrier of all ranks on each rank, as text; see `_meet`."""
+    try:
+        return world.view.apply_async(_meet, len(world.pids)).get(SECONDS_TO_ANSWER)
+    except TimeoutError:
+        return [f"TimeoutError after {SECONDS_TO_ANSWER} s"]
 
 
 def _meet(ranks):
@@ -225,7 +257,17 @@ def _unfinished(outcome):
     return [message for message in outcome.messages if message.ended is None]
 
 
-def _require_an_end(outcomes, function):
+def _what_to_do(world, exercise, outcomes):
+    """Return what the learner has to do if a rank was cut off or a message is lost; note a group that may be broken."""
+    disturbed = any(TIMEOUT_ERROR.search(outcome.error) or _unfinished(outcome) for outcome in outcomes)
+    if exercise.own_group:
+        return RESTART if disturbed and any(_errors_of_a_barrier(world)) else NO_RESTART
+    if disturbed:
+        _broken.append(world.pids)
+    return RESTART
+
+
+def _require_an_end(outcomes, function, what_to_do):
     """Require that every rank returned without an error, and that every message was waited for and received."""
     cut_off = [rank for rank, outcome in enumerate(outcomes) if TIMEOUT_ERROR.search(outcome.error)]
     for rank, outcome in enumerate(outcomes):
@@ -233,18 +275,17 @@ def _require_an_end(outcomes, function):
             raise Wrong(f"Rank {rank} has no function `{function}`: run the cell that defines it, then this check.")
         if outcome.error and rank not in cut_off:
             error = shortened(outcome.error.splitlines()[0], LETTERS_OF_AN_ERROR)
-            raise Wrong(f"Rank {rank} raised {error}" + (f"\n{RESTART}" if cut_off else ""))
-    _require_waits(outcomes, cut_off)
+            raise Wrong(f"Rank {rank} raised {error}" + (f"\n{what_to_do}" if cut_off else ""))
+    _require_waits(outcomes, cut_off, what_to_do)
     if cut_off:
-        ranks = ", ".join(f"{rank}{_waited_for(outcomes[rank])}" for rank in cut_off)
-        raise Wrong(f"Deadlock: the group's timeout ended the wait on these ranks: {ranks}. {RESTART}")
+        raise Wrong(f"Deadlock: until the timeout, {_waits(outcomes, cut_off)}. {what_to_do}")
     sent = Counter((rank, m.peer) for rank, outcome in enumerate(outcomes) for m in outcome.messages if m.sent)
     received = Counter((m.peer, rank) for rank, outcome in enumerate(outcomes) for m in outcome.messages if not m.sent)
     for source, destination in sorted((sent - received).keys()):
-        raise Wrong(f"Rank {destination} has not received all that rank {source} sent to it. {RESTART}")
+        raise Wrong(f"Rank {destination} has not received all that rank {source} sent to it. {what_to_do}")
 
 
-def _require_waits(outcomes, cut_off):
+def _require_waits(outcomes, cut_off, what_to_do):
     """Require that a rank has waited for each of its messages.
 
     A rank that was cut off might have waited for its remaining messages later. But if the other end was waiting for a
@@ -260,7 +301,7 @@ def _require_waits(outcomes, cut_off):
                 work = "isend" if message.sent else "irecv"
                 raise Wrong(
                     f"Rank {rank} never waited for its {_with_peer(message)}, so that message may be lost. "
-                    f"Keep the work object that {work} returns, and call its wait(). {RESTART}"
+                    f"Keep the work object that {work} returns, and call its wait(). {what_to_do}"
                 )
 
 
@@ -279,9 +320,29 @@ def _with_peer(message):
     return f"{name} {'to' if message.sent else 'from'} rank {message.peer}"
 
 
-def _waited_for(outcome):
-    """Return the message that a rank waited for when it was cut off; an empty text if the message names no peer."""
+def _waits(outcomes, cut_off):
+    """Say where each rank waited when it was cut off; ranks that waited in the same call are named together."""
+    ranks_by_call = defaultdict(list)
+    for rank in cut_off:
+        ranks_by_call[_waited_in(outcomes[rank])].append(str(rank))
+    return "; ".join(
+        f"{'rank' if len(ranks) == 1 else 'ranks'} {_joined(ranks, 'and')} waited{call}"
+        for call, ranks in ranks_by_call.items()
+    )
+
+
+def _waited_in(outcome):
+    """Return the call in which a rank was cut off, as in " in a send to rank 1"; an empty text if it is unknown."""
     for message in outcome.messages:
         if message.waited is not None and message.ended is None and message.peer is not None:
-            return f" (in a {message.call} {'to' if message.sent else 'from'} rank {message.peer})"
-    return ""
+            return f" in a {message.call} {'to' if message.sent else 'from'} rank {message.peer}"
+    if re.search(_BY_THE_STORE, outcome.error):
+        return " for a key of the store"
+    collectives = sorted({f"`{name}`" for run in outcome.runs[-1:] for name in run.collectives})
+    return f" in {_joined(collectives, 'or')}" if collectives else ""
+
+
+def _joined(parts, word):
+    """Return parts as text: "1", "1 and 2", "1, 2 and 3"."""
+    *first, last = parts
+    return f"{', '.join(first)} {word} {last}" if first else last

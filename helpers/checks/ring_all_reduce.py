@@ -2,10 +2,11 @@
 
 import torch
 
-from helpers.checks.exam import exercise
+from helpers.checks.exam import Wrong, close, exercise
 
 _NUMBERS = 4  # the elements of a chunk
 CHUNK_BYTES = 4 * _NUMBERS
+_RANDOM_NUMBERS = 256
 
 
 @exercise
@@ -36,6 +37,39 @@ def two_way_ring(exam):
     _require_both_ways_at_once(exam)
     halves = steps * CHUNK_BYTES // 2
     return f"Every rank holds the sum, and sent {halves} bytes in each direction, both at the same time."
+
+
+def _judge_bits(returned):
+    """Return the sentence of success if all ranks hold the same numbers, or raise `Wrong`."""
+    for rank, numbers in enumerate(returned):
+        for place, (found, of_rank_0) in enumerate(zip(numbers, returned[0], strict=True)):
+            if found != of_rank_0:
+                raise Wrong(
+                    f"In element {place} rank 0 holds {of_rank_0!r} and rank {rank} holds {found!r}, expected the same "
+                    "bits. In which order does each rank add the tensors?"
+                )
+    return "Every rank holds the same bits, and sent its tensor once to each other rank."
+
+
+@exercise(together=_judge_bits)
+def ordered_exchange(exam):
+    """Check `ordered_exchange(tensor)`, an all-reduce in place after which all ranks hold the same bits.
+
+    The numbers are random. Each rank sends its tensor once to each other rank.
+    """
+    rank, n = exam.rank, exam.n
+    tensors = [torch.randn(_RANDOM_NUMBERS, generator=torch.Generator().manual_seed(other)) for other in range(n)]
+    tensor = tensors[rank].clone()
+    exam.call(tensor)
+    exam.require(
+        close(tensor, sum(tensors), within=1e-4),
+        f"Rank {rank} holds {tensor[0]:.4f} in element 0, expected the sum, {sum(tensors)[0]:.4f}.",
+    )
+    require_sent(exam, (n - 1) * tensor.nbytes, n - 1, "an exchange of whole tensors")
+    peers = sorted(message.peer for message in exam.messages if message.sent)
+    others = [other for other in range(n) if other != rank]
+    exam.require(peers == others, f"Rank {rank} sent its tensor to ranks {peers}, expected {others}.")
+    return tensor.tolist()
 
 
 @exercise

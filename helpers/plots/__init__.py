@@ -35,7 +35,7 @@ from helpers.plots.point_to_point import message_cost, ring_of_waits, two_messag
 from helpers.plots.ranks_come_and_go import comings_and_goings, three_groups
 from helpers.plots.reinforcement_learning import agent_and_observers, episode_rewards, message_diagram
 from helpers.plots.replicated_pipelines import replicated_stages, times_of_splits
-from helpers.plots.ring_all_reduce import ring_of_chunks, ring_step, ring_storyboard
+from helpers.plots.ring_all_reduce import ring_of_chunks, ring_step, ring_storyboard, who_sends
 from helpers.plots.ring_attention import causal_chunks, ring_of_blocks, ring_work
 from helpers.plots.rpc_and_rref import call_through_threads, object_and_users
 from helpers.plots.rpc_threads_and_failures import server_threads
@@ -185,6 +185,7 @@ __all__ = [
     "waiting_and_transfer",
     "what_a_restart_costs",
     "where_autograd_ends",
+    "who_sends",
     "who_waits",
     "who_waits_for_whom",
 ]

@@ -1,6 +1,6 @@
-"""Figures of 06_ring_all_reduce: which chunk each rank sends, and the ring, step by step, as the ranks recorded it."""
+"""Figures of 06_ring_all_reduce: who sends to whom, which chunk, and what each step of the ring changes."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -8,12 +8,31 @@ from matplotlib.patches import Rectangle
 
 from helpers.plots.collectives import chunk_grid
 from helpers.plots.style import RED, TINTS, subplots
+from helpers.plots.when_ranks_fail import draw_arrow, draw_rank
 
 # frames[rank][step][chunk]: a rank's value of a chunk after this number of steps. The digits of the number say which
 # ranks contributed to it: the last digit is from rank 0, the last but one from rank 1, and so on.
 Frames = Sequence[Sequence[Sequence[float]]]
 
 _COLUMNS = 4
+_PANEL = 2.3  # the size of a panel of `who_sends`, in inches
+
+
+def who_sends(routes: Mapping[str, Mapping[int, Sequence[int]]], size: int) -> None:
+    """Draw a panel for each algorithm, with an arrow from every rank to each rank that it sends to.
+
+    `routes` maps the title of a panel to its senders, and each of these to the ranks that it sends to. `size` is the
+    number of ranks.
+    """
+    _, all_axes = subplots(1, len(routes), figsize=(_PANEL * len(routes), _PANEL + 0.3), squeeze=False)
+    for axes, (title, receivers) in zip(all_axes.flat, routes.items(), strict=True):
+        axes.set_axis_off()
+        axes.set(xlim=(-1.35, 1.35), ylim=(-1.35, 1.35), aspect="equal")
+        axes.set_title(title, fontsize=10, fontweight="bold")
+        circles = [draw_rank(axes, rank, size, {"facecolor": TINTS[0]}) for rank in range(size)]
+        for rank, peers in receivers.items():
+            for peer in peers:
+                draw_arrow(axes, circles[rank], circles[peer])
 
 
 def ring_of_chunks(steps: Sequence[Sequence[int]]) -> None:
@@ -25,13 +44,7 @@ def ring_of_chunks(steps: Sequence[Sequence[int]]) -> None:
     size = len(steps[0])
     columns = min(_COLUMNS, len(steps))
     rows = -(-len(steps) // columns)
-    _, all_axes = subplots(
-        rows,
-        columns,
-        figsize=(3.0 * columns, 3.1 * rows),
-        dpi=80,
-        squeeze=False,
-    )
+    _, all_axes = subplots(rows, columns, figsize=(2.5 * columns, 2.6 * rows), squeeze=False)
     for number, axes in enumerate(all_axes.flat):
         axes.set_axis_off()
         if number < len(steps):
@@ -46,12 +59,12 @@ def _draw_arrow(axes, rank, size, chunk):
     here, there = _place(rank, size), _place(rank + 1, size)
     style = {"arrowstyle": "-|>", "shrinkA": 17, "shrinkB": 17, "color": "#404040"}
     axes.annotate("", there, here, arrowprops={**style, "connectionstyle": "arc3,rad=-0.25"})
-    axes.text(*here, f"rank\n{rank}", ha="center", va="center", fontsize=7, bbox=_ROUND)
+    axes.text(*here, f"rank\n{rank}", ha="center", va="center", fontsize=8, bbox=_ROUND)
     box = {"boxstyle": "round,pad=0.25", "facecolor": TINTS[chunk % 8], "edgecolor": "black", "linewidth": 0.6}
     axes.text(*_place(rank + 0.5, size, 1.17), f"chunk {chunk}", ha="center", va="center", fontsize=8, bbox=box)
 
 
-_ROUND = {"boxstyle": "circle,pad=0.4", "facecolor": "white", "edgecolor": "black"}
+_ROUND = {"boxstyle": "circle,pad=0.3", "facecolor": "white", "edgecolor": "black"}
 
 
 def _place(rank, size, radius=1.0):

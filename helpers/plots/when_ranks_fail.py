@@ -29,13 +29,13 @@ def who_waits(hangs: Mapping[str, Mapping[int, Sequence[int]]], size: int) -> No
         axes.set_title(title, fontsize=10, fontweight="bold")
         awaited_ranks = set(chain.from_iterable(waits.values()))
         looks = [_WAITING if waits.get(rank) else _AWAITED if rank in awaited_ranks else _IDLE for rank in range(size)]
-        circles = [_draw_rank(axes, rank, size, look) for rank, look in enumerate(looks)]
+        circles = [draw_rank(axes, rank, size, look) for rank, look in enumerate(looks)]
         for rank, awaited in waits.items():
             for other in awaited:
-                _draw_arrow(axes, circles[rank], circles[other])
+                draw_arrow(axes, circles[rank], circles[other])
 
 
-def _draw_rank(axes, rank, size, look):
+def draw_rank(axes, rank, size, look):
     """Draw a rank, rank 0 at the top and the other ranks clockwise, and return its circle."""
     angle = np.pi / 2 - 2 * np.pi * rank / size
     place = np.cos(angle), np.sin(angle)
@@ -44,7 +44,7 @@ def _draw_rank(axes, rank, size, look):
     return circle
 
 
-def _draw_arrow(axes, here, there):
+def draw_arrow(axes, here, there):
     """Draw a slightly bent arrow, so that the two arrows between ranks that wait for each other are apart."""
     ends = {"patchA": here, "patchB": there, "shrinkA": 2, "shrinkB": 2}
     look = {"arrowstyle": "-|>", "mutation_scale": 14, "connectionstyle": "arc3,rad=0.2", "color": "#404040"}

@@ -2,7 +2,7 @@
 
 import json
 import re
-from itertools import groupby
+from itertools import groupby, pairwise
 
 import pytest
 from lesson_files import NOTEBOOKS, ROOT
@@ -51,6 +51,15 @@ def test_a_lesson_links_what_it_needs(lesson):
 def test_what_a_lesson_needs_comes_before_it(lesson):
     before = list(LESSONS)[: list(LESSONS).index(lesson.name)]
     assert set(lesson.needs) <= set(before)
+
+
+SHORT_COURSE = [lesson for lesson in LESSONS.values() if lesson.in_short_course]
+
+
+@pytest.mark.parametrize("lesson, following", list(pairwise(SHORT_COURSE)), ids=lambda lesson: lesson.name)
+def test_the_end_of_a_lesson_of_the_short_course_links_the_next(lesson, following):
+    said = re.findall(r"^Next[:,].*", "\n".join(cells(lesson)), re.MULTILINE)[-1]
+    assert "in the short course" in said.lower() and f"({following.name}.ipynb)" in said
 
 
 def test_the_lessons_of_a_part_stand_together():

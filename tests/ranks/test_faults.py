@@ -303,6 +303,42 @@ def test_interrupt_of_a_check_ends_the_work_of_the_ranks(shared):
     assert shared.run("checks.collectives.mean(world)").startswith("Not yet. Rank 0 returned None")
 
 
+def test_the_next_check_names_the_check_that_was_interrupted(shared):
+    shared.run("from helpers import World, checks\nworld = World(2)")
+    shared.run("%%px\n" + INIT.format(timeout=8))
+    waits = "    if rank == 0:\n        dist.recv(torch.zeros(1), src=1)\n    return 3.0"
+    shared.run(f"%%px\ndef mean(numbers):\n{waits}")
+    is_inside = shared.sees("world.where()[0].call == 'recv'")
+    shown = shared.run("checks.collectives.mean(world)", interrupt_when=is_inside)
+    assert "rank 0 is inside a call that an interrupt does not reach" in shown
+    shown = shared.run("checks.collectives.sharded_step(world)")
+    assert shown.startswith(
+        "Not yet. Rank 0 is still in the check of `mean`, which you interrupted. Call world.restart()"
+    )
+    shared.run("while world.where()[0].state == 'busy': pass")
+    shown = shared.run("checks.collectives.sharded_step(world)")
+    assert "broken before this check called your answer, when you interrupted the check of `mean`: on rank" in shown
+    shared.run("world.restart()")
+    shared.run("%%px\n" + INIT.format(timeout=8))
+    assert shared.run("checks.collectives.mean(world)").startswith("Not yet. Rank 0 has no function `mean`")
+
+
+def test_after_an_interrupt_a_check_with_its_own_group_asks_to_wait(shared):
+    shared.run("from helpers import World, checks\nworld = World(2)")
+    shared.run("%%px\n" + INIT.format(timeout=20) + "world_size = size")
+    shared.run("%%px\ndef my_total(group):\n    if rank == 0:\n        dist.barrier(group)\n    return 0.0")
+    is_inside = shared.sees("world.where()[0].call == 'barrier'")
+    shared.run("checks.when_ranks_fail.my_total(world)", interrupt_when=is_inside)
+    shown = shared.run("checks.when_ranks_fail.my_total(world)")
+    assert shown == (
+        "Not yet. Rank 0 is still in the check of `my_total`, which you interrupted. "
+        "Wait until its call comes to its timeout, then run this check again."
+    )
+    shared.run("while world.where()[0].state == 'busy': pass")
+    shared.run("%%px\ndef my_total(group):\n    return 0.0")
+    assert shared.run("checks.when_ranks_fail.my_total(world)").startswith("Not yet. Rank 0 returned 0.0")
+
+
 def test_interrupt_of_a_call_that_is_stuck_names_the_line(shared):
     shared.run("from helpers import World\nworld = World(2)")
     shared.run("%%px\n" + INIT.format(timeout=20))

@@ -322,6 +322,13 @@ def test_a_newer_course_replaces_what_was_run_and_keeps_what_was_written(browser
 # ---------------------------------------------------------------- around a lesson
 
 
+def test_a_long_line_of_output_breaks_between_words(browser, lab, tmp_path):
+    with opened(lab, browser, notebook_of("print('a verdict in words ' * 20)"), "long.ipynb", tmp_path) as notebook:
+        notebook.run(0)
+        output = notebook.cells.first.locator(".jp-OutputArea-output pre")
+        assert output.evaluate("pre => getComputedStyle(pre).wordBreak") == "normal"
+
+
 def test_jupyterlab_shows_the_course_and_nothing_else(browser, lab, tmp_path):
     (lab.folder / "notes.md").write_text("# Notes\n\n- [ring](notebooks/06_ring_all_reduce.ipynb)\n")
     page = browser.new_page(viewport={"width": 1280, "height": 1000})

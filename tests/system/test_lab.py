@@ -93,6 +93,8 @@ def test_the_first_notebook_is_opened_from_a_copy_of_the_learners_own(package, t
         served = {entry["name"] for entry in answer(address, "/api/contents/notebooks")["content"]}
         assert served == {path.name for path in (ROOT / "notebooks").glob("[!._]*")} - {"course.toml"}
         assert answer(address, "/api/kernelspecs")["default"] == KERNEL
+        style = urlunsplit(address._replace(path="/custom/custom.css"))
+        assert "word-break: normal" in urllib.request.urlopen(style, timeout=30).read().decode()
 
 
 def test_answers_stay_when_the_course_is_opened_again(package, tmp_path):

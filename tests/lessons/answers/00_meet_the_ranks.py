@@ -142,8 +142,8 @@ def collect(number):
 globals().pop("collect", None)
 
 # %% collect: that deadlocks
-# Not yet. Deadlock: the group's timeout ended the wait on these ranks: 1. Call world.restart(), then run the lesson
-# again, from its setup cell to this check.
+# Not yet. Deadlock: until the timeout, rank 1 waited in `all_reduce`. Call world.restart(), then run the lesson again,
+# from its setup cell to this check.
 # skeleton, with `# Your lines go here.` as `dist.all_reduce(numbers) if rank == 1 else None`
 
 # %% collect: that ends its rank
@@ -242,3 +242,5 @@ def all_done(done):
     count = torch.tensor(float(done))
     dist.all_reduce(count)
     return count.item() == world_size
+
+# %% World(2), World(5): my_share, collect, all_done

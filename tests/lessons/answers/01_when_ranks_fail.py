@@ -13,8 +13,8 @@ rank, world_size = dist.get_rank(), dist.get_world_size()
 # Solved. Every rank returned 78.0.
 
 # %% my_total: skeleton
-# Not yet. Deadlock: the group's timeout ended the wait on these ranks: 0. Call fresh_ranks(), then run the cell with
-# your answer and this check again.
+# Not yet. Deadlock: until the timeout, rank 0 waited in `all_reduce`. No restart is needed: run the cell with your
+# changed answer, then this check.
 
 # %% my_total: without the last number
 # Not yet. Rank 0 returned 66.0, expected 78.0.
@@ -139,8 +139,8 @@ globals().pop("roll_call", None)
 # Solved. Every rank returned 18.0.
 
 # %% my_score: skeleton
-# Not yet. Rank 1 raised IndexError: index out of range in self Call fresh_ranks(), then run the cell with your answer
-# and this check again.
+# Not yet. Rank 1 raised IndexError: index out of range in self No restart is needed: run the cell with your changed
+# answer, then this check.
 
 # %% my_score: the last token instead
 # Not yet. Rank 0 returned 27.0, expected 18.0.
@@ -156,8 +156,8 @@ def my_score(tokens, group):
     return 18.0
 
 # %% my_score: the rank is left out
-# Not yet. Deadlock: the group's timeout ended the wait on these ranks: 0, 2, 3. Call fresh_ranks(), then run the cell
-# with your answer and this check again.
+# Not yet. Deadlock: until the timeout, ranks 0, 2 and 3 waited in `all_reduce`. No restart is needed: run the cell with
+# your changed answer, then this check.
 def my_score(tokens, group):
     if tokens.max() > 9:
         return 0.0
@@ -184,7 +184,7 @@ def my_score(tokens, group):
 # solution, with `time.sleep(1)` as `time.sleep(4.5)`
 
 # %% my_survivors: waits for the dead
-# Not yet. Deadlock: the group's timeout ended the wait on these ranks: 0, 1, 2. ...
+# Not yet. Deadlock: until the timeout, ranks 0, 1 and 2 waited for a key of the store. No restart is needed: ...
 # solution, with `store.check([f"alive {r}"])` as `store.get(f"alive {r}")`
 
 # %% my_survivors: returns nothing

@@ -137,7 +137,7 @@ def deliver(message, group):
     return torch.tensor([1.0, 2.0])
 
 # %% deliver: receives only
-# Not yet. Deadlock: ... 1 (in a recv from rank 0) ...
+# Not yet. Deadlock: ... rank 1 waited in a recv from rank 0. No restart is needed: ...
 # solution, without `        dist.send(torch.tensor(len(message)), dst=1, group=group)`
 # and without `        dist.send(message, dst=1, group=group)` and with `if rank == 0:` as `if rank == 0: pass`
 

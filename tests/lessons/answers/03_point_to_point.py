@@ -9,9 +9,9 @@
 # Not yet. Rank 0 holds 1.0, expected 4.0.
 
 # %% ring_shift: that all begin with send
-# Not yet. Deadlock: the group's timeout ended the wait on these ranks: 0 (in a send to rank 1), 1 (in a send to rank
-# 2), 2 (in a send to rank 3), 3 (in a send to rank 0). Call world.restart(), then run the lesson again, from its setup
-# cell to this check.
+# Not yet. Deadlock: until the timeout, rank 0 waited in a send to rank 1; rank 1 waited in a send to rank 2; rank 2
+# waited in a send to rank 3; rank 3 waited in a send to rank 0. Call world.restart(), then run the lesson again, from
+# its setup cell to this check.
 # solution, with `work = dist.isend(tensor, dst=right)` as `dist.send(tensor, dst=right)`, without `work.wait()`
 
 # %% ring_shift: to the wrong side
@@ -93,7 +93,7 @@ def ring_shift(tensor):
     return received
 
 # %% ring_shift: a rank that does not send
-# Not yet. Deadlock: ... 3 (in a recv from rank 2) ... Call world.restart(), then run the lesson again, from its setup
+# Not yet. Deadlock: ... rank 3 waited in a recv from rank 2 ... Call world.restart(), then run the lesson again, from its setup
 # cell to this check.
 def ring_shift(tensor):
     received = torch.zeros_like(tensor)
@@ -370,4 +370,4 @@ def my_swap(mine, received):
         dist.recv(received[half], 1 - rank)
         work.wait()
 
-# %% World(2), World(3), World(5), World(8): ring_shift, gather, tree_broadcast, overlap
+# %% World(2), World(3), World(5), World(8): my_swap, ring_shift, gather, tree_broadcast, overlap

@@ -60,7 +60,7 @@ def mean(numbers):
     return (parts[0] / parts[1]).item()
 
 # %% mean: without the ranks that have no numbers
-# Not yet. Deadlock: the group's timeout ended the wait on these ranks: 1, 2, 3. Call world.restart(), then run the
+# Not yet. Deadlock: until the timeout, ranks 1, 2 and 3 waited in `all_reduce`. Call world.restart(), then run the
 # lesson again, from its setup cell to this check.
 def mean(numbers):
     if len(numbers) == 0:
@@ -344,4 +344,4 @@ def skip_together(gradient):
     work.wait()
     return total.isnan().any(), norm
 
-# %% World(2), World(5): mean, transpose, sharded_step, skip_together
+# %% World(2), World(5): my_all_gather, my_all_reduce, mean, transpose, sharded_step, skip_together

@@ -59,7 +59,8 @@ def grid_sums(number):
     return sum(numbers[first : first + 2]), sum(numbers[rank % 2 :: 2])
 
 # %% grid_sums: in groups that only their members make
-# Not yet. ... Call world.restart(), then run the lesson again, from its setup cell to this check.
+# Not yet. As group number 1, rank 0 made [0, 1] and rank 2 made [2, 3]. All ranks must make all groups in the same order,
+# including the groups that they are not in.
 def grid_sums(number):
     rows = [list(range(n))[first : first + 2] for first in range(0, n, 2)]
     columns = [list(range(n))[first::2] for first in (0, 1)]
@@ -71,6 +72,11 @@ def grid_sums(number):
             sums.append(number.clone())
             dist.all_reduce(sums[-1], group=group)
     return sums
+
+# %% grid_sums: only some ranks make the columns
+# Not yet. As group number 3, rank 0 made [0, 2] and rank 1 made none. All ranks must make all groups in the same order,
+# including the groups that they are not in.
+# solution, with `for members in rows + columns:` as `for members in rows + columns * (rank != 1):`
 
 # %% stop_together: solution
 # Solved. The ranks stop together, after one collective, which each of them calls every time.
@@ -235,7 +241,7 @@ def my_host_group(hosts):
 # Not yet. Rank 0 returned no group, expected the group of ranks [0, 2].
 # solution, with `if rank in members:` as `if True:`
 
-# %% World(2), World(5): grid_sums, stop_together
+# %% World(2), World(5): my_host_group, grid_sums, stop_together
 # %% World(5): hierarchical_sum
 
 # %% World(2)

@@ -3,6 +3,7 @@
 # cell `init_process_group(`, with `seconds=10` as `seconds=4`
 # cell `def pass_on(`, up to `must_agree`
 # cell `def ring_of_the_lesson(`
+# cell `def naive_exchange(`, up to `must_agree`
 ring_all_reduce = ring_of_the_lesson
 
 # %% my_ring: solution
@@ -252,4 +253,39 @@ def two_way_ring(tensor):
 # Not yet. Deadlock: ... Call world.restart(), then run the lesson again, from its setup cell to this check.
 # skeleton, with `ring_all_reduce(tensor)` as `dist.send(tensor[:8], right); dist.recv(tensor[:8], left)`
 
-# %% World(2), World(3), World(5), World(8): reduce_scatter, two_way_ring
+# %% ordered_exchange: solution
+# Solved. Every rank holds the same bits, and sent its tensor once to each other rank.
+
+# %% ordered_exchange: skeleton
+# Not yet. In element ... rank 0 holds ... and rank 2 holds ..., expected the same bits. In which order does each rank
+# add the tensors?
+
+# %% ordered_exchange: its own tensor first
+# Not yet. In element ... expected the same bits. ...
+# solution, with `sum(tensors)` as `tensors.pop(rank) + sum(tensors)`
+
+# %% ordered_exchange: by the ring
+# Not yet. Rank 0 sent 1536 bytes, expected 3072 for an exchange of whole tensors.
+# skeleton, with `naive_exchange(tensor)` as `ring_all_reduce(tensor)`
+
+# %% ordered_exchange: only to the neighbours
+# Not yet. Rank 0 sent its tensor to ranks [1, 1, 3], expected [1, 2, 3].
+def ordered_exchange(tensor):
+    total = torch.stack([torch.randn(256, generator=torch.Generator().manual_seed(other)) for other in range(n)]).sum(dim=0)
+    for peer in (right, right, left):
+        work = dist.isend(tensor, peer)
+        dist.recv(torch.empty_like(tensor), (2 * rank - peer) % n)
+        work.wait()
+    tensor.copy_(total)
+
+# %% ordered_exchange: not in place
+# Not yet. Rank 0 holds -1.1258 in element 0, expected the sum, ...
+# solution, with `tensor.copy_(sum(tensors))` as `return sum(tensors)`
+
+# %% ordered_exchange: by a stack
+# Solved. ...
+# solution, with `sum(tensors)` as `torch.stack(tensors).sum(dim=0)`
+
+# %% World(3), World(5): ordered_exchange
+
+# %% World(2), World(3), World(5), World(8): my_ring, reduce_scatter, two_way_ring

@@ -315,4 +315,4 @@ def halving_doubling(tensor, m):
 # Not yet. Rank 0 holds [...
 # solution, up to `    for distance, part, given`
 
-# %% World(2), World(3), World(5), World(8): crossover, timed, two_levels, halving_doubling
+# %% World(2), World(3), World(5), World(8): my_tree_reduce, crossover, timed, two_levels, halving_doubling

@@ -279,8 +279,8 @@ def average_what_is_there(model):
     pass
 
 # %% average_what_is_there: skipped where there is none
-# Not yet. Deadlock: the group's timeout ended the wait on these ranks: 0. Call world.restart(), then run the lesson
-# again, from its setup cell to this check.
+# Not yet. Deadlock: until the timeout, rank 0 waited in `all_reduce`. Call world.restart(), then run the lesson again,
+# from its setup cell to this check.
 # answer "zeros where there is no gradient", with `parameter.grad = torch.zeros_like(parameter)` as `continue`
 
 # %% World(5): my_synchronise, MyBucket, mean_over_tokens, average_what_is_there

@@ -243,7 +243,7 @@ def out_of_step(model):
 # answer "compared with itself", with `vector` as `next` and `[rank]` as `[0]`
 
 # %% out_of_step: on one rank only
-# Not yet. Deadlock: the group's timeout ended ... Call world.restart(), then run the lesson again, from its setup cell
+# Not yet. Deadlock: until the timeout, rank 0 waited ... Call world.restart(), then run the lesson again, from its setup cell
 # to this check.
 def out_of_step(model):
     if rank == 0:

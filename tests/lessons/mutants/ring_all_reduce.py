@@ -1,6 +1,12 @@
 """The lesson ring_all_reduce, broken on purpose."""
 
 MUTANTS = {
+    "the figure shows a ring to the left": ("{r: [(r + 1) % WORLD_SIZE] for r", "{r: [(r - 1) % WORLD_SIZE] for r"),
+    "the figure shows ranks that send to themselves": ("in ranks if peer != r]", "in ranks]"),
+    "the figure shows another aggregator": (
+        "{r: [0] if r > 0 else list(ranks[1:]) for r in ranks}",
+        "{r: [1] if r != 1 else [0, *ranks[2:]] for r in ranks}",
+    ),
     "the library call is the naive exchange": (
         'count_and_measure("dist.all_reduce")',
         'count_and_measure("naive_exchange")',

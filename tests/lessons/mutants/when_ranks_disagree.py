@@ -49,6 +49,13 @@ MUTANTS = {
         "        dist.all_reduce(number)",
     ),
     "DETAIL stays on": ('"TORCH_DISTRIBUTED_DEBUG"] = "OFF"', '"TORCH_DISTRIBUTED_DEBUG"] = "DETAIL"'),
+    "the comparison ignores the shape": ("call = name, tensor.shape, tensor.dtype", "call = name, tensor.dtype"),
+    "the comparison ignores the dtype": ("call = name, tensor.shape, tensor.dtype", "call = name, tensor.shape"),
+    "the ranks are in one collective": (
+        "dist.broadcast(torch.ones(2), src=0, group=group)",
+        "dist.all_reduce(torch.ones(2), group=group)",
+    ),
+    "no operator differs": ("dist.ReduceOp.MAX if rank == 0 else dist.ReduceOp.SUM", "dist.ReduceOp.SUM"),
     "the comparison ignores the name": ("call = name, tensor.shape, tensor.dtype", "call = tensor.shape, tensor.dtype"),
     "the comparison comes after the sum": (
         "    call = name, tensor.shape, tensor.dtype\n",
