@@ -21,6 +21,7 @@ __all__ = [
     "Future",
     "RRef",
     "flight_records",
+    "forget_gathers",
     "load_dynamo",
     "source_rank",
     "unfinished_collectives",
@@ -38,6 +39,17 @@ def workers() -> list[WorkerInfo]:
 def worker_of(to) -> WorkerInfo:
     """Return the worker that a caller gives as a name, a number or a WorkerInfo."""
     return api._to_worker_info(to)
+
+
+def forget_gathers() -> None:
+    """Have the RPC that starts next on this rank number its gathers from 0.
+
+    `init_rpc` and `shutdown` gather from all workers. Each process numbers its gathers and never begins again, so after
+    a shutdown that not all workers called, the numbers differ and the next `init_rpc` hangs.
+    """
+    with api._all_gather_dict_lock:
+        api._all_gather_sequence_id.clear()
+        api._all_gather_sequence_id_to_states.clear()
 
 
 def source_rank(work) -> int:
