@@ -24,6 +24,7 @@ __all__ = [
     "Future",
     "RRef",
     "flight_records",
+    "forget_gathers",
     "load_dynamo",
     "rpc_timeout",
     "source_rank",
@@ -53,6 +54,17 @@ def rpc_timeout(seconds: float) -> Iterator[None]:
         yield
     finally:
         _set_rpc_timeout(before)
+
+
+def forget_gathers() -> None:
+    """Have the RPC that starts next on this rank number its gathers from 0.
+
+    `init_rpc` and `shutdown` gather from all workers. Each process numbers its gathers and never begins again, so after
+    a shutdown that not all workers called, the numbers differ and the next `init_rpc` hangs.
+    """
+    with api._all_gather_dict_lock:
+        api._all_gather_sequence_id.clear()
+        api._all_gather_sequence_id_to_states.clear()
 
 
 def source_rank(work) -> int:

@@ -3,22 +3,17 @@
 import os
 import threading
 import time
-from contextlib import suppress
 
 import torch
 import torch.distributed.rpc as rpc
 
-from helpers.checks.exam import AnswerError, answer, exercise
-from helpers.checks.rpc_judging import answer_with_rpc, one_line_errors, rpc_runs
+from helpers.checks.exam import answer, exercise
+from helpers.checks.rpc_judging import answer_with_rpc, end_rpc, one_line_errors, require_first_rpc, rpc_runs
 
 _ROW_NUMBERS = [7, 0, 3, 3, 12]
 _WIDTH = 4  # of a row
 _TIMES = 5
-_RREFS_ARE_LOST = (
-    "RuntimeError: the check of `run_worker` has ended the first RPC of this process, and RRefs work only with that. "
-    "Call world.restart(), then run the lesson again, from its setup cell"
-)
-_ended = []  # True for each RPC that the check of `run_worker` has ended in this process
+_FROM_THE_SETUP_CELL = "Call world.restart(), then run the lesson again, from its setup cell"
 _SECONDS_TO_MEET = 5  # they run out only if the answer calls one worker after another
 
 
@@ -174,7 +169,7 @@ def _join(rank):
 
 def _many_rows():
     """Return the result of `many_rows`, and its calls without those that torch makes by itself."""
-    _require_first_rpc()
+    require_first_rpc(_FROM_THE_SETUP_CELL)
     with one_line_errors():
         table = rpc.remote("worker1", Rows)
     result, made = answer_with_rpc("many_rows", [table, _ROW_NUMBERS])
@@ -187,7 +182,7 @@ def _row(number):
 
 def _add_many():
     """Return the result of `add_many`, its calls, and the numbers added when it returned and in the end."""
-    _require_first_rpc()
+    require_first_rpc(_FROM_THE_SETUP_CELL)
     with one_line_errors():
         counter = rpc.remote("worker1", Tally)
     result, made = answer_with_rpc("add_many", [counter, _TIMES])
@@ -196,28 +191,15 @@ def _add_many():
     return result, made, before, counter.rpc_sync().history()
 
 
-def _require_first_rpc():
-    """Raise `AnswerError` if the check of `run_worker` has ended the RPC for which RRefs work."""
-    if _ended:
-        raise AnswerError(_RREFS_ARE_LOST)
-
-
 def _run_worker(rank, n):
     """End RPC, call `run_worker`, and end RPC again; return the result, and whether `run_worker` left RPC running."""
-    _end_rpc()
-    _ended.append(True)
+    end_rpc("run_worker")
     try:
         with one_line_errors():
             result = answer("run_worker", [rank, n, served])
         return result, rpc_runs()
     finally:
-        _end_rpc()
-
-
-def _end_rpc():
-    if rpc_runs():
-        with suppress(RuntimeError):  # it ends RPC on this rank even if another worker has left
-            rpc.shutdown(timeout=_SECONDS_TO_MEET)
+        end_rpc("run_worker")
 
 
 def served(number):

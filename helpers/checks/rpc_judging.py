@@ -16,12 +16,15 @@ from helpers.checks.exam import AnswerError, answer, errors_of_answer, missing
 from helpers.checks.learner import learners_module
 from helpers.measure import calls
 from helpers.measure.calls import Call
-from helpers.torch_parts import RRef
+from helpers.torch_parts import RRef, forget_gathers
 
 SECONDS_AT_MOST, _TIMES_AT_MOST = 0.5, 6  # that a function which does not wait lasts, and is seen under way
+_SECONDS_TO_END = 5
 NO_RPC = "RuntimeError: RPC has not been initialized: run the setup cell."
 # torch reports an error on another worker by this line, then its text and its stack.
 _REMOTE = re.compile(r"On WorkerInfo\(id=\d+, name=(\S+)\):(?:\\n|\s)*(.+?)(?:\\nTraceback|$)", re.MULTILINE)
+
+_ended_by = []  # the checks that have ended RPC in this process
 
 
 def answer_with_rpc(function: str, arguments: Sequence) -> tuple[object, list[Call]]:
@@ -76,6 +79,32 @@ def start_rpc(name: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch's warnings about itself
         rpc.init_rpc(name, rank=rank, world_size=size, rpc_backend_options=options)
+
+
+def end_rpc(check: str) -> bool:
+    """End RPC on this rank if it is running; `check` is the check that asks for it.
+
+    All ranks call this, and can start RPC again afterwards. It ends RPC even if the workers do not end it together, and
+    then returns False.
+    """
+    _ended_by.append(check)
+    together = True
+    if rpc_runs():
+        try:
+            rpc.shutdown(timeout=_SECONDS_TO_END)
+        except RuntimeError:
+            together = False
+    forget_gathers()
+    return together
+
+
+def require_first_rpc(remedy: str) -> None:
+    """Raise `AnswerError` if a check has ended the first RPC of this process, because RRefs work only with that."""
+    if _ended_by:
+        raise AnswerError(
+            f"RuntimeError: the check of `{_ended_by[-1]}` has ended the first RPC of this process, and RRefs work "
+            f"only with that. {remedy}"
+        )
 
 
 def require_rpc(name: str) -> None:

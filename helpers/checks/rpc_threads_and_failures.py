@@ -1,4 +1,4 @@
-"""Exercises of 20_rpc_threads_and_failures: functions that run on worker1, and a caller of a dead worker."""
+"""Exercises of 20_rpc_threads_and_failures: requests on worker1, a shutdown, and a caller of a dead worker."""
 
 import itertools
 import os
@@ -10,10 +10,18 @@ from typing import NamedTuple
 import torch.distributed.rpc as rpc
 
 from helpers.checks.exam import AnswerError, answer, exercise, missing, number, plain, show
-from helpers.checks.judging import RESTART, kill_last
+from helpers.checks.judging import FRESH_RANKS, RESTART, kill_last
 from helpers.checks.learner import learners_module
 from helpers.checks.rpc_and_rref import Meeting
-from helpers.checks.rpc_judging import SECONDS_AT_MOST, one_line_errors, waits_inside
+from helpers.checks.rpc_judging import (
+    SECONDS_AT_MOST,
+    end_rpc,
+    one_line_errors,
+    require_first_rpc,
+    rpc_runs,
+    start_rpc,
+    waits_inside,
+)
 from helpers.measure.calls import recorded
 from helpers.torch_parts import rpc_timeout
 
@@ -27,6 +35,15 @@ _BATCHES = 4
 _SECONDS_FOR_AN_ANSWER = 8  # from the first call on, even on a busy machine
 _SENT_A_FUTURE = "Can not pickle torch.futures.Future"  # what RPC says
 _SECONDS_IN_TIME, _SECONDS_LATE = 3, 12  # the timeout of RPC for the slow worker, and the time that it takes
+_SECONDS_TO_LEAVE = 10  # the argument of my_leave, enough for all workers on a busy machine
+_SECONDS_BEFORE_THE_LAST_LEAVES = 1
+_SECONDS_TO_LEAVE_ALONE = 8  # at most, even on a busy machine; a shutdown that waits for the last worker takes 20 s
+_SECONDS_TO_MEET = 20
+# Each process counts its graceful shutdowns in C++, and a shutdown of all waits until the counts are equal.
+_NOT_TOGETHER = (
+    "RuntimeError: an earlier shutdown, which not all workers called, has made it impossible that these processes shut "
+    "down together. Call fresh_ranks(), then run the cell with your answer again"
+)
 
 
 @exercise
@@ -95,6 +112,44 @@ def Batcher(exam):
         )
         _require_no_wait(exam, waited, "ask")
     return f"{_BATCHES} calls of run answered {_BATCH * _BATCHES} callers."
+
+
+@exercise
+def my_leave(exam):
+    """Check `my_leave(seconds)`: workers leave RPC together; if the last one has left before, the others leave alone.
+
+    The check ends RPC, and starts it again.
+    """
+    last = exam.n - 1
+    left, was_answered = exam.on_rank(_leave_together, exam.rank, exam.n)
+    exam.require(
+        was_answered,
+        f"All workers were alive, and worker0 had left while worker{last} still called it, expected all workers to "
+        "leave together.",
+    )
+    _require_left(exam, left, "All workers were alive", True)
+    left = exam.on_rank(_leave_without_the_last, exam.rank, exam.n)
+    if exam.rank < last:
+        _require_left(exam, left, f"worker{last} had left before", False)
+        exam.require(
+            left.seconds < _SECONDS_TO_LEAVE_ALONE,
+            f"worker{last} had left before, and on rank {exam.rank} `my_leave` took {left.seconds:.0f} s, expected "
+            f"less than {_SECONDS_TO_LEAVE_ALONE} s: ask every worker before you wait for all of them. {FRESH_RANKS}",
+        )
+    return f"All workers left together, and after worker{last} had left, each of the others left alone."
+
+
+def _require_left(exam, left, situation, expected):
+    """Require that `my_leave` returned what is expected, and that RPC has ended on this rank."""
+    did = f"raised {left.error}" if left.error else f"returned {show(left.result)}"
+    exam.require(
+        left.result is expected,
+        f"{situation}, and on rank {exam.rank} `my_leave` {did}, expected it to return {expected}.",
+    )
+    exam.require(
+        not left.rpc_runs,
+        f"{situation}, and RPC was still running on rank {exam.rank} after `my_leave`, expected that RPC has ended.",
+    )
 
 
 @exercise(ranks=slice(1), before=kill_last)
@@ -312,6 +367,7 @@ def _have_asked_for_batches():
     whether a thread of worker1 waited in `ask`.
     """
     learners = _learners("Batcher")
+    require_first_rpc("Call fresh_ranks(), then run the cell with your answer again")
     with one_line_errors():
         watch = _watch_worker1("ask", 2.5)
         try:
@@ -378,6 +434,88 @@ def _ask_a_slow_worker(worker: str) -> _Asked:
             return _ask([worker, worker], 42, slow_once)
     finally:
         rpc.rpc_sync(worker, stop_being_slow)
+
+
+class _Left(NamedTuple):
+    """The outcome of a call of my_leave: its result or its error, how long it took, and whether RPC still runs."""
+
+    result: object
+    error: str
+    seconds: float
+    rpc_runs: bool
+
+
+def _leave() -> _Left:
+    """Call `my_leave` on this rank."""
+    result, error, begin = None, "", time.monotonic()
+    try:
+        with one_line_errors():
+            result = answer("my_leave", [_SECONDS_TO_LEAVE])
+    except AnswerError as raised:
+        kind, _, text = str(raised).partition(":")
+        error = kind if isinstance(raised.__cause__.__cause__, RuntimeError) else f"{kind}:{text}"  # RPC's is long
+    return _Left(plain(result), error, time.monotonic() - begin, rpc_runs())
+
+
+def _leave_together(rank: int, n: int) -> tuple[_Left, bool]:
+    """Have all workers leave, the last one later than the others; return also whether worker0 answers until then."""
+    _learners("my_leave")
+    if not end_rpc("my_leave"):
+        raise AnswerError(_NOT_TOGETHER)
+    _start_again(rank)
+    was_answered = True
+    if rank == n - 1:
+        time.sleep(_SECONDS_BEFORE_THE_LAST_LEAVES)
+        was_answered = _answers(0)
+    return _leave(), was_answered
+
+
+def _leave_without_the_last(rank: int, n: int) -> _Left | None:
+    """Have the last worker leave alone, then all others; start RPC again for the lesson."""
+    _start_again(rank)
+    last = n - 1
+    left = None
+    if rank == last:
+        _all_have_met.wait(_SECONDS_TO_MEET)
+        time.sleep(0.2)  # until the answers of `meet` are on their way
+        rpc.shutdown(graceful=False)
+    else:
+        rpc.rpc_sync(last, meet, args=(rank, last))
+        end = time.monotonic() + _SECONDS_TO_MEET
+        while _answers(last) and time.monotonic() < end:
+            time.sleep(0.05)
+        left = _leave()
+        if rpc_runs():
+            rpc.shutdown(graceful=False)  # a graceful shutdown would wait for the last worker
+    _start_again(rank)
+    return left
+
+
+def _start_again(rank):
+    end_rpc("my_leave")
+    _have_met.clear()
+    _all_have_met.clear()
+    start_rpc(f"worker{rank}")
+
+
+def _answers(worker):
+    """Return whether a worker answers a call."""
+    try:
+        rpc.rpc_sync(worker, os.getpid, timeout=_SECONDS_IN_TIME)
+    except RuntimeError:
+        return False
+    return True
+
+
+_have_met = set()
+_all_have_met = threading.Event()
+
+
+def meet(rank: int, size: int) -> None:
+    """Note on the last worker that a rank is there, until as many as `size` are."""
+    _have_met.add(rank)
+    if len(_have_met) == size:
+        _all_have_met.set()
 
 
 def _learners(name):

@@ -38,7 +38,7 @@ from helpers.plots.replicated_pipelines import replicated_stages, times_of_split
 from helpers.plots.ring_all_reduce import ring_of_chunks, ring_step, ring_storyboard, who_sends
 from helpers.plots.ring_attention import causal_chunks, ring_of_blocks, ring_work
 from helpers.plots.rpc_and_rref import call_through_threads, object_and_users
-from helpers.plots.rpc_threads_and_failures import server_threads
+from helpers.plots.rpc_threads_and_failures import server_threads, threads_of_a_rank
 from helpers.plots.scaling import batch_sizes, fewer_and_longer_steps, mfu_by_gpus, throughput, time_to_loss
 from helpers.plots.schedules import ranks_at_work, stages_on_ranks
 from helpers.plots.seldom import loss_by_cost, loss_by_learning_rate, often_and_seldom
@@ -161,6 +161,7 @@ __all__ = [
     "step_of_ddp",
     "step_timeline",
     "table_sizes",
+    "threads_of_a_rank",
     "three_groups",
     "three_splits",
     "three_stages",

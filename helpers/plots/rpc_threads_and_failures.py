@@ -1,13 +1,45 @@
-"""Figures of 20_rpc_threads_and_failures: the requests that each thread of a thread pool ran."""
+"""Figures of 20_rpc_threads_and_failures: the threads of a rank, and the requests that each server thread ran."""
 
 from collections.abc import Mapping, Sequence
 
-from matplotlib.patches import Rectangle
+from matplotlib.patches import FancyBboxPatch, Rectangle
 
-from helpers.plots.style import TINTS, new_axes
+from helpers.plots.style import BLUE, RED, TINTS, new_axes
 
 _HEIGHT = 0.7
 _GAP = 0.6  # between two workers, in rows
+
+_GREY = "#404040"
+
+
+def threads_of_a_rank() -> None:
+    """Draw a sketch of a rank: cells come to its main thread, requests to server threads, and all share variables."""
+    axes = new_axes("A rank runs cells and requests on threads that share its variables", height=2.9)
+    axes.set_axis_off()
+    axes.set(xlim=(0, 12), ylim=(0, 5))
+    _box(axes, (3.4, 0.3), (8.4, 4.3), "")
+    axes.text(3.6, 4.3, "worker1", fontweight="bold", fontsize=9)
+    _box(axes, (9.3, 1.0), (2.1, 2.8), "variables,\nsuch as a count", TINTS[1])
+    threads = ("main thread", "server thread 1", "server thread 2", "server thread 3")
+    sources = ("cells of the notebook", "request of worker0", "request of worker2", "request of worker3")
+    for row, (thread, source) in enumerate(zip(threads, sources, strict=True)):
+        height = 3.8 - 1.02 * row
+        color = BLUE if row == 0 else RED
+        axes.text(0, height, source, va="center", fontsize=9)
+        _arrow(axes, (2.5, height), (3.85, height), color)
+        _box(axes, (4.0, height - 0.27), (2.2, 0.54), thread, TINTS[0] if row == 0 else "white")
+        _arrow(axes, (6.35, height), (9.15, 2.9 - 0.35 * row), _GREY)
+
+
+def _box(axes, corner, size, text, color="white"):
+    look = {"boxstyle": "round,pad=0.08", "facecolor": color, "edgecolor": _GREY}
+    axes.add_patch(FancyBboxPatch(corner, *size, **look))
+    axes.text(corner[0] + size[0] / 2, corner[1] + size[1] / 2, text, ha="center", va="center", fontsize=9)
+
+
+def _arrow(axes, begin, end, color):
+    arrow = {"arrowstyle": "-|>", "color": color, "linewidth": 1.4, "shrinkA": 0, "shrinkB": 0}
+    axes.annotate("", end, begin, arrowprops=arrow)
 
 
 def server_threads(served: Mapping[str, Sequence[tuple[int, float, float]]]) -> None:

@@ -26,6 +26,8 @@ def test_every_name_that_is_taken_from_torch_is_there():
     assert isinstance(torch.futures.Future(), torch_parts.Future)
     assert callable(torch_parts.RRef.to_here)
     assert hasattr(api, "_get_current_rpc_agent") and hasattr(api, "_to_worker_info")
+    assert isinstance(api._all_gather_sequence_id, dict) and isinstance(api._all_gather_sequence_id_to_states, dict)
+    assert hasattr(api, "_all_gather_dict_lock")
     assert hasattr(dist.Work, "_source_rank")
 
 

@@ -1,8 +1,10 @@
 """The section of 24_actors about Monarch, where torchmonarch is installed: its cells, on three ranks."""
 
 import importlib.util
+import re
 from pathlib import Path
 
+import ipyparallel as ipp
 import nbformat
 import psutil
 import pytest
@@ -11,12 +13,34 @@ from helpers import World
 
 NOTEBOOK = Path(__file__).parent.parent.parent / "notebooks/24_actors.ipynb"
 ON_ALL_RANKS = ["setup", "address", "mailbox-solution", "counter", "agent", "learn", "observer", "casting-agent"]
-ON_RANK_0 = ["local", "mesh", "monarch-mailbox"]
+SECTION = ["mesh", "monarch-mailbox", "monarch-training", "death"]
+SIZE = 3
 
-pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec("monarch") is None,
-    reason='torchmonarch is not installed: python -m pip install -e ".[actors]"',
-)
+# As in tests/lessons/mutants: what is false now, the cell, a text that the cell has once, and the replacement.
+# tests/lessons/mutants has none of them, because `make mutants` runs without torchmonarch.
+MUTANTS = {
+    "call_one asks another actor": ("mesh", "slice(ranks=1).add.call_one(5)", "slice(ranks=0).add.call_one(5)"),
+    "a broadcast reaches one actor": ("mesh", "tallies.add.broadcast(10)", "tallies.slice(ranks=0).add.broadcast(10)"),
+    "an answer gets lost": (
+        "monarch-mailbox",
+        "        return getattr(self.instance, method)(*arguments)\n",
+        "        getattr(self.instance, method)(*arguments)\n",
+    ),
+    "a cast waits for the method": (
+        "monarch-mailbox",
+        "self.actor.run_without_answer.broadcast(method, *arguments)",
+        "self.actor.run_without_answer.call_one(method, *arguments).get(timeout=60)",
+    ),
+    "the observers on Monarch play other episodes": ("monarch-training", "name, SEED + r)", "name, SEED + 2 * r)"),
+    "no actor dies": ("death", "os.kill(os.getpid(), signal.SIGKILL)", "os.kill(os.getpid(), 0)"),
+    "the caller asks an actor that lives": (
+        "death",
+        'counters.slice(ranks=1).run.call_one("add_one")',
+        'counters.slice(ranks=0).run.call_one("add_one")',
+    ),
+}
+# A mutant that is not a program any more proves nothing.
+NO_PROGRAM = re.compile(r"\b(SyntaxError|IndentationError|NameError|ModuleNotFoundError|ImportError)\b")
 
 # Monarch ends an actor after an error in a broadcast. Then a call gets no answer until its timeout.
 CAREFREE = """
@@ -54,16 +78,26 @@ def source(cell_id):
 
 
 @pytest.fixture
-def world():
-    world = World(3)
+def lesson():
+    """Ranks that have run the lesson up to the section about Monarch."""
+    if importlib.util.find_spec("monarch") is None:
+        pytest.skip('torchmonarch is not installed: python -m pip install -e ".[actors]"')
+    world = World(SIZE)
     world.view["SEED"] = 1
     for cell_id in ON_ALL_RANKS:
         world.view.execute(source(cell_id))
     on_rank_0(world, "finished_rounds = lambda: None")
-    for cell_id in ON_RANK_0:
-        on_rank_0(world, source(cell_id))
+    on_rank_0(world, source("local"))
     yield world
     world.stop()
+
+
+@pytest.fixture
+def world(lesson):
+    """Ranks on which Monarch runs, with the mailbox of the section."""
+    for cell_id in SECTION[:2]:
+        on_rank_0(lesson, source(cell_id))
+    return lesson
 
 
 def on_rank_0(world, code):
@@ -72,6 +106,39 @@ def on_rank_0(world, code):
 
 def value(world, expression):
     return world.call(eval, expression, targets=0)
+
+
+def broken(code, old, new):
+    """Return the code of a cell with a text replaced, which the cell must have once."""
+    assert code.count(old) == 1, old
+    return code.replace(old, new)
+
+
+def prove(world, mutant=None, old="", new=""):
+    """Run the cells of the section, of which one may be broken, then the cell with its proof."""
+    for cell_id in SECTION:
+        code = source(cell_id)
+        on_rank_0(world, broken(code, old, new) if cell_id == mutant else code)
+    exec(source("monarch-proof"), {"world": world, "WORLD_SIZE": SIZE})
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_each_mutant_fits_its_cell(name):
+    cell_id, old, new = MUTANTS[name]
+    assert broken(source(cell_id), old, new) != source(cell_id)
+
+
+def test_the_proof_accepts_the_section(lesson):
+    prove(lesson)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", MUTANTS)
+def test_the_proof_refuses(name, lesson):
+    with pytest.raises((AssertionError, ipp.error.RemoteError)) as refusal:
+        prove(lesson, *MUTANTS[name])
+        pytest.fail(f"the section believes that {name}")
+    assert not NO_PROGRAM.search(str(refusal.value)), str(refusal.value)
 
 
 def test_the_check_judges_monarchs_actors_and_the_agent_earns_the_same_rewards(world):

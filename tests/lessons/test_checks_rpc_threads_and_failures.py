@@ -20,6 +20,15 @@ def test_threads_that_were_starved_are_named(broken_world):
     assert repr(checks.rpc_threads_and_failures.Batcher(broken_world)) == f"Not yet. Rank 1 is serving. {RESTART}"
 
 
+def test_processes_that_cannot_shut_down_together_are_named(broken_world):
+    for title in ("does not ask", "solution"):
+        said = says(
+            checks.rpc_threads_and_failures.my_leave, broken_world, code_of("rpc_threads_and_failures.my_leave", title)
+        )
+    assert said.startswith("Not yet. Rank 0 raised RuntimeError: an earlier shutdown, which not all workers called, ")
+    assert "Call fresh_ranks()" in said
+
+
 def test_a_rank_that_a_check_has_killed_is_named(broken_world):
     answer = code_of("rpc_threads_and_failures.ask_any", "solution")
     says(checks.rpc_threads_and_failures.ask_any, broken_world, answer)

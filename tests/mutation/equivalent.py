@@ -74,7 +74,10 @@ EQUIVALENT = {
         "620e4ba420": "a deadline for a reader who never calls `release`",
         "eb99506c09": "the worker dies before its nap ends, whether that lasts 30 s or 31 s",
         "57f438782c": "the worker is dead already only where the cell runs twice",
-        "756b10e088": "a deadline: the text does not say how long `leave` waits",
+        "fa27554ef4": "a deadline: the text does not say how long `leave` waits",
+        "86918f5008": "a deadline: the text does not say how long `leave` waits",
+        "d3d9357fdf": "a deadline: the text does not say how long `leave` waits",
+        "0e38f64590": "a deadline: the text does not say how long `leave` waits",
     },
     "uneven_ranks": {
         "f5920b4191": "only the values of the weights are used, so they may carry a graph",

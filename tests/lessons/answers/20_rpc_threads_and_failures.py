@@ -169,6 +169,57 @@ class Batcher:
     def ask(self, x):
         self.full.wait()
 
+# %% my_leave: skeleton
+# Not yet. All workers were alive, and worker0 had left while worker3 still called it, expected all workers to leave
+# together.
+
+# %% my_leave: solution
+# Solved. All workers left together, and after worker3 had left, each of the others left alone.
+
+# %% my_leave: only the first half
+# Not yet. worker3 had left before, and on rank 0 `my_leave` raised RuntimeError, expected it to return False.
+def my_leave(seconds):
+    torch.futures.wait_all([rpc.rpc_async(r, os.getpid, timeout=seconds) for r in range(n)])
+    rpc.shutdown(timeout=seconds)
+    return True
+
+# %% my_leave: stays if a worker is missing
+# Not yet. worker3 had left before, and RPC was still running on rank 0 after `my_leave`, expected that RPC has ended.
+# solution, with `rpc.shutdown(graceful=False)` as `pass`
+
+# %% my_leave: always returns True
+# Not yet. worker3 had left before, and on rank 0 `my_leave` returned True, expected it to return False.
+# solution, with `return False` as `return True`
+
+# %% my_leave: does not ask
+# Not yet. worker3 had left before, and on rank 0 `my_leave` took ... s, expected less than 8 s: ask every worker before
+# you wait for all of them. Call fresh_ranks(), then run the cell with your answer and this check again.
+def my_leave(seconds):
+    try:
+        rpc.shutdown(timeout=seconds)
+        return True
+    except RuntimeError:
+        return False
+
+# %% my_leave: with an error of its own
+# Not yet. All workers were alive, and on rank 0 `my_leave` raised NameError: name 'os_getpid' is not defined, expected
+# it to return True.
+# solution, with `os.getpid` as `os_getpid`
+
+# %% my_leave: one worker after another
+# Solved. ...
+# solution, with `torch.futures.wait_all([rpc.rpc_async(r, os.getpid, timeout=seconds) for r in range(n)])`
+# as `[rpc.rpc_sync(r, os.getpid, timeout=seconds) for r in range(n)]`
+
+# %% my_leave: that is missing
+# Not yet. Rank 0 has no function `my_leave`: run the cell that defines it, then this check.
+globals().pop("my_leave", None)
+
+# %% Batcher: after the check of my_leave
+# Not yet. Rank 0 raised RuntimeError: the check of `my_leave` has ended the first RPC of this process, and RRefs work
+# only with that. Call fresh_ranks(), then run the cell with your answer again
+# solution
+
 # %% ask_any: skeleton
 # Not yet. The first worker was dead, and ask_any raised RuntimeError, expected it to ask the next worker.
 
@@ -281,3 +332,5 @@ def my_record(work, read, write):
 # %% my_record: without the function
 # Not yet. Rank 0 has no function `my_record`: run the cell that defines it, then this check.
 globals().pop("my_record", None)
+
+# %% World(2), World(5): my_leave

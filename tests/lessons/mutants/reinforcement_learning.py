@@ -48,6 +48,10 @@ MUTANTS = {
         "def discounted(rewards):\n    returns = []\n    following = 0.0\n    for reward in reversed(rewards):\n"
         "        following = reward + following",
     ),
+    "a report of a reward runs the policy as well": (
+        "        self.rewards[observer].append(reward)",
+        "        self.rewards[observer].append(reward)\n        self.policy(torch.zeros(4))",
+    ),
     "one call is two": (
         "            rewards.append(reward)\n",
         "            rewards.append(reward)\n            agent.rpc_sync().report_reward(name, reward)\n",

@@ -61,6 +61,10 @@ MUTANTS = {
         "        rpc.shutdown(timeout=seconds)\n",
         "        rpc.shutdown(timeout=seconds)\n        return False\n",
     ),
+    "the survivors wait for the dead worker": (
+        "        torch.futures.wait_all([rpc.rpc_async(r, os.getpid, timeout=seconds) for r in range(n)])\n",
+        "",
+    ),
     "the dead worker is not asked": (
         "for r in range(n)])\n        rpc.shutdown",
         "for r in range(1)])\n        return True\n        rpc.shutdown",
