@@ -23,9 +23,9 @@ _current = None  # the job that may be running
 class Job:
     """A script in the background, run as `torchrun --nproc-per-node=RANKS script.py` runs it.
 
-    Further arguments are environment variables, as in `TORCH_DISTRIBUTED_DEBUG="DETAIL"`. The processes of the job run
-    in `folder` and write their files there. After two minutes the job is ended, and its folder stays. The next job,
-    `end`, and the end of the notebook for any reason all end the job and remove its folder.
+    Further arguments are environment variables, as in `TORCH_DISTRIBUTED_DEBUG="DETAIL"`, and `variables` has them. The
+    processes of the job run in `folder` and write their files there. After two minutes the job is ended, and its folder
+    stays. The next job, `end`, and the end of the notebook for any reason all end the job and remove its folder.
     """
 
     def __init__(self, script: str, ranks: int, **variables: str):
@@ -33,6 +33,7 @@ class Job:
         if _current is not None:
             _current.end()
         self.ranks = ranks
+        self.variables = variables
         prefork.warm_up()  # starts the fork server, which removes the folder if the notebook is killed
         self.folder = Path(tempfile.mkdtemp(prefix="job-", dir=get_temp_dir())).resolve()
         self._log = self.folder / "torchrun.log"

@@ -1,16 +1,24 @@
-"""Exercises of 44_fully_shard: the rows of a rank, gradients clipped over shards, and layers grouped into units."""
+"""Exercises of 44_fully_shard: rows of a rank, units, clipping over shards, a report, and a checkpoint."""
 
-import operator
+import shutil
+import tempfile
+from datetime import timedelta
+from types import SimpleNamespace
 
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor
 
-from helpers.checks.exam import answer, exercise, number, show
+from helpers.checks.exam import AnswerError, answer, errors_of_answer, exercise, near, number, show
+from helpers.checks.judging import CUT_OFF
+from helpers.measure.traffic import collectives
 
 _ROWS = (8, 7, 10, 3, 1, 401)
+_LAYERS = 3
+_SECONDS_OF_A_GROUP = 2
 
 
 @exercise
@@ -59,12 +67,73 @@ def my_clip(exam):
 
 
 @exercise
-def grouped(exam):
-    """Check `grouped(sizes, limit)`: neighbours in as few units as possible, none larger than the limit."""
-    for sizes, limit in (([4, 4, 4, 4], 8), ([4, 4, 4, 4], 4), ([6, 3, 3, 6, 2], 9), ([5, 1, 5, 1, 5], 6), ([7], 100)):
-        fault = _fault_of_units(exam.call(list(sizes), limit), sizes, limit)
-        exam.require(not fault, f"With layers of {sizes} bytes and a limit of {limit}, rank {exam.rank} {fault}")
-    return "There are as few units as possible, and no unit is larger than the limit."
+def my_sharded(exam):
+    """Check `my_sharded(model, mesh)`: a unit for each layer, and an optimizer that takes the step of one process."""
+    rank = exam.rank
+    found = SimpleNamespace(**exam.on_rank(_trained_shards))
+    exam.require(found.is_sharded, f"On rank {rank} a parameter is no DTensor, expected slices of every parameter.")
+    exam.require(
+        found.is_held,
+        f"Rank {rank} returned {found.returned}, expected an optimizer of the parameters that the model has now. "
+        "`fully_shard` replaces the parameters of a module.",
+    )
+    exam.require(
+        found.gathers == _LAYERS,
+        f"In a forward pass rank {rank} called {found.gathers} all_gather, expected {_LAYERS}, one for each layer.",
+    )
+    exam.require(
+        found.is_right,
+        f"The units are right. After a step the parameters of rank {rank} differ from those of one process, expected "
+        "a step of Adam with a learning rate of 0.01.",
+    )
+    return "Each layer is a unit, and a step on all ranks is the step of one process."
+
+
+@exercise(own_group=True)
+def my_report(exam):
+    """Check `my_report(model)`: rank 0 returns the norms of the whole parameters, and no rank waits in vain."""
+    rank = exam.rank
+    result, waits, expected = exam.on_rank(_report)
+    exam.require(
+        not waits,
+        f"Rank {rank} waited {_SECONDS_OF_A_GROUP} s in a collective that the other ranks did not call, expected no "
+        "wait: `full_tensor()` is a collective.",
+    )
+    if rank > 0:
+        exam.require(result is None, f"Rank {rank} returned {show(result)}, expected None: only rank 0 reports.")
+    elif exam.require(
+        isinstance(result, dict) and set(result) == set(expected),
+        f"Rank 0 returned {show(result)}, expected a dict with the names of the parameters: {', '.join(expected)}.",
+    ):
+        for name, norm in expected.items():
+            exam.require(
+                near(result[name], norm),
+                f"Rank 0 returned {show(result[name])} for `{name}`, expected {show(norm)}, the norm of the whole "
+                "parameter.",
+            )
+    return "Rank 0 returned the norm of every parameter, and no rank waited for another in vain."
+
+
+@exercise(also=["my_load"])
+def my_save(exam):
+    """Check `my_save(model, optimizer, folder)` and `my_load`: a training resumes on half as many shards.
+
+    The model that is loaded has its shards on half of the ranks, and copies of them on the other half. An odd number of
+    ranks has no halves, and keeps its shards.
+    """
+    rank = exam.rank
+    found = SimpleNamespace(**exam.on_rank(_resumed))
+    exam.require(
+        found.is_loaded,
+        f"After `my_load` the parameters of rank {rank} are not the parameters that were saved, expected them bit for "
+        "bit.",
+    )
+    exam.require(
+        found.goes_on,
+        f"The parameters are right. After one more step rank {rank} has other parameters than the saved training, "
+        "expected the same. Adam's next step depends on its state.",
+    )
+    return "Half as many shards have the parameters that were saved, and the next step is the same."
 
 
 def _in_words(rows):
@@ -98,28 +167,101 @@ def _norm(model):
     return torch.cat([gradient.to_local().flatten() for gradient in gradients]).norm().item()
 
 
-def _fault_of_units(result, sizes, limit):
-    """Return in words what is wrong with these units, or ""."""
+def _layers(seed=3):
+    """Return a new model, the same on all ranks."""
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        return nn.Sequential(*[nn.Linear(9, 9) for _ in range(_LAYERS)]).double()
+
+
+def _train(model, optimizer, part=slice(None)):
+    """Take a step on this part of the examples."""
+    inputs = torch.arange(18.0 * dist.get_world_size(), dtype=torch.float64).sin().reshape(-1, 9)
+    optimizer.zero_grad()
+    model(inputs[part]).square().mean().backward()
+    optimizer.step()
+
+
+def _flat(model):
+    """Return all parameters of a model in one vector; every rank must call it."""
+    parameters = (parameter.detach() for parameter in model.parameters())
+    return torch.cat([(p.full_tensor() if isinstance(p, DTensor) else p).flatten() for p in parameters])
+
+
+def _own_examples():
+    return slice(dist.get_rank(), None, dist.get_world_size())
+
+
+def _trained_shards():
+    """Shard a model by `my_sharded`, and take a step; return what the model, the optimizer and the step are."""
+    whole, model = _layers(), _layers()
+    optimizer = answer("my_sharded", [model, init_device_mesh("cpu", (dist.get_world_size(),))])
+    parameters = list(model.parameters())
+    groups = getattr(optimizer, "param_groups", [])
+    held = {id(parameter) for group in groups for parameter in group["params"]}
+    result = {
+        "returned": type(optimizer).__name__,
+        "is_sharded": all(isinstance(parameter, DTensor) for parameter in parameters),
+        "is_held": held == {id(parameter) for parameter in parameters},
+        "gathers": 0,
+        "is_right": False,
+    }
+    if result["is_sharded"] and result["is_held"]:
+        _train(whole, torch.optim.Adam(whole.parameters(), lr=0.01))
+        with errors_of_answer():
+            with collectives() as calls, torch.no_grad():
+                model(torch.ones(1, 9, dtype=torch.float64))
+            result["gathers"] = calls["all_gather"]
+            _train(model, optimizer, _own_examples())
+            result["is_right"] = torch.allclose(_flat(model), _flat(whole), rtol=0, atol=1e-10)
+    return result
+
+
+def _report():
+    """Return the result of `my_report`, whether it waited in vain, and the norms of the whole parameters."""
+    group = dist.new_group(timeout=timedelta(seconds=_SECONDS_OF_A_GROUP))
+    model = _layers()
+    norms = {name: parameter.norm().item() for name, parameter in model.named_parameters()}
+    # torch caches how it gathers by the names of a mesh, and would go on with the group of an equal mesh.
+    fully_shard(model, mesh=DeviceMesh.from_group(group, "cpu", mesh_dim_names=(f"of_{group.group_name}",)))
     try:
-        units = [[operator.index(layer) for layer in unit] for unit in result]
-    except TypeError:
-        return f"returned {show(result)}, expected a list of lists of layer numbers."
-    if sum(units, []) != list(range(len(sizes))) or [] in units:
-        return f"returned {units}, expected each layer in one unit, in order."
-    for unit in units:
-        unit_bytes = sum(sizes[layer] for layer in unit)
-        if unit_bytes > limit:
-            return f"returned a unit {unit} of {unit_bytes} bytes, expected at most {limit}."
-    fewest = _fewest(sizes, limit)
-    if len(units) > fewest:
-        return f"returned {len(units)} units, expected {fewest}."
-    return ""
+        result = answer("my_report", [model])
+    except AnswerError as error:
+        if not CUT_OFF.search(str(error)):
+            raise
+        return None, True, norms
+    if isinstance(result, dict):
+        result = {name: "a DTensor" if isinstance(norm, DTensor) else norm for name, norm in result.items()}
+    return result, False, norms
 
 
-def _fewest(sizes, limit):
-    units, unit_bytes = 0, limit + 1
-    for size in sizes:
-        if unit_bytes + size > limit:
-            units, unit_bytes = units + 1, 0
-        unit_bytes += size
-    return units
+def _resumed():
+    """Train, save by `my_save`, and load by `my_load` into half as many shards; return whether the training goes on."""
+    rank, n = dist.get_rank(), dist.get_world_size()
+    folders = [tempfile.mkdtemp(prefix="checkpoint-") if rank == 0 else None]
+    dist.broadcast_object_list(folders)
+    line = init_device_mesh("cpu", (n,))
+    hybrid = init_device_mesh("cpu", (2, n // 2), mesh_dim_names=("copies", "shards")) if n % 2 == 0 else line
+    model, optimizer = _training(line, seed=3)
+    for _ in range(2):
+        _train(model, optimizer, _own_examples())
+    answer("my_save", [model, optimizer, folders[0]])
+    saved = _flat(model)
+    _train(model, optimizer, _own_examples())
+
+    resumed, its_optimizer = _training(hybrid, seed=4)
+    answer("my_load", [resumed, its_optimizer, folders[0]])
+    is_loaded = torch.equal(_flat(resumed), saved)
+    with errors_of_answer():
+        _train(resumed, its_optimizer, _own_examples())
+    goes_on = torch.allclose(_flat(resumed), _flat(model), rtol=0, atol=1e-10)
+    if rank == 0:
+        shutil.rmtree(folders[0], ignore_errors=True)
+    return {"is_loaded": is_loaded, "goes_on": goes_on}
+
+
+def _training(mesh, seed):
+    model = _layers(seed)
+    for layer in model:
+        fully_shard(layer, mesh=mesh)
+    return model, torch.optim.Adam(model.parameters(), lr=0.01)

@@ -98,7 +98,7 @@ def _recorded_calls():
         before = len(_recorded(alone))
         for tensor in tensors:
             dist.all_reduce(tensor.clone(), group=alone)
-        own = [f"all_reduce of {entry['input_sizes'][0]}" for entry in _recorded(alone)[before:]]
+        own = [f"all_reduce({entry['input_sizes'][0]})" for entry in _recorded(alone)[before:]]
         calls[case] = [None] * (last + 1)
         dist.all_gather_object(calls[case], own)
     return calls

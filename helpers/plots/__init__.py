@@ -18,7 +18,8 @@ from helpers.plots.distributed_rnn import cut_model, perplexity_curve
 from helpers.plots.experts import expert_loads, loads_over_training, tokens_to_experts
 from helpers.plots.faster_distributed_rnn import rpc_steps, step_chain, tokens_per_second
 from helpers.plots.fewer_bytes import compressed_gradients, compression
-from helpers.plots.fully_shard import elements_by_rank
+from helpers.plots.find_the_fault import tool_for_symptom
+from helpers.plots.fully_shard import elements_by_rank, tensors_and_slices
 from helpers.plots.gradients_through_collectives import where_autograd_ends
 from helpers.plots.groups_and_order import mesh_of_ranks
 from helpers.plots.hybrid_costs import hybrid_phases, hybrid_round_trips, lookup_times, table_sizes
@@ -161,6 +162,7 @@ __all__ = [
     "step_of_ddp",
     "step_timeline",
     "table_sizes",
+    "tensors_and_slices",
     "threads_of_a_rank",
     "three_groups",
     "three_splits",
@@ -171,6 +173,7 @@ __all__ = [
     "tokens_of_block",
     "tokens_per_second",
     "tokens_to_experts",
+    "tool_for_symptom",
     "trainer_steps",
     "trainers_and_server",
     "trainers_learn",

@@ -3,12 +3,13 @@
 from collections.abc import Mapping, Sequence
 
 from matplotlib.patches import Rectangle
+from matplotlib.ticker import MaxNLocator
 
 from helpers.plots.style import BLUE, GREEN, GUIDE, RED, TINTS, new_axes, note, subplots
 
 _GREY = "#404040"
 _MARKERS = (("o", BLUE), ("s", RED), ("^", GREEN), ("D", "#CC79A7"))
-_EVERY = 8  # steps between two markers of a layout
+_EVERY = 4  # steps between two markers of a layout
 
 
 def layouts_of_ranks(n: int) -> None:
@@ -49,7 +50,8 @@ def curves_of_layouts(curves: Mapping[str, Sequence[float]]) -> None:
     (first, line), *others = curves.items()
     axes = new_axes("The losses of four layouts lie on the curve of one process", height=3.6)
     axes.plot(line, color=GUIDE["color"], linewidth=1.5)
-    note(axes, f"line: {first}", (len(line) // 3, line[len(line) // 3]), (14, 20))
+    middle = len(line) // 2
+    note(axes, f"line: {first}", (middle, line[middle]), (10, 26))
     for number, ((name, losses), (marker, colour)) in enumerate(zip(others, _MARKERS, strict=False)):
         begin = number * _EVERY // len(others)
         axes.plot(
@@ -63,5 +65,6 @@ def curves_of_layouts(curves: Mapping[str, Sequence[float]]) -> None:
             label=name,
         )
     axes.legend(frameon=False, fontsize="small")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlabel("step")
     axes.set_ylabel("loss (cross-entropy per character)")

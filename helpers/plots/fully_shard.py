@@ -1,10 +1,32 @@
-"""The figure of 44_fully_shard: the number of elements of the optimizer's state on each rank."""
+"""Figures of 44_fully_shard: whole tensors or slices of rows, and the elements of the optimizer's state by rank."""
 
 from collections.abc import Mapping, Sequence
 
-from helpers.plots.style import BLUE, GREEN, RED, new_axes
+from matplotlib.patches import Rectangle
+
+from helpers.plots.style import BLUE, GREEN, RED, TINTS, new_axes
 
 _LOOKS = ({"color": "#767676"}, {"color": RED, "hatch": "//"}, {"color": BLUE, "hatch": "--"}, {"color": GREEN})
+_HEIGHTS = (3.0, 1.8, 1.2)  # of the matrices of the sketch
+
+
+def tensors_and_slices() -> None:
+    """Draw a sketch of three matrices on three ranks: on the left each on one rank, on the right each in slices."""
+    axes = new_axes("A rank keeps whole tensors, or some rows of every tensor", width=7.2, height=2.7)
+    axes.set_axis_off()
+    axes.set(xlim=(-0.2, 15.2), ylim=(-0.6, 4.1))
+    ranks = range(len(_HEIGHTS))
+    for begin, heading, is_sliced in ((0, "ZeroRedundancyOptimizer", False), (8, "fully_shard", True)):
+        axes.text(begin, 3.8, heading, fontsize=9, fontweight="bold", va="center")
+        for number, height in enumerate(_HEIGHTS):
+            left = begin + 2.4 * number
+            axes.text(left + 1, -0.15, f"matrix {number}", fontsize=8, ha="center", va="top")
+            slices = ranks if is_sliced else [number]
+            for place, rank in enumerate(slices):
+                part = height / len(slices)
+                bottom = height - (place + 1) * part
+                axes.add_patch(Rectangle((left, bottom), 2, part, facecolor=TINTS[rank], edgecolor="black"))
+                axes.text(left + 1, bottom + part / 2, f"rank {rank}", fontsize=8, ha="center", va="center")
 
 
 def elements_by_rank(elements: Mapping[str, Sequence[int]]) -> None:

@@ -433,6 +433,22 @@ def test_outside_f_and_g_only_sequence_parallel_splits():
     assert len(narrow) == 2 * 2 * 4  # columns and rows, in both rows of the figure
 
 
+def test_each_symptom_has_its_tool():
+    plots.tool_for_symptom()
+    (axes,) = plt.gcf().axes
+    boxes = [patch for patch in axes.patches if isinstance(patch, Rectangle)]
+    assert len(boxes) == 2 * 5
+    texts = [text.get_text() for text in axes.texts]
+    assert texts.count("yes") == 5 and texts.count("no") == 4
+
+
+def test_a_matrix_is_on_one_rank_or_in_slices_on_all():
+    plots.tensors_and_slices()
+    (axes,) = plt.gcf().axes
+    labels = [text.get_text() for text in axes.texts if text.get_text().startswith("rank")]
+    assert labels == [f"rank {rank}" for rank in (0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 1, 2)]
+
+
 def test_a_bar_for_each_rank():
     plots.elements_by_rank({"DDP": [20, 20], "fully_shard": [11, 9]})
     (axes,) = plt.gcf().axes

@@ -53,6 +53,7 @@ LINES_THAT_DIFFER = {
         "return DDP(model, process_group=dist.new_group(timeout=timedelta(seconds=4)))",
         "wrapped(_BRIGHT if rank else _DARK).sum().backward()",  # of a check
     },
+    "fully_shard": {"norms[name] = parameter.full_tensor().norm().item()"},  # of an exercise
     "in_your_own_job": {"dist.all_reduce(torch.ones(1), group=group)"},  # of a check
 }
 HISTORY = """

@@ -173,6 +173,13 @@ def test_call_returns_what_the_ranks_return_in_their_order(world):
         world.call("plus", 1, targets=world.size)
 
 
+def test_the_cells_of_a_mark_are_returned_in_their_order_and_once(world):
+    for cell in ("# again\na = 1", "# again\nb = a + 1", "c = 3", "# again\na = 1"):
+        world.view.execute(cell, silent=False)
+    assert world.cells("# again") == ["# again\na = 1", "# again\nb = a + 1"]
+    assert world.cells("# never") == []
+
+
 def test_one_rank_is_replaced_and_the_others_keep_what_they_have(world):
     run(world, INIT.format(timeout=10) + SUM + WHO + "; kept = rank")
     before, pids = world.view["who"], world.pids

@@ -1,5 +1,6 @@
 # %% World(4)
 import torch
+from torch.distributed.checkpoint.state_dict import StateDictOptions
 # cell `init_process_group(` of solutions
 
 # %% my_slice: solution
@@ -116,61 +117,96 @@ def my_clip(parameters, most):
     for parameter in parameters:
         parameter.grad = None
 
-# %% grouped: solution
-# Solved. There are as few units as possible, and no unit is larger than the limit.
+# %% my_sharded: solution
+# Solved. Each layer is a unit, and a step on all ranks is the step of one process.
 
-# %% grouped: skeleton
-# Not yet. With layers of [4, 4, 4, 4] bytes and a limit of 8, rank 0 returned 4 units, expected 2.
+# %% my_sharded: skeleton
+# Not yet. Rank 0 returned Adam, expected an optimizer of the parameters that the model has now. `fully_shard` ...
 
-# %% grouped: from the last layer
+# %% my_sharded: in the order of the model's modules, and the model itself
 # Solved. ...
-def grouped(sizes, limit):
-    units, held = [[]], 0
-    for layer in reversed(range(len(sizes))):
-        if held + sizes[layer] > limit:
-            units.insert(0, [])
-            held = 0
-        units[0].insert(0, layer)
-        held += sizes[layer]
-    return units
+def my_sharded(model, mesh):
+    for layer in model.children():
+        fully_shard(layer, mesh=mesh, reshard_after_forward=False)
+    return adam(fully_shard(model, mesh=mesh).parameters())
 
-# %% grouped: tuples
+# %% my_sharded: one unit
+# Not yet. In a forward pass rank 0 called 1 all_gather, expected 3, one for each layer.
+def my_sharded(model, mesh):
+    fully_shard(model, mesh=mesh)
+    return adam(model.parameters())
+
+# %% my_sharded: nothing
+# Not yet. On rank 0 a parameter is no DTensor, expected slices of every parameter.
+def my_sharded(model, mesh):
+    return adam(model.parameters())
+
+# %% my_sharded: no optimizer
+# Not yet. Rank 0 returned NoneType, expected an optimizer of the parameters that the model has now. ...
+# solution, without `return adam(model.parameters())`
+
+# %% my_sharded: another optimizer
+# Not yet. The units are right. After a step the parameters of rank 0 differ from those of one process, ...
+# solution, with `adam(model.parameters())` as `torch.optim.SGD(model.parameters(), lr=0.01)`
+
+# %% my_sharded: the last layer by the call for the model
 # Solved. ...
-def grouped(sizes, limit):
-    units = ()
-    for layer, size in enumerate(sizes):
-        if units and sum(sizes[number] for number in units[-1]) + size <= limit:
-            units = (*units[:-1], (*units[-1], layer))
-        else:
-            units = (*units, (layer,))
-    return units
+# solution, with `for layer in model:` as `for layer in model[:-1]:`
 
-# %% grouped: as far as it fits
+# %% my_report: solution
+# Solved. Rank 0 returned the norm of every parameter, and no rank waited for another in vain.
+
+# %% my_report: skeleton
+# Not yet. Rank 0 waited 2 s in a collective that the other ranks did not call, expected no wait: ...
+
+# %% my_report: sums of squares
 # Solved. ...
-def grouped(sizes, limit):
-    units, first = [], 0
-    while first < len(sizes):
-        end = max(end for end in range(first + 1, len(sizes) + 1) if sum(sizes[first:end]) <= limit)
-        units.append(list(range(first, end)))
-        first = end
-    return units
+def my_report(model):
+    parameters = dict(model.named_parameters())
+    squares = torch.stack([p.to_local().square().sum() for p in parameters.values()]).detach()
+    dist.all_reduce(squares)
+    if dist.get_rank() == 0:
+        return dict(zip(parameters, squares.sqrt().tolist()))
 
-# %% grouped
-# Not yet. With layers of [4, 4, 4, 4] bytes and a limit of 8, rank 0 returned a unit [0, ...
-# skeleton, with `return [[layer] for layer in range(len(sizes))]` as `return [list(range(len(sizes)))]`
+# %% my_report: own rows
+# Not yet. Rank 0 returned ... for `0.weight`, expected ..., the norm of the whole parameter.
+def my_report(model):
+    norms = {name: p.to_local().norm().item() for name, p in model.named_parameters()}
+    return norms if dist.get_rank() == 0 else None
 
-# %% grouped
-# Not yet. With layers of [4, 4, 4, 4] bytes and a limit of 8, rank 0 returned [[0, 1]], expected each layer ...
-# skeleton, with `return [[layer] for layer in range(len(sizes))]` as `return [list(range(2))]`
+# %% my_report: on all ranks
+# Not yet. Rank 1 returned ..., expected None: only rank 0 reports.
+def my_report(model):
+    return {name: p.full_tensor().norm().item() for name, p in model.named_parameters()}
 
-# %% grouped
-# Not yet. With layers of [4, 4, 4, 4] bytes and a limit of 8, rank 0 returned [[0, 2], [1, 3]], expected each ...
-# skeleton, with `return [[layer] for layer in range(len(sizes))]` as `return [[0, 2], [1, 3]]`
+# %% my_report: a list
+# Not yet. Rank 0 returned a list of 6, expected a dict with the names of the parameters: 0.weight, ...
+def my_report(model):
+    norms = [p.full_tensor().norm().item() for p in model.parameters()]
+    return norms if dist.get_rank() == 0 else None
 
-# %% grouped
-# Not yet. With layers of [4, 4, 4, 4] bytes and a limit of 4, ...
-# skeleton, with `[layer] for layer in range(len(sizes))` as `[layer, layer + 1] for layer in range(0, len(sizes), 2)`
+# %% my_save: solution
+# Solved. Half as many shards have the parameters that were saved, and the next step is the same.
 
-# %% grouped
-# Not yet. With layers of [4, 4, 4, 4] bytes and a limit of 8, rank 0 returned 4, expected a list of lists ...
-# skeleton, with `return [[layer] for layer in range(len(sizes))]` as `return len(sizes)`
+# %% my_save: skeleton
+# Not yet. The parameters are right. After one more step rank 0 has other parameters than the saved training, ...
+
+# %% my_save: whole tensors in one file
+# Solved. ...
+def my_save(model, optimizer, folder):
+    options = StateDictOptions(full_state_dict=True)
+    state = get_state_dict(model, optimizer, options=options)
+    if dist.get_rank() == 0:
+        torch.save(state, f"{folder}/state.pt")
+    dist.barrier()
+
+def my_load(model, optimizer, folder):
+    of_model, of_optimizer = torch.load(f"{folder}/state.pt")
+    options = StateDictOptions(full_state_dict=True)
+    set_state_dict(
+        model, optimizer, model_state_dict=of_model, optim_state_dict=of_optimizer, options=options
+    )
+
+# %% my_save: nothing is loaded
+# Not yet. After `my_load` the parameters of rank 0 are not the parameters that were saved, ...
+# solution, without `checkpoint.load(state, checkpoint_id=folder)`

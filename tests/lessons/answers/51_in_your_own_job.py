@@ -72,7 +72,7 @@ def my_difference(calls):
     return found
 
 # %% my_difference: the others
-# Not yet. ... my_difference returned [3] for 'all_reduce of [1]' at call 2, expected [0, 1, 2].
+# Not yet. ... my_difference returned [3] for 'all_reduce([1])' at call 2, expected [0, 1, 2].
 # answer "by places", with `other =` as `other !`
 
 # %% my_difference: whether

@@ -54,4 +54,8 @@ MUTANTS = {
         "of_model, of_optimizer = get_state_dict(model, optimizer)\n"
         "of_model = {name: full(value) for name, value in of_model.items()}\nstate =",
     ),
+    "the figure shows the bars of another optimizer": (
+        '"fully_shard": world.view["adam_of_slices"]',
+        '"fully_shard": world.view["adam_of_zero"]',
+    ),
 }

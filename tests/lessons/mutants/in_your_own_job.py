@@ -14,7 +14,10 @@ MUTANTS = {
     "the other ranks log as well": ('"log" and rank == 1 and step == 2', '"log" and step == 2'),
     "the log has as many elements as the gradient": ("torch.zeros(1)", "torch.zeros(4)"),
     "it is rank 0 that logs": ('"log" and rank == 1', '"log" and rank == 0'),
-    "the record has no lines": ("{entry['input_dtypes']}, {line}", "{entry['input_dtypes']}"),
+    "the record has no lines": (
+        "({tensors}), line {frames[0]['line']}, in {frames[0]['name']}",
+        "({tensors})",
+    ),
     "the lesson counts places from 0": ("return place + 1, ranks_of", "return place, ranks_of"),
     "two different calls are no difference": ("if len(ranks_of) > 1:", "if len(ranks_of) > 2:"),
     "the ranks do not compare their calls": ('TORCH_DISTRIBUTED_DEBUG="DETAIL"', 'TORCH_DISTRIBUTED_DEBUG="OFF"'),

@@ -43,4 +43,8 @@ MUTANTS = {
         "        work = dist.all_reduce(of_x, async_op=True)\n",
         "        work = dist.barrier(async_op=True)\n",
     ),
+    "the largest logit is not subtracted": (
+        "    logits = logits - largest.unsqueeze(-1)",
+        "    logits = logits - 0 * largest.unsqueeze(-1)",
+    ),
 }

@@ -97,4 +97,8 @@ MUTANTS = {
         "NVLINK, CARD = 300e9, 25e9",
         "NVLINK, CARD = 300e9, 300e9",
     ),
+    "a pipeline pauses once for each stage": (
+        '"bubble": (pipeline - 1) / micro_batches *',
+        '"bubble": pipeline / micro_batches *',
+    ),
 }
