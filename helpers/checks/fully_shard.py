@@ -13,7 +13,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor
 
 from helpers.checks.exam import AnswerError, answer, errors_of_answer, exercise, near, number, show
-from helpers.checks.judging import CUT_OFF
+from helpers.checks.judging import TIMEOUT_ERROR
 from helpers.measure.traffic import collectives
 
 _ROWS = (8, 7, 10, 3, 1, 401)
@@ -227,7 +227,7 @@ def _report():
     try:
         result = answer("my_report", [model])
     except AnswerError as error:
-        if not CUT_OFF.search(str(error)):
+        if not TIMEOUT_ERROR.search(str(error)):
             raise
         return None, True, norms
     if isinstance(result, dict):
