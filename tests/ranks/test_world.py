@@ -100,6 +100,12 @@ except dist.DistStoreError:
     assert "[c10d]" not in log_path(world._directory, 0).read_text()
 
 
+def test_text_that_utf_8_cannot_encode_is_shown_with_an_escape(world):
+    answer = world.view.execute("print('äöü 漢字')\nprint('\\ud800')\nprint('later')")
+    assert answer.stdout == ["äöü 漢字\n\\ud800\nlater\n"] * 4
+    assert answer.stderr == [""] * 4
+
+
 REMOTE_FAILURE = """
 import sys, threading
 import torch.distributed.rpc as rpc
