@@ -443,6 +443,20 @@ def test_a_controller_that_does_not_answer_is_not_waited_for_without_end(monkeyp
     assert started_here() == before
 
 
+def test_a_controller_that_is_killed_while_it_starts_is_named_with_what_to_do(monkeypatch):
+    class Killed(helpers.ranks.local.Controller):
+        def __init__(self, directory):
+            super().__init__(directory)
+            os.kill(self.pid, signal.SIGKILL)
+            self._process.join()
+
+    before = started_here()
+    monkeypatch.setattr(helpers.ranks.local, "Controller", Killed)
+    with pytest.raises(WorldError, match="^The process that carries messages .* died during its start. Try again.$"):
+        World(1)
+    assert started_here() == before
+
+
 @pytest.mark.parametrize("size", [0, -1, "4", 2.0, True, None])
 def test_a_size_that_is_no_number_of_ranks(size):
     before = started_here()
