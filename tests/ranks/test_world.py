@@ -7,6 +7,7 @@ import signal
 import stat
 import subprocess
 import sys
+import tempfile
 import textwrap
 import time
 from functools import partial
@@ -600,6 +601,9 @@ def test_attached_engines_are_ranks_in_the_order_of_their_ids_and_stay_when_the_
     assert world.pids == pids
     run(world, "import torch\nin_between = os.environ != first, torch.get_num_threads()")
     assert (world.view["imported"], world.view["in_between"]) == ([False] * 2, [(True, 1)] * 2)
+    # Files of the ranks lie where no other user can put one before.
+    assert world.view.apply_sync(tempfile.gettempdir) == [world.folder] * 2
+    assert stat.S_IMODE(os.stat(world.folder).st_mode) == 0o700
     run(world, INIT.format(timeout=10) + SUM)
     assert world.view["rank"] == [0, 1]
     assert [state.state for state in world.where()] == ["idle", "idle"]
@@ -617,6 +621,9 @@ def test_attached_engines_are_ranks_in_the_order_of_their_ids_and_stay_when_the_
     world.stop()
     assert client[:].apply_sync(os.getpid) == pids
     client[:].execute("in_the_end = os.environ == first, torch.get_num_threads()", block=True)
+    client[:].execute("from helpers import tap\nheard = [kind.__name__ for kind, heard in tap._heard.items() if heard]")
+    assert client[:].pull("heard", block=True) == [[], []]
+    assert client[:].apply_sync(tempfile.gettempdir) == [tempfile.gettempdir()] * 2
     assert client[:].pull("in_the_end", block=True) == [(True, prefork.threads_of_torch())] * 2
     client.close()
 
