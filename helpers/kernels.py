@@ -18,12 +18,17 @@ import zmq
 from jupyter_client.provisioning import LocalProvisioner
 
 KERNEL = "torch-distributed-live"  # the name of its kernelspec
+FOLDER = "KERNEL_FOLDER"  # the variable that tells the kernel the folder of its sockets
 _NAME = "channel"
 _LONGEST = f"/kernel-12345678/{_NAME}-5"
 
 
 class PrivateSockets(LocalProvisioner):
-    """A provisioner that starts, interrupts and ends a kernel as Jupyter does, except for the sockets."""
+    """A provisioner that starts, interrupts and ends a kernel as Jupyter does, except for the sockets.
+
+    It removes the folder of the sockets when the kernel ends. If Jupyter is killed, and its kernels end with it, the
+    kernel's copy removes the folder; see `helpers.ranks.prefork`.
+    """
 
     folder: str | None = None
 
@@ -33,7 +38,9 @@ class PrivateSockets(LocalProvisioner):
             self.folder = tempfile.mkdtemp(prefix="kernel-", dir=short_folder())  # only its owner can enter it
             self.parent.transport = "ipc"
             self.parent.ip = f"{self.folder}/{_NAME}"  # Jupyter adds -1 to -5
-        return await super().pre_launch(**kwargs)
+        kwargs = await super().pre_launch(**kwargs)
+        kwargs["env"][FOLDER] = self.folder
+        return kwargs
 
     async def cleanup(self, restart: bool = False) -> None:
         """Remove the folder when the kernel ends, unless it is restarted."""

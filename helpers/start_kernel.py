@@ -5,6 +5,7 @@ The kernelspec of the course names this module instead of `ipykernel_launcher`; 
 
 import os
 import sys
+import tempfile
 from pathlib import Path
 
 
@@ -15,12 +16,28 @@ def main() -> None:
         del sys.path[0]
     # `!torchrun` must be the torchrun of the kernel's Python, however Jupyter was started.
     os.environ["PATH"] = os.pathsep.join(filter(None, [str(Path(sys.executable).parent), os.environ.get("PATH")]))
+    from helpers.kernels import FOLDER
     from helpers.ranks import prefork
 
-    prefork.prepare()
+    folder = os.environ.pop(FOLDER, None)
+    _share_the_folder_of_ipython(folder)
+    prefork.prepare(folder)
     from ipykernel import kernelapp
 
     kernelapp.launch_new_instance([*sys.argv[1:], "--IPKernelApp.extra_extensions=helpers.look.slips"])
+
+
+def _share_the_folder_of_ipython(folder):
+    """Have all processes of a notebook use the same folder for IPython's files.
+
+    If the home folder cannot be written to, IPython makes a temporary folder, and no process removes it. Here it is
+    inside the folder that is removed with the kernel.
+    """
+    from IPython.paths import get_ipython_dir
+
+    before, tempfile.tempdir = tempfile.tempdir, folder or tempfile.tempdir
+    os.environ.setdefault("IPYTHONDIR", get_ipython_dir())
+    tempfile.tempdir = before
 
 
 if __name__ == "__main__":

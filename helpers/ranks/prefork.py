@@ -34,6 +34,7 @@ from typing import NamedTuple
 import psutil
 
 from helpers.errors import WorldError
+from helpers.ranks import process_tree
 
 # The modules that a kernel and its ranks both need, and the modules that only the fork server imports.
 SHARED = ["torch.distributed.rpc", "ipykernel.kernelapp", "ipyparallel"]
@@ -65,15 +66,19 @@ class _Copy(NamedTuple):
 
 
 _copy: _Copy | None = None
+_folder_of_kernel: str | None = None  # the folder of the kernel's sockets, which Jupyter removes
 
 
-def prepare() -> None:
+def prepare(folder: str | None = None) -> None:
     """Import torch, which takes a second or two, for this process and for the ranks that it will start.
 
     Call this before anything else, because it forks this process, which must have a single thread. Skip a module that
     cannot be imported: the cell that imports it will raise the error.
+
+    `folder` is the folder of the kernel's sockets. The copy removes it if Jupyter has ended without doing so.
     """
-    global _copy
+    global _copy, _folder_of_kernel
+    _folder_of_kernel = folder
     if START_METHOD != "forkserver":
         return
     with _changed(at_import()):
@@ -117,6 +122,7 @@ def _wait_for_order(connection):
         code, environment, folder, numbers = connection.recv()
         received = [reduction.recv_handle(connection) for _ in numbers]
     except (EOFError, OSError):  # the kernel has ended, or wants a new Python process
+        remove_folder_of_kernel()
         os._exit(0)
     connection.close()
     # Each descriptor gets the number that it has in the kernel, by way of higher numbers, because another file may have
@@ -132,6 +138,16 @@ def _wait_for_order(connection):
     os.chdir(folder)
     exec(code, {})
     sys.exit()
+
+
+def remove_folder_of_kernel() -> None:
+    """Remove the folder of the kernel's sockets if the Jupyter that started the kernel has ended.
+
+    Otherwise Jupyter removes it, or starts the kernel again with the same sockets.
+    """
+    jupyter = os.environ.get("JPY_PARENT_PID", "")
+    if _folder_of_kernel and jupyter.isdecimal() and process_tree.has_ended(int(jupyter)):
+        shutil.rmtree(_folder_of_kernel, ignore_errors=True)
 
 
 # ---------------------------------------------------------------- the fork server

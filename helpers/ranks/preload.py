@@ -13,12 +13,13 @@ import os
 import shutil
 import sys
 
-from helpers.ranks.prefork import FOLDER_TO_REMOVE, MODULES_TO_IMPORT
+from helpers.ranks.prefork import FOLDER_TO_REMOVE, MODULES_TO_IMPORT, remove_folder_of_kernel
 
 if FOLDER_TO_REMOVE in os.environ:
     if os.getsid(0) != os.getpid():  # the copy of a kernel has a session already
         os.setsid()
     atexit.register(shutil.rmtree, os.environ.pop(FOLDER_TO_REMOVE), ignore_errors=True)
+    atexit.register(remove_folder_of_kernel)
 
 # ipykernel imports debugpy if it can. Ranks are not debugged through ipyparallel, so hide debugpy to save time and
 # memory.

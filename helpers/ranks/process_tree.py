@@ -45,6 +45,14 @@ def _is_over(process):
         return True
 
 
+def has_ended(pid: int) -> bool:
+    """Return whether there is no process with this id, or only a zombie."""
+    try:
+        return _is_over(psutil.Process(pid))
+    except psutil.NoSuchProcess:
+        return True
+
+
 # ---------------------------------------------------------------- in a parent
 
 

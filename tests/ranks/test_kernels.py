@@ -2,7 +2,9 @@
 
 import json
 import os
+import shutil
 import stat
+import subprocess
 import sys
 import tempfile
 from importlib.metadata import entry_points
@@ -15,7 +17,7 @@ from jupyter_client.kernelspec import find_kernel_specs, get_kernel_spec
 from jupyter_client.manager import start_new_kernel
 from jupyter_client.provisioning import LocalProvisioner
 from lesson_files import NOTEBOOKS, SOLUTIONS
-from live import Notebook
+from live import Notebook, left_after, wait_until
 
 from helpers.kernels import KERNEL, PrivateSockets, short_folder
 
@@ -103,6 +105,46 @@ def test_interrupt(notebook):
     is_running = notebook.sees("'running' in globals()")
     shown = notebook.run("import time\nrunning = True\nwhile True:\n    time.sleep(0.01)", interrupt_when=is_running)
     assert "KeyboardInterrupt" in shown
+
+
+KERNEL_IN_A_JUPYTER = """
+import os, time
+from live import Notebook
+notebook = Notebook()
+if {with_world}:
+    notebook.run("from helpers import World\\nworld = World(1)")
+print(notebook.pid, os.path.dirname(notebook.manager.ip), flush=True)
+time.sleep(1000)
+"""
+
+
+@pytest.mark.parametrize("with_world", [False, True])
+def test_nothing_is_left_of_a_kernel_whose_jupyter_is_killed(with_world):
+    code = KERNEL_IN_A_JUPYTER.format(with_world=with_world)
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "tests")}
+    jupyter = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, env=environment)
+    try:
+        pid, folder = jupyter.stdout.readline().split()
+        kernel = psutil.Process(int(pid))
+        processes = [kernel, *kernel.children(recursive=True)]
+        assert os.listdir(folder)
+    finally:
+        jupyter.kill()
+        jupyter.wait()
+    assert left_after(processes, 30) == []
+    assert wait_until(lambda: not os.path.exists(folder), 30)
+
+
+def test_a_kernel_whose_home_cannot_be_written_to_leaves_nothing_in_its_temporary_folder():
+    folder = tempfile.mkdtemp(dir="/tmp")  # a short name, for the sockets
+    environment = {name: value for name, value in os.environ.items() if name != "IPYTHONDIR"}
+    try:
+        notebook = Notebook(env=environment | {"HOME": "/nonexistent", "TMPDIR": folder})
+        assert notebook.run("from helpers import World\nworld = World(2)\n%px print(1)").endswith("1\n")
+        notebook.close()
+        assert wait_until(lambda: os.listdir(folder) == [], 30), os.listdir(folder)
+    finally:
+        shutil.rmtree(folder)
 
 
 def test_a_temporary_folder_with_a_long_name(monkeypatch, tmp_path):
