@@ -10,7 +10,6 @@ folder can connect to a socket inside it.
 """
 
 import fcntl
-import json
 import os
 import shutil
 import tempfile
@@ -21,8 +20,9 @@ import zmq
 from jupyter_client.provisioning import LocalProvisioner
 
 KERNEL = "torch-distributed-live"  # the name of its kernelspec
-_FOLDER, _NAME = "live-kernel-", "channel"
-_LONGEST = f"/{_FOLDER}12345678/{_NAME}-5"
+FOLDER = "KERNEL_FOLDER"  # the variable that tells the kernel the folder of its sockets
+_PREFIX, _NAME = "live-kernel-", "channel"
+_LONGEST = f"/{_PREFIX}12345678/{_NAME}-5"
 
 
 class PrivateSockets(LocalProvisioner):
@@ -38,7 +38,9 @@ class PrivateSockets(LocalProvisioner):
             self.folder, self._held = _make_folder()
             self.parent.transport = "ipc"
             self.parent.ip = f"{self.folder}/{_NAME}"  # Jupyter adds -1 to -5
-        return await super().pre_launch(**kwargs)
+        kwargs = await super().pre_launch(**kwargs)
+        kwargs["env"][FOLDER] = self.folder
+        return kwargs
 
     async def cleanup(self, restart: bool = False) -> None:
         """Remove the folder when the kernel ends, unless it is restarted."""
@@ -55,7 +57,7 @@ class PrivateSockets(LocalProvisioner):
 def _make_folder():
     """Make a folder that only this user can enter; return it, and the file descriptor that holds it."""
     while True:
-        folder = tempfile.mkdtemp(prefix=_FOLDER, dir=short_folder())
+        folder = tempfile.mkdtemp(prefix=_PREFIX, dir=short_folder())
         with suppress(FileNotFoundError):
             held = hold(folder)
             if os.path.exists(folder):
@@ -74,17 +76,9 @@ def hold(folder: str) -> int:
     return held
 
 
-def hold_own_sockets(connection_file: str) -> None:
-    """Hold the folder of this kernel's sockets as long as this kernel lives; do nothing for a kernel with TCP ports."""
-    connection = json.loads(Path(connection_file).read_text())
-    if connection.get("transport") == "ipc":
-        with suppress(OSError):  # the server was killed meanwhile, and another server has removed the folder
-            hold(os.path.dirname(connection["ip"]))
-
-
 def remove_abandoned() -> None:
     """Remove the folders of this user that neither a server nor a kernel holds: a killed server leaves its folders."""
-    for folder in Path(short_folder()).glob(f"{_FOLDER}*"):
+    for folder in Path(short_folder()).glob(f"{_PREFIX}*"):
         with suppress(OSError):  # somebody holds it, or it is a link, or closed to this user
             held = os.open(folder, os.O_RDONLY | os.O_NOFOLLOW)
             try:

@@ -5,6 +5,8 @@ The kernelspec of the course names this module instead of `ipykernel_launcher`; 
 
 import os
 import sys
+import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 
@@ -15,16 +17,31 @@ def main() -> None:
         del sys.path[0]
     # `!torchrun` must be the torchrun of the kernel's Python, however Jupyter was started.
     os.environ["PATH"] = os.pathsep.join(filter(None, [str(Path(sys.executable).parent), os.environ.get("PATH")]))
+    from helpers.kernels import FOLDER, hold
     from helpers.ranks import prefork
 
+    folder = os.environ.pop(FOLDER, None)
+    _share_the_folder_of_ipython(folder)
     prefork.prepare()
     from ipykernel import kernelapp
 
-    from helpers.kernels import hold_own_sockets
-
-    if "-f" in sys.argv:  # Jupyter gives the connection file
-        hold_own_sockets(sys.argv[sys.argv.index("-f") + 1])
+    if folder:
+        with suppress(OSError):  # the server was killed meanwhile, and another server has removed the folder
+            hold(folder)
     kernelapp.launch_new_instance([*sys.argv[1:], "--IPKernelApp.extra_extensions=helpers.look.slips"])
+
+
+def _share_the_folder_of_ipython(folder):
+    """Have all processes of a notebook use the same folder for IPython's files.
+
+    If the home folder cannot be written to, IPython makes a temporary folder, and no process removes it. Here it is
+    inside the folder that is removed with the kernel.
+    """
+    from IPython.paths import get_ipython_dir
+
+    before, tempfile.tempdir = tempfile.tempdir, folder or tempfile.tempdir
+    os.environ.setdefault("IPYTHONDIR", get_ipython_dir())
+    tempfile.tempdir = before
 
 
 if __name__ == "__main__":

@@ -193,6 +193,13 @@ def subscribe(kind: type[Event], *, begin: Callable | None = None, end: Callable
             _renew()
 
 
+def unsubscribe_all() -> None:
+    """End every subscription of `subscribe`; without subscribers, a wrapper only calls the function that it wraps."""
+    with _lock:
+        _subscriptions[:] = [subscription for subscription in _subscriptions if subscription.report is not _log]
+        _renew()
+
+
 @contextmanager
 def subscribed(kind: type[Event], *, begin: Callable | None = None, end: Callable | None = None) -> Iterator[None]:
     """Subscribe, as `subscribe` does, to the calls that begin inside the block, in any thread.

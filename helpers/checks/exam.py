@@ -31,6 +31,7 @@ import numpy as np
 import torch
 
 from helpers.checks.learner import learners_module
+from helpers.errors import WorldError
 from helpers.measure.traffic import collectives, recorded
 
 _COURSE = __name__.partition(".")[0] + "."
@@ -180,9 +181,16 @@ class Exercise:
         self.actors = actors
 
     def __call__(self, world):
-        """Judge the learner's function on the ranks of a world, and return the verdict."""
-        from helpers.checks.judging import verdict
+        """Judge the learner's function on the ranks of a world, and return the verdict.
 
+        Raises `WorldError` when `world` is not a world.
+        """
+        from helpers.checks.judging import verdict
+        from helpers.world import World
+
+        if not isinstance(world, World):
+            call = f"checks.{self.module.rpartition('.')[2]}.{self.name}"
+            raise WorldError(f"{call}({world!r}): give the world, as in {call}(world).")
         return verdict(world, self)
 
     def ranks_of(self, size: int) -> range:

@@ -79,12 +79,14 @@ class AttachedRanks:
         self.hosts_elsewhere = [host for host in self.hosts if host != socket.gethostname()]
         self.engine_ids = [id for host in self.hosts for id in ids if engines[id].host == host]
         self.pids = [_pid(engines[id]) for id in self.engine_ids]
-        self._places = self._make_places([engines[id].host for id in self.engine_ids])
+        hosts_of_ranks = [engines[id].host for id in self.engine_ids]
+        self._places = self._make_places(hosts_of_ranks)
+        folders = self._make_folders(hosts_of_ranks)
         self._answers = [
             self.client[id].apply_async(
                 engine.join,
                 rank,
-                store.environment(rank, self.size, 0, self._places[rank]),
+                {**store.environment(rank, self.size, 0, self._places[rank]), "TMPDIR": folders[rank]},
                 self._owner,
                 engines[id].owner,
             )
@@ -240,6 +242,12 @@ class AttachedRanks:
             )
             for rank, host in enumerate(hosts_of_ranks)
         ]
+
+    def _make_folders(self, hosts_of_ranks):
+        """Return the temporary folder of each rank, which the ranks of a host share."""
+        first = [self.engine_ids[hosts_of_ranks.index(host)] for host in self.hosts]
+        folders = dict(zip(self.hosts, self._ask_all(first, engine.make_folder, self._owner), strict=True))
+        return [folders[host] for host in hosts_of_ranks]
 
     def _require_free(self, owners):
         """Raise `WorldError` when an engine belongs to another notebook, unless it ran on this host and has ended."""

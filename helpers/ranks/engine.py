@@ -6,9 +6,11 @@ ipyparallel's nanny process passes on, and the engine publishes its answer over 
 
 import faulthandler
 import os
+import shutil
 import signal
 import socket
 import sys
+import tempfile
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,6 +25,7 @@ from helpers.ranks.reachability import stop_listening
 
 _owner = None  # the world to which this engine belongs
 _store = None  # only rank 0 has a store
+_folder = None  # the temporary folder of the ranks on this host
 _errors = None  # a copy of file descriptor 2 from before it was redirected to the log
 _before = None  # the engine's own settings, which `leave` restores
 _publisher = None  # publishes the answers to signals
@@ -71,18 +74,32 @@ def introduce() -> Engine:
     return Engine(socket.gethostname(), os.getpid(), _owner)
 
 
+def make_folder(owner: Owner) -> str:
+    """Return a folder for the temporary files of the ranks on this host, which only their user can enter.
+
+    It is the world's own folder if this process can write there. `leave` removes it.
+    """
+    if owner.host == socket.gethostname() and os.access(owner.folder, os.W_OK):
+        return owner.folder
+    return tempfile.mkdtemp(prefix="world-")
+
+
 def join(rank: int, environment: dict[str, str], owner: Owner, before: Owner | None) -> Joined | None:
     """Make this engine a rank of the world `owner`.
 
-    Return None when the engine is already a rank of another world, unless that world is `before`, which has ended.
+    `environment` names the folder that `make_folder` returned on this host. Return None when the engine is already a
+    rank of another world, unless that world is `before`, which has ended.
     """
-    global _owner, _errors, _before
+    global _owner, _errors, _before, _folder
     if _owner not in (None, before, owner):
         return None
     _owner = owner
     stop_listening()
     own = _settings(environment)
     os.environ.update(environment)
+    tempfile.tempdir = None  # Python has cached the value of the old environment
+    _remove_folder()  # of `before`
+    _folder = environment["TMPDIR"]
     _answer_signals()
     recorder.watch()
 
@@ -147,8 +164,8 @@ def open_store(address: str) -> int:
 def leave(owner: Owner, logs: Sequence[str]) -> None:
     """Stop being a rank of this world: end the store, and remove these logs, its own and the logs of dead neighbours.
 
-    Restore the engine's environment, number of threads and standard error. The wrappers of torch's functions stay,
-    because other code may have wrapped them meanwhile.
+    Remove the temporary folder. Restore the engine's environment, number of threads and standard error. The wrappers of
+    torch's functions stay, because other code may have wrapped them meanwhile, but they do nothing more.
     """
     global _owner, _store, _errors
     if _owner not in (None, owner):
@@ -160,8 +177,16 @@ def leave(owner: Owner, logs: Sequence[str]) -> None:
         os.close(_errors)
         _errors = None
     _give_back()
+    _remove_folder()
     for log in logs:
         Path(log).unlink(missing_ok=True)
+
+
+def _remove_folder():
+    global _folder
+    if _folder is not None:
+        shutil.rmtree(_folder, ignore_errors=True)
+        _folder = None
 
 
 def _settings(names):
@@ -178,12 +203,16 @@ def _give_back():
         return
     import torch
 
+    from helpers import tap
+
     for name, value in _before.environment.items():
         if value is None:
             os.environ.pop(name, None)
         else:
             os.environ[name] = value
+    tempfile.tempdir = None
     torch.set_num_threads(_before.threads)
+    tap.unsubscribe_all()
     _before = None
 
 

@@ -46,6 +46,9 @@ class RankStream(OutStream):
 
     Standard error of threads that Python did not start also stays in the log. In such a thread torch runs the function
     of an RPC, and prints its traceback; no cell of this rank asked for it, and the caller gets the error anyway.
+
+    A lone surrogate, which is in no text that UTF-8 can encode, becomes an escape. The base class would lose all of the
+    text that it has not sent yet.
     """
 
     def __init__(self, session, thread, name):
@@ -56,6 +59,8 @@ class RankStream(OutStream):
         if self.name == "stderr" and isinstance(threading.current_thread(), threading._DummyThread):
             with open(_STANDARD_ERROR, "w", errors="replace", closefd=False) as log:
                 return log.write(string)
+        if isinstance(string, str):  # otherwise the base class raises the error
+            string = string.encode("utf-8", "backslashreplace").decode("utf-8")
         return super().write(string)
 
 

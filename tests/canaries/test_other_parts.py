@@ -51,7 +51,7 @@ def test_xdist_asks_which_tests_belong_together():
 
 
 def test_nbval_collects_and_runs_cells():
-    """The classes of nbval have changed: tests/lessons.py runs notebooks by them."""
+    """The classes of nbval have changed: tests/lesson_files.py runs notebooks by them."""
     assert {"setup", "collect", "teardown"} <= set(vars(plugin.IPyNbFile))
     assert {"runtest", "repr_failure"} <= set(vars(plugin.IPyNbCell))
     assert issubclass(plugin.NbCellError, Exception)

@@ -9,7 +9,7 @@ import pytest
 from answer_files import read, read_all
 from lesson_files import NOTEBOOKS, ROOT, SOLUTIONS, checks_called, checks_tested, topic_of
 
-from helpers import checks
+from helpers import WorldError, checks
 from helpers.checks.exam import Exercise
 from helpers.checks.judging import Verdict
 
@@ -61,6 +61,13 @@ def test_an_answer_is_for_a_check_that_there_is():
 
 def test_every_check_is_called_by_a_lesson():
     assert not without(set().union(*map(checks_called, NOTEBOOKS)))
+
+
+@pytest.mark.parametrize("thing", [None, "world", 4])
+def test_a_check_of_something_that_is_no_world_says_what_to_give(thing):
+    call = re.escape("checks.collectives.mean(")
+    with pytest.raises(WorldError, match=rf"^{call}{thing!r}\): give the world, as in {call}world\).$"):
+        checks.collectives.mean(thing)
 
 
 def collected(notebook):

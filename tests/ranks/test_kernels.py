@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -144,6 +145,18 @@ def test_interrupt(notebook):
     is_running = notebook.sees("'running' in globals()")
     shown = notebook.run("import time\nrunning = True\nwhile True:\n    time.sleep(0.01)", interrupt_when=is_running)
     assert "KeyboardInterrupt" in shown
+
+
+def test_a_kernel_whose_home_cannot_be_written_to_leaves_nothing_in_its_temporary_folder():
+    folder = tempfile.mkdtemp(dir="/tmp")  # a short name, for the sockets
+    environment = {name: value for name, value in os.environ.items() if name != "IPYTHONDIR"}
+    try:
+        notebook = Notebook(env=environment | {"HOME": "/nonexistent", "TMPDIR": folder})
+        assert notebook.run("from helpers import World\nworld = World(2)\n%px print(1)").endswith("1\n")
+        notebook.close()
+        assert wait_until(lambda: os.listdir(folder) == [], 30), os.listdir(folder)
+    finally:
+        shutil.rmtree(folder)
 
 
 def test_a_temporary_folder_with_a_long_name(monkeypatch, tmp_path):

@@ -86,14 +86,14 @@ def test_backward_ends_before_ddp_waits_for_the_other_ranks(world):
 with timeline.recorded("step") as intervals:
     with record_function("step"):
         loss = model(torch.ones(8, 200)).sum()
-        time.sleep(0.5 * (rank == 1))
+        time.sleep(2 * (rank == 1))
         loss.backward()
 """)
     for rank, intervals in enumerate(world.view["intervals"]):
         backward = sum(interval.end - interval.begin for interval in intervals if interval.name == "backward")
         step = next(interval for interval in intervals if interval.name == "step")
-        assert step.end - step.begin > 0.4
-        assert backward < 0.3, rank
+        assert step.end - step.begin > 1.9
+        assert backward < 1.5, rank  # much less, but the machine may be busy
 
 
 def test_two_backwards_are_two_intervals(world):

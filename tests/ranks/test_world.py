@@ -7,6 +7,7 @@ import signal
 import stat
 import subprocess
 import sys
+import tempfile
 import textwrap
 import time
 from functools import partial
@@ -98,6 +99,12 @@ except dist.DistStoreError:
     assert answer.stdout[0] == "timed out\n"
     # The log also has what a notebook shows as the standard error of the cell.
     assert "[c10d]" not in log_path(world._directory, 0).read_text()
+
+
+def test_text_that_utf_8_cannot_encode_is_shown_with_an_escape(world):
+    answer = world.view.execute("print('äöü 漢字')\nprint('\\ud800')\nprint('later')")
+    assert answer.stdout == ["äöü 漢字\n\\ud800\nlater\n"] * 4
+    assert answer.stderr == [""] * 4
 
 
 REMOTE_FAILURE = """
@@ -444,6 +451,20 @@ def test_a_controller_that_does_not_answer_is_not_waited_for_without_end(monkeyp
     assert started_here() == before
 
 
+def test_a_controller_that_is_killed_while_it_starts_is_named_with_what_to_do(monkeypatch):
+    class Killed(helpers.ranks.local.Controller):
+        def __init__(self, directory):
+            super().__init__(directory)
+            os.kill(self.pid, signal.SIGKILL)
+            self._process.join()
+
+    before = started_here()
+    monkeypatch.setattr(helpers.ranks.local, "Controller", Killed)
+    with pytest.raises(WorldError, match="^The process that carries messages .* died during its start. Try again.$"):
+        World(1)
+    assert started_here() == before
+
+
 @pytest.mark.parametrize("size", [0, -1, "4", 2.0, True, None])
 def test_a_size_that_is_no_number_of_ranks(size):
     before = started_here()
@@ -587,6 +608,9 @@ def test_attached_engines_are_ranks_in_the_order_of_their_ids_and_stay_when_the_
     assert world.pids == pids
     run(world, "import torch\nin_between = os.environ != first, torch.get_num_threads()")
     assert (world.view["imported"], world.view["in_between"]) == ([False] * 2, [(True, 1)] * 2)
+    # Files of the ranks lie where no other user can put one before.
+    assert world.view.apply_sync(tempfile.gettempdir) == [world.folder] * 2
+    assert stat.S_IMODE(os.stat(world.folder).st_mode) == 0o700
     run(world, INIT.format(timeout=10) + SUM)
     assert world.view["rank"] == [0, 1]
     assert [state.state for state in world.where()] == ["idle", "idle"]
@@ -604,6 +628,9 @@ def test_attached_engines_are_ranks_in_the_order_of_their_ids_and_stay_when_the_
     world.stop()
     assert client[:].apply_sync(os.getpid) == pids
     client[:].execute("in_the_end = os.environ == first, torch.get_num_threads()", block=True)
+    client[:].execute("from helpers import tap\nheard = [kind.__name__ for kind, heard in tap._heard.items() if heard]")
+    assert client[:].pull("heard", block=True) == [[], []]
+    assert client[:].apply_sync(tempfile.gettempdir) == [tempfile.gettempdir()] * 2
     assert client[:].pull("in_the_end", block=True) == [(True, prefork.threads_of_torch())] * 2
     client.close()
 

@@ -5,8 +5,10 @@ import re
 import shutil
 import signal
 import socket
+import stat
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -91,6 +93,11 @@ def plain_engines_on_two_hosts(folder):
     assert [row.split()[:2] for row in rows] == [["0", "host1"], ["1", "host1"], ["2", "host0"]]
     assert all(row.split()[4] == "idle" and int(row.split()[5]) > 20 for row in rows)
 
+    # The ranks of a host share a temporary folder, which no other user can enter.
+    folders = world.view.apply_sync(tempfile.gettempdir)
+    assert folders[0] == folders[1] != tempfile.gettempdir()
+    assert {stat.S_IMODE(os.stat(folder).st_mode) for folder in folders} == {0o700}
+
     # They form a group. What listens is on the network of the hosts and on the loopback, never on all addresses.
     shell.run_cell_magic("px", "", INIT.format(timeout=10) + SUM)
     shell.run_cell_magic("px", "", LISTENING)
@@ -152,6 +159,7 @@ def plain_engines_on_two_hosts(folder):
     assert shell.Completer.custom_matchers == []  # Tab asks no rank of a stopped world
     assert len(client.ids) == 1
     assert [log.name for log in (folder / "profile/log").glob("rank-*")] == ["rank-2-host0.log"]
+    assert not os.path.exists(folders[0])
     assert "rank-0" not in client[0].apply_sync(os.readlink, "/proc/self/fd/2")
     client[:].execute(LISTENING, block=True)
     assert {ip for ip, _ in client[0]["addresses"]} <= {hosts.addresses[1], "127.0.0.1"}

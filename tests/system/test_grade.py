@@ -71,6 +71,7 @@ ODD = {
     "colab": (lambda path: without_ids(path, in_metadata=True), "no cell with an answer"),
     "unknown": (lambda path: path.rename(path.with_name("99_mine.ipynb")), "no notebook 99_mine.ipynb"),
     "formula": (lambda path: path.rename(path.with_name("=1+cmd|calc.ipynb")), "no notebook =1+cmd"),
+    "<script>alert(1)<": (lambda path: path.rename(path.with_name("<b onload=x>.ipynb")), "no notebook <b onload=x>"),
     "=1+1": (lambda path: None, "no cell with an answer"),
     "ann": (lambda path: None, "no cell with an answer"),
     "ann.html": (lambda path: None, "no cell with an answer"),
@@ -112,7 +113,9 @@ def test_the_others_are_graded_and_each_learner_has_a_page(odd):
         "my_ring": "yes"
     }
     assert ".ipynb_checkpoints" not in rows and len(rows) == len(ODD) + 1
-    assert len(list((folder / "grades").glob("*.html"))) == len(rows)
+    pages = list((folder / "grades").glob("*.html"))
+    assert len(pages) == len(rows)
+    assert not any(tag in page.read_text() for page in pages for tag in ("<script", "<b "))
 
 
 @needs_sandbox

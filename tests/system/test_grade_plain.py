@@ -34,6 +34,17 @@ def evil_storage():
     return stored.getvalue()
 
 
+class Equal:
+    """An object that says that it equals whatever is expected."""
+
+    def __eq__(self, other):
+        return True
+
+
+class EqualTensor(Equal, torch.Tensor):
+    """A tensor that does so."""
+
+
 @pytest.fixture(autouse=True)
 def nothing_refused():
     plain.refused.clear()
@@ -49,6 +60,8 @@ def nothing_refused():
         b"\x80\x04\x8c\x0bhelpers.lab\x8c\x04main\x93.",
         b"\x80\x04\x8c\x16helpers.checks.judging\x8c\x02re\x93.",
         pickle.dumps(canning.Reference("1/0")),
+        pickle.dumps(Equal()),
+        pickle.dumps(torch.ones(1).as_subclass(EqualTensor)),
         pickle.dumps(canning.can(lambda: 1)),
         pickle.dumps(Reduced(torch.storage._load_from_bytes, evil_storage())),
         b"broken",

@@ -8,10 +8,12 @@ import csv
 import functools
 import os
 import socket
+import sys
 import textwrap
 import threading
 from pathlib import Path
 
+import psutil
 import pytest
 from handed_in import answers_of, cell, hand_in
 from lesson_files import NOTEBOOKS, ROOT
@@ -24,6 +26,7 @@ NAMES = ["my_ring", "reduce_scatter", "two_way_ring"]
 RIGHT = answers_of(RING)
 SOLUTION = f"notebooks/solutions/{RING.name}"
 SECRET = "a secret of the teacher"
+STAYS = ["sleep", f"1000.{os.getpid()}"]
 
 # The class is graded in the setup of the first test, in some 25 sandboxes, one after the other, each with limits of its
 # own.
@@ -80,6 +83,16 @@ FILLS = cell(
     raise ValueError("full")
     """
 )
+LEAVES_PROCESSES = f"""
+import atexit, os, subprocess, threading, time
+subprocess.Popen({STAYS}, start_new_session=True)
+subprocess.run(["sh", "-c", "setsid {" ".join(STAYS)} >/dev/null 2>&1 &"])
+if os.fork() == 0:
+    os.setsid()
+    os.execvp("{STAYS[0]}", {STAYS})
+atexit.register(time.sleep, 1000)
+threading.Thread(target=time.sleep, args=[1000]).start()
+"""
 PLANTS = cell(
     """
     # The judge imports such modules when a result needs them.
@@ -190,13 +203,13 @@ checks.ring_all_reduce.two_way_ring = two_way_ring
 
 
 def spies(places):
-    """Return an answer that says what it has reached, and where it can write how many GiB.
+    """Return an answer that says what it has reached, where it can write how many GiB, and two of its limits.
 
     It tries these paths and sockets, secrets, and the files of the judge.
     """
     return cell(
         f"""
-        import os, socket, tempfile
+        import os, resource, socket, tempfile
         reached = []
         for place in {places!r}:
             try:
@@ -231,7 +244,8 @@ def spies(places):
             except OSError:
                 continue
             rooms.append(f"{{folder}} {{os.statvfs(folder).f_blocks * os.statvfs(folder).f_frsize / 2**30:.2f}}")
-        raise ValueError(f"reached {{reached}}, wrote to {{sorted(rooms)}}")
+        threads, size = (resource.getrlimit(limit)[1] for limit in (resource.RLIMIT_NPROC, resource.RLIMIT_FSIZE))
+        raise ValueError(f"reached {{reached}}, wrote to {{sorted(rooms)}}, {{threads}} threads, {{size}} B a file")
         """
     )
 
@@ -290,7 +304,7 @@ def graded(tmp_path_factory, temptations):
     places = [*secrets, *(listener.path for listener in listeners), str(folder), "/etc/passwd", "/run", "/var"]
     places += [str(ROOT / name) for name in (".git", "build", "notebooks/solutions", SOLUTION, "tests")]
     hostile = {
-        "harm": [DELETES, FILLS, RIGHT["two_way_ring"]],
+        "harm": [DELETES, FILLS, RIGHT["two_way_ring"] + LEAVES_PROCESSES],
         "greed": [FORKS, EATS, KILLS],
         "spy": [spies(places), PLANTS, NO_TEXT],
         "deceit": [PICKLES, REPLACES_A_NAME, REPLACES_CODE],
@@ -340,7 +354,11 @@ def test_an_answer_reaches_no_secret_no_solution_no_socket_and_nothing_of_the_ju
 
 
 def test_an_answer_writes_to_two_folders_of_limited_size_alone(graded):
-    assert sentence(graded, "spy", "my_ring").endswith("wrote to ['/dev/shm 0.25', '/tmp 1.00']")
+    assert "wrote to ['/dev/shm 0.25', '/tmp 1.00']," in sentence(graded, "spy", "my_ring")
+
+
+def test_an_answer_can_start_a_limited_number_of_threads_and_write_files_of_limited_size(graded):
+    assert sentence(graded, "spy", "my_ring").endswith(f", {sandbox.THREADS} threads, {2**30} B a file")
 
 
 def test_an_answer_that_deletes_folders_finds_none_that_it_can_delete(graded):
@@ -352,6 +370,11 @@ def test_an_answer_that_deletes_folders_finds_none_that_it_can_delete(graded):
 def test_a_full_disk_is_not_there_for_the_next_exercise(graded):
     assert "full" in sentence(graded, "harm", "reduce_scatter")
     assert graded[1]["harm", "two_way_ring"]["solved"] == "yes"
+
+
+def test_what_an_answer_has_started_ends_with_its_sandbox(graded):
+    assert graded[1]["harm", "two_way_ring"]["solved"] == "yes"
+    assert [process for process in psutil.process_iter(["cmdline"]) if process.info["cmdline"] == STAYS] == []
 
 
 def test_an_answer_that_forks_eats_or_kills_is_ended(graded):
@@ -428,6 +451,48 @@ def test_an_answer_without_end_is_ended_and_the_next_is_judged(tmp_path, monkeyp
     monkeypatch.setattr(judging, "SECONDS", 10)
     verdict = judging.judged(exercises.variants(RING)[0], asked)["my_ring"]
     assert "more than 10 s" in verdict.sentence and not verdict.finished
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ("input()", "StdinNotImplementedError"),
+        ("%%bash\nexit 1", "CalledProcessError"),
+        ("raise SystemExit", "SystemExit"),
+        ("import os\nos._exit(0)", "has died (exit code 0)"),
+    ],
+)
+def test_an_odd_answer_is_not_solved_for_a_reason(answer, said, tmp_path):
+    hand_in(tmp_path / RING.name, RING, {**RIGHT, "my_ring": cell(answer)})
+    asked = exercises.exercises(RING, (tmp_path / RING.name).read_bytes())[:1]
+    verdict = judging.judged(exercises.variants(RING)[0], asked)["my_ring"]
+    assert not verdict.solved and said in verdict.sentence, verdict
+
+
+SYSTEMD_RUN = f"""#!{sys.executable}
+import os, sys
+words = sys.argv[1:]
+limits = []
+while words[0].startswith("--"):
+    if words.pop(0) == "--property":
+        limits.append(words.pop(0))
+print(*limits, file=open(sys.argv[0] + ".log", "a"))
+os.execvp(words[0], words)
+"""
+
+
+def test_a_control_group_limits_memory_and_threads_where_there_is_one(tmp_path, monkeypatch):
+    (tmp_path / "systemd-run").write_text(SYSTEMD_RUN)
+    (tmp_path / "systemd-run").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    sandbox._control_group.cache_clear()
+    try:
+        assert sandbox.why_not() == ""
+    finally:
+        sandbox._control_group.cache_clear()
+    limits = f"MemoryMax={sandbox.MEMORY} MemorySwapMax=0 TasksMax={sandbox.THREADS}\n"
+    assert (tmp_path / "systemd-run.log").read_text() == 2 * limits  # to try it, and for the sandbox
 
 
 @pytest.mark.nightly

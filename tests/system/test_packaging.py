@@ -433,7 +433,7 @@ def test_test_cuda_fails_where_there_is_no_gpu():
 @pytest.mark.parametrize("status", [0, 2])
 def test_ci_runs_make_test_and_passes_its_failure_on(tmp_path, status):
     script(tmp_path / "make", f'#!/bin/sh\necho "make $*, CI=$CI, in $PWD"\nexit {status}\n')
-    for program in ["chromium", "sshd", "slurmctld", "slurmd", "srun", "munged"]:
+    for program in ["chromium", "sshd", "slurmctld", "slurmd", "srun", "munged", "bwrap"]:
         script(tmp_path / program, "#!/bin/sh\n")
     environment = os.environ | {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
     result = subprocess.run([ROOT / ".ci/run"], cwd=tmp_path, env=environment, capture_output=True, text=True)
