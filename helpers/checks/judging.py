@@ -23,6 +23,7 @@ from helpers.checks.exam import Wrong, missing
 from helpers.checks.learner import learners_module
 from helpers.errors import WorldError
 from helpers.table import shortened
+from helpers.world import World
 
 RESTART = "Call world.restart(), then run the lesson again, from its setup cell to this check."
 # The same in a lesson that has a function `fresh_ranks`, which restarts the ranks and sets them up.
@@ -65,8 +66,11 @@ def verdict(world, exercise: exam.Exercise) -> Verdict:
     """Return the verdict on the learner's function: what is wrong with it, or that the exercise is solved.
 
     Unless the function makes a group of its own, call it only if the group of all ranks works, because an answer must
-    not be blamed for a group that was broken before.
+    not be blamed for a group that was broken before. Raises `WorldError` when `world` is not a world.
     """
+    if not isinstance(world, World):
+        call = f"checks.{exercise.module.rpartition('.')[2]}.{exercise.name}"
+        raise WorldError(f"{call}({world!r}): give the world, as in {call}(world).")
     try:
         if exercise.before:
             exercise.before(world)
