@@ -21,7 +21,7 @@ from helpers.grade import __main__ as grading
 from helpers.grade import exercises, judging, keeping, report, sandbox, submissions
 
 RING = ROOT / "notebooks" / "06_ring_all_reduce.ipynb"
-NAMES = ["my_ring", "reduce_scatter", "two_way_ring"]
+NAMES = ["my_ring", "reduce_scatter", "two_way_ring", "ordered_exchange"]
 RIGHT = answers_of(RING)
 NO_ANSWERS = dict.fromkeys(NAMES)
 ATTACKED = "The answer attacked the process that judges it, and was ended."

@@ -23,6 +23,7 @@ from helpers.grade import exercises, judging, keeping, sandbox
 
 RING = ROOT / "notebooks" / "06_ring_all_reduce.ipynb"
 NAMES = ["my_ring", "reduce_scatter", "two_way_ring"]
+NOT_ANSWERED = {"ordered_exchange": None}  # by the attackers: each exercise that is judged takes seconds
 RIGHT = answers_of(RING)
 SOLUTION = f"notebooks/solutions/{RING.name}"
 SECRET = "a secret of the teacher"
@@ -312,11 +313,12 @@ def graded(tmp_path_factory, temptations):
         "noise": [ENDLESS, SAYS_MUCH_AND_ODD_THINGS, HIDES],
     }
     hand_in(folder / "right" / RING.name, RING, RIGHT)
+    without_answers = dict.fromkeys(NAMES) | NOT_ANSWERED
     hand_in(folder / "untouched" / RING.name, RING, {"reduce_scatter": None, "two_way_ring": None})
-    hand_in(folder / "ghost" / RING.name, RING, {"two_way_ring": DIES_WHEN_ASKED})
-    hand_in(folder / "forger" / RING.name, RING, {"two_way_ring": FORGES})
+    hand_in(folder / "ghost" / RING.name, RING, {**without_answers, "two_way_ring": DIES_WHEN_ASKED})
+    hand_in(folder / "forger" / RING.name, RING, {**without_answers, "two_way_ring": FORGES})
     for learner, answers in hostile.items():
-        hand_in(folder / learner / RING.name, RING, dict(zip(NAMES, answers, strict=True)))
+        hand_in(folder / learner / RING.name, RING, dict(zip(NAMES, answers, strict=True)) | NOT_ANSWERED)
     with pytest.MonkeyPatch.context() as limits:
         limits.setattr(judging, "PROCESSES", 20)
         limits.setattr(sandbox, "MEMORY", 2**31)
@@ -335,15 +337,15 @@ def sentence(graded, learner, exercise):
 
 def test_solutions_get_full_marks_and_skeletons_none(graded):
     folder, rows = graded
-    assert [rows["right", name]["solved"] for name in NAMES] == 3 * ["yes"]
-    assert [rows["untouched", name]["solved"] for name in NAMES] == 3 * ["no"]
+    assert [row["solved"] for (learner, _), row in rows.items() if learner == "right"] == 4 * ["yes"]
+    assert [row["solved"] for (learner, _), row in rows.items() if learner == "untouched"] == 4 * ["no"]
     assert "received 0 messages" in sentence(graded, "untouched", "my_ring")
-    assert "3 of 3 exercises solved" in (folder / "grades" / "right.html").read_text()
+    assert "4 of 4 exercises solved" in (folder / "grades" / "right.html").read_text()
 
 
 def test_nothing_but_the_exercises_of_the_lesson_has_a_row(graded):
-    assert {exercise for _, exercise in graded[1]} == set(NAMES)
-    assert len(graded[1]) == 10 * len(NAMES)
+    assert {exercise for _, exercise in graded[1]} == {*NAMES, *NOT_ANSWERED}
+    assert len(graded[1]) == 10 * 4
 
 
 def test_an_answer_reaches_no_secret_no_solution_no_socket_and_nothing_of_the_judge(graded, temptations):
