@@ -37,7 +37,10 @@ LINES_THAT_DIFFER = {
         "dist.all_reduce(count)",
         "dist.all_reduce(loss)",
         "dist.all_reduce(metrics[name], op, group=group)",
+        "dist.all_reduce(tensor, dist.ReduceOp.MAX if rank == 0 else dist.ReduceOp.SUM)",
         "dist.all_reduce(tensor, group=group)",
+        "dist.all_reduce(torch.ones(2), group=group)",
+        "dist.broadcast(torch.ones(2), src=0, group=group)",
     },
     "groups_and_order": {
         "dist.all_reduce(loss, group=group)",

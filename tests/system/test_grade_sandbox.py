@@ -86,13 +86,14 @@ FILLS = cell(
 )
 LEAVES_PROCESSES = f"""
 import atexit, os, subprocess, threading, time
-subprocess.Popen({STAYS}, start_new_session=True)
-subprocess.run(["sh", "-c", "setsid {" ".join(STAYS)} >/dev/null 2>&1 &"])
-if os.fork() == 0:
-    os.setsid()
-    os.execvp("{STAYS[0]}", {STAYS})
-atexit.register(time.sleep, 1000)
-threading.Thread(target=time.sleep, args=[1000]).start()
+if rank == 0:
+    subprocess.Popen({STAYS}, start_new_session=True)
+    subprocess.run(["sh", "-c", "setsid {" ".join(STAYS)} >/dev/null 2>&1 &"])
+    if os.fork() == 0:
+        os.setsid()
+        os.execvp("{STAYS[0]}", {STAYS})
+    atexit.register(time.sleep, 1000)
+    threading.Thread(target=time.sleep, args=[1000]).start()
 """
 PLANTS = cell(
     """
