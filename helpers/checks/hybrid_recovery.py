@@ -320,7 +320,7 @@ def _stop(pid):
 
 
 def _states_of_threads(pid):
-    """Return the state of each thread of a process, on Linux; elsewhere that of the process."""
+    """Return the state of each thread of a process, on Linux; elsewhere the state of the process."""
     if not sys.platform.startswith("linux"):
         return ["T" if psutil.Process(pid).status() == psutil.STATUS_STOPPED else "R"]
     texts = [path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/stat")]

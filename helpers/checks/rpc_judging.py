@@ -52,7 +52,7 @@ def answer_with_rpc(function: str, arguments: Sequence) -> tuple[object, list[Ca
 def one_line_errors() -> Iterator[None]:
     """Turn an error inside the block, which runs the learner's code, into an `AnswerError` of one line.
 
-    Of an error that has come from another worker the line says what it was, and on which worker.
+    For an error on another worker, the line names the error and the worker.
     """
     try:
         with errors_of_answer():
@@ -116,7 +116,7 @@ def require_rpc(name: str) -> None:
 
 
 def in_one_line(error: str) -> str:
-    """Return what an error says in one line; of one that has come from another worker: what, and from which worker."""
+    """Return the text of an error in one line; for an error on another worker, also name the worker."""
     if remote := _REMOTE.search(error):
         return f"{remote[2].strip()} on {remote[1]}"
     return error.partition("\n")[0]

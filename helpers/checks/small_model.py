@@ -1,4 +1,4 @@
-"""A small network and data for checks of training, and a comparison of its gradients with those of one process."""
+"""A small network and data for checks of training, and a comparison of its gradients with one process."""
 
 import torch
 from torch import nn
@@ -30,7 +30,7 @@ def loss(model, data, reduction="mean"):
 
 
 def compare_gradients(model, whole, tolerance=1e-4):
-    """Return how the gradients of a model differ from those of another one, in words, or None.
+    """Return how the gradients of a model differ from the gradients of another model, in words, or None.
 
     The tolerance is relative to the largest gradient of a parameter.
     """
