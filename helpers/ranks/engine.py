@@ -77,7 +77,8 @@ def introduce() -> Engine:
 def make_folder(owner: Owner) -> str:
     """Return a folder for the temporary files of the ranks on this host, which only their user can enter.
 
-    It is the world's own folder if this process can write there. `leave` removes it.
+    It is the world's own folder if this process can write there. `leave` removes it. The folder of a host on which
+    every rank has died stays.
     """
     if owner.host == socket.gethostname() and os.access(owner.folder, os.W_OK):
         return owner.folder

@@ -98,14 +98,14 @@ from jupyter_client.manager import start_new_kernel
 from helpers.kernels import KERNEL
 options = {"independent": True, "stdout": subprocess.DEVNULL}
 manager, client = start_new_kernel(startup_timeout=120, kernel_name=KERNEL, **options)
-print(manager.provisioner.folder, manager.provisioner.process.pid, flush=True)
+print(manager.provisioner.folder, manager.provisioner.process.pid, manager.connection_file, flush=True)
 time.sleep(1000)
 """
 
 
 def test_the_next_server_removes_the_folder_of_a_killed_server_once_its_kernel_has_ended():
     with subprocess.Popen([sys.executable, "-c", SERVER], stdout=subprocess.PIPE, text=True) as server:
-        folder, pid = server.stdout.readline().split()
+        folder, pid, connection_file = server.stdout.readline().split()
         kernel = psutil.Process(int(pid))
         try:
             remove_abandoned()
@@ -117,6 +117,7 @@ def test_the_next_server_removes_the_folder_of_a_killed_server_once_its_kernel_h
         finally:
             server.kill()
             kernel.kill()
+            os.remove(connection_file)  # Jupyter's own, which a killed server leaves
     assert wait_until(lambda: not psutil.pid_exists(kernel.pid), 10)
     remove_abandoned()
     assert not Path(folder).exists()
