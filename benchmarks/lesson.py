@@ -9,16 +9,15 @@ NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
 
 
 def setup(notebook: str) -> str:
-    """Return the sources of the cells of a notebook down to that which makes the group of all ranks, or starts RPC."""
-    sources = list(_cells(notebook))
-    last = next(n for n, source in enumerate(sources) if "init_process_group(" in source or "init_rpc(" in source)
-    return "\n".join(sources[: last + 1])
+    """Return the code of the cells that `beginning` returns, as one text."""
+    return "\n".join(beginning(notebook))
 
 
 def beginning(notebook: str) -> list[str]:
-    """Return the sources of the cells of a notebook up to that one."""
+    """Return the sources of the cells of a notebook, down to the cell that makes the first group or starts RPC."""
     sources = list(_cells(notebook))
-    return sources[: sources.index(setup(notebook)) + 1]
+    last = next(n for n, source in enumerate(sources) if "init_process_group(" in source or "init_rpc(" in source)
+    return sources[: last + 1]
 
 
 def marked(notebook: str, mark: str) -> list[str]:
