@@ -33,8 +33,8 @@ _WAITED = "waited"  # instead of the size of a group or the result of an answer,
 class RequestCase(NamedTuple):
     """Requests (pairs of a name and a value), how often the function is expected to run, and the expected results.
 
-    `together` says whether the requests come at once. The function is one of those in `_try`; the result of a request
-    whose function raised is the text of the error.
+    `together` says whether the requests come at once. The function is one of the functions in `_try`; the result of a
+    request whose function raised an error is the text of the error.
     """
 
     what: str
@@ -253,24 +253,24 @@ def _answer_with_barrier(members):
 
 
 def _wait_for_turn(trainer):
-    """Wait until a trainer has made its group, or has failed."""
+    """Wait until a trainer makes its group or fails."""
     with _turns:
         _turns.wait_for(lambda: trainer in kept["ended"], timeout=30)
 
 
 def _end_turn(trainer):
-    """Tell the other trainers that this trainer has made its group, or has failed."""
+    """Tell the other trainers that this trainer made its group or failed."""
     for other in range(dist.get_world_size()):
         rpc.rpc_sync(f"trainer{other}", note_turn, (trainer,))
 
 
 def forget_turns():
-    """Forget which trainers have made their groups."""
+    """Forget which trainers made their groups."""
     kept["ended"] = set()
 
 
 def note_turn(trainer):
-    """Note on a trainer that another trainer has made its group, or has failed."""
+    """Record on this trainer that another trainer made its group or failed."""
     with _turns:
         kept["ended"].add(trainer)
         _turns.notify_all()
@@ -328,7 +328,7 @@ def _states_of_threads(pid):
 
 
 class State(NamedTuple):
-    """What a trainer has after the answer has resumed."""
+    """The state of a trainer after the answer resumed the training."""
 
     is_new: bool
     table_is_right: bool

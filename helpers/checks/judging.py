@@ -44,8 +44,8 @@ SECONDS_TO_ANSWER = 40
 LETTERS_OF_AN_ERROR = 1000  # at most, in a verdict; grading sets a lower number
 _SECONDS_TO_MEET = 10  # for a barrier of idle ranks, even on a busy machine
 _interrupted = {}  # by the process id of a rank: the exercise whose check was interrupted on it, and when
-_broken = []  # a list of process ids for each world whose group an attempt has broken, and which needs a restart
-killed = set()  # the process ids of ranks that a check has killed; grading asks them for no fingerprints
+_broken = []  # a list of process ids for each world whose group an attempt broke, and which needs a restart
+killed = set()  # the process ids of ranks that a check killed; grading asks them for no fingerprints
 
 
 class Verdict:
@@ -154,7 +154,7 @@ def stuck_ranks_named(world, function: str):
         where = f"world.where() shows where they are:\n\n{world.where()!r}\n"
         raise Wrong(f"{function} has not ended within {SECONDS_TO_ANSWER} s on all ranks; {where}\n{RESTART}") from None
     except ipp.error.RemoteError:
-        _require_idle(world)  # it names a rank that has died
+        _require_idle(world)  # it names a rank that is dead
         raise
 
 
@@ -222,7 +222,7 @@ def _file_of(function):
 
 
 def _require_group(world):
-    """Require that a barrier of all ranks succeeds, if they have made a group of all ranks."""
+    """Require that a barrier of all ranks succeeds, if they made a group of all ranks."""
     if world.pids in _broken:
         raise Wrong(f"An earlier attempt has broken the process group. {RESTART}")
     interrupted = next((_interrupted[pid][0] for pid in world.pids if pid in _interrupted), None)
@@ -290,7 +290,7 @@ def _require_an_end(outcomes, function, what_to_do):
 
 
 def _require_waits(outcomes, cut_off, what_to_do):
-    """Require that a rank has waited for each of its messages.
+    """Require that a rank waited for each of its messages.
 
     A rank that was cut off might have waited for its remaining messages later. But if the other end was waiting for a
     message and never got it, this rank did not keep the work object: otherwise the message would have arrived.

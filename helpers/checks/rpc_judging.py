@@ -18,13 +18,13 @@ from helpers.measure import calls
 from helpers.measure.calls import Call
 from helpers.torch_parts import RRef, forget_gathers
 
-SECONDS_AT_MOST, _TIMES_AT_MOST = 0.5, 6  # that a function which does not wait lasts, and is seen under way
+SECONDS_AT_MOST, _TIMES_AT_MOST = 0.5, 6  # how long a function without a wait lasts, and how often it is seen
 _SECONDS_TO_END = 5
 NO_RPC = "RuntimeError: RPC has not been initialized: run the setup cell."
 # torch reports an error on another worker by this line, then its text and its stack.
 _REMOTE = re.compile(r"On WorkerInfo\(id=\d+, name=(\S+)\):(?:\\n|\s)*(.+?)(?:\\nTraceback|$)", re.MULTILINE)
 
-_ended_by = []  # the checks that have ended RPC in this process
+_ended_by = []  # the checks that ended RPC in this process
 
 
 def answer_with_rpc(function: str, arguments: Sequence) -> tuple[object, list[Call]]:
@@ -62,7 +62,7 @@ def one_line_errors() -> Iterator[None]:
 
 
 def rpc_runs() -> bool:
-    """Return whether this rank has called init_rpc, and has not left RPC since."""
+    """Return whether RPC runs on this rank: it called `init_rpc`, and did not leave RPC since."""
     try:
         rpc.get_worker_info()
     except RuntimeError:
@@ -99,7 +99,7 @@ def end_rpc(check: str) -> bool:
 
 
 def require_first_rpc(remedy: str) -> None:
-    """Raise `AnswerError` if a check has ended the first RPC of this process, because RRefs work only with that."""
+    """Raise `AnswerError` if a check ended the first RPC of this process, because RRefs work only with the first."""
     if _ended_by:
         raise AnswerError(
             f"RuntimeError: the check of `{_ended_by[-1]}` has ended the first RPC of this process, and RRefs work "
@@ -123,9 +123,9 @@ def in_one_line(error: str) -> str:
 
 
 def waits_inside(function, seconds):
-    """Return whether a server thread of this process stays in one call of the function, within this many seconds.
+    """Return whether a server thread of this process stays in one call to the function, within this many seconds.
 
-    A thread that the answer has started itself may wait.
+    A thread that the answer itself started may wait.
     """
     seen = {}  # the frame of each call that is under way: since when, and how often
     end = time.monotonic() + seconds
@@ -134,7 +134,7 @@ def waits_inside(function, seconds):
         frames = [frame for thread, frame in sys._current_frames().items() if thread not in own]
         calls = [call for frame in frames if (call := _call_of(function, frame))]
         seen = {call: (seen[call][0], seen[call][1] + 1) if call in seen else (now, 1) for call in calls}
-        # Often, too: on a busy machine a short call may last, but then it is rarely seen.
+        # The call must also be seen often: on a busy machine a short call may last, but then it is rarely seen.
         if any(now - since > SECONDS_AT_MOST and times > _TIMES_AT_MOST for since, times in seen.values()):
             return True
         time.sleep(0.01)
@@ -142,7 +142,7 @@ def waits_inside(function, seconds):
 
 
 def _call_of(function, frame):
-    """Return the frame of the function of that name, or of one inside it, from a cell, in which this frame is, or None.
+    """Return the frame of a cell's function of this name, or of a function inside it, that ran this frame, or None.
 
     Python knows the names of inner functions in full from version 3.11 on; before, only the function itself is found.
     """

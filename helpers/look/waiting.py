@@ -31,7 +31,7 @@ class Waiter:
         self._stuck = {}  # rank: id of the message that an interrupt did not end
 
     def require_answering(self, targets: Sequence[int], what: str) -> None:
-        """Raise `WorldError` when a cell or call, `what`, would wait for a rank that an interrupt has not freed."""
+        """Raise `WorldError` when a cell or call, `what`, would wait for a rank that an interrupt did not free."""
         unanswered = self._cells.messages()
         self._stuck = {rank: message for rank, message in self._stuck.items() if message in unanswered}
         if stuck := sorted(self._stuck.keys() & targets):
@@ -42,7 +42,7 @@ class Waiter:
             )
 
     def require_connection(self) -> None:
-        """Raise `WorldError` when the process that carries the messages has died, because no answer would arrive."""
+        """Raise `WorldError` when the process that carries the messages is dead, because no answer would arrive."""
         if not self._ranks.is_connected():
             raise WorldError(NO_CONNECTION)
 
@@ -60,9 +60,9 @@ class Waiter:
         return result.get()
 
     def wait(self, targets: Sequence[int], result, seconds: float | None = None) -> bool:
-        """Wait until these ranks have answered; return whether an Interrupt has ended their work.
+        """Wait for the answers of these ranks; return whether an Interrupt ended their work.
 
-        Raise `TimeoutError` if a rank has not answered after this many seconds; None waits without a limit.
+        Raise `TimeoutError` if a rank does not answer within this many seconds; None waits without a limit.
         If the Interrupt leaves some ranks stuck, show the output of the other ranks, and raise `WorldError` with the
         place of every rank and the errors of the other ranks, because one of these errors may be the cause.
         """
@@ -83,7 +83,7 @@ class Waiter:
             self._world.interrupt()
             answered = result.wait(_SECONDS_AFTER_INTERRUPT)
             if not answered and any(s.state == "busy" and s.line_number is None for s in self._world.where()):
-                result.wait(_SECONDS_TO_ANSWER)  # a rank has left the cell, and is about to send its error
+                result.wait(_SECONDS_TO_ANSWER)  # a rank left the cell, and is about to send its error
         unanswered = self._cells.messages()
         stuck = [rank for rank, message in self._stuck.items() if message in unanswered]
         if not stuck:
