@@ -77,7 +77,7 @@ def best_order(exam):
 
 @exercise
 def two_levels_pay(exam):
-    """Check `two_levels_pay(h, m, size, inside, across)`: whether an all-reduce in two levels beats one ring."""
+    """Check `two_levels_pay(h, m, size, inside, across)`: whether a two-level all-reduce beats one ring."""
     for cluster in _CLUSTERS:
         h, m, size, inside, across = cluster
         ring, levels = _times(*cluster)
