@@ -115,9 +115,8 @@ def _short_course():
     hours = round(sum(minutes(row.name) for row in rows) / 60)
     links = [f"[{row.numbered_title}](notebooks/{row.name}.ipynb)" for row in rows]
     return (
-        f"{len(rows)} lessons, about {hours} hours. If a lesson uses one outside the short course, it says so: "
-        + " → ".join(links)
-        + "\n"
+        f"{len(rows)} lessons, about {hours} hours. A lesson that uses a lesson outside the short course says so. "
+        "In order: " + " → ".join(links) + "\n"
     )
 
 
