@@ -12,6 +12,10 @@ TORCH_INDEX := https://download.pytorch.org/whl/cpu
 INSTALLED := .venv/.installed
 UNFINISHED := .venv/.unfinished
 
+# TOOLS is there when .venv also has the tools of a contributor. The rules that need it come below this line, because
+# make expands what a rule needs when it reads the rule.
+TOOLS := .venv/.tools
+
 # .venv first in PATH: what a notebook or a terminal starts (torchrun, python) is the course's own.
 RUN := PATH="$(CURDIR)/.venv/bin:$$PATH" .venv/bin/python -m
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 10))
@@ -136,8 +140,7 @@ types: $(TOOLS)
 lock: $(TOOLS)
 	@.venv/bin/python .ci/lock.py
 
-# Whoever changes the course needs more than a learner.
-TOOLS := .venv/.tools
+# A contributor needs more than a learner.
 $(TOOLS): $(INSTALLED)
 	@.venv/bin/python -m pip --quiet install -e ".[dev]" -c constraints.txt
 	@touch $@

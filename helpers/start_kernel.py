@@ -9,6 +9,8 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
+from helpers.ranks import prefork
+
 
 def main() -> None:
     """Import torch, and run ipykernel in this process."""
@@ -18,7 +20,6 @@ def main() -> None:
     # `!torchrun` must be the torchrun of the kernel's Python, however Jupyter was started.
     os.environ["PATH"] = os.pathsep.join(filter(None, [str(Path(sys.executable).parent), os.environ.get("PATH")]))
     from helpers.kernels import FOLDER, hold
-    from helpers.ranks import prefork
 
     folder = os.environ.pop(FOLDER, None)
     _share_the_folder_of_ipython(folder)

@@ -276,7 +276,7 @@ class World:
             self._ranks.restart()
             self._open()
         if self.accepted:
-            from helpers.checks.accepting import remind
+            from helpers.checks.accepting import remind  # imported here because it imports this module
 
             remind(self, range(self.size) if rank is None else [rank])
 

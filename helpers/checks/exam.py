@@ -184,7 +184,7 @@ class Exercise:
 
         Raises `WorldError` when `world` is not a world.
         """
-        from helpers.checks.judging import verdict
+        from helpers.checks.judging import verdict  # imported here because it imports this module
 
         return verdict(world, self)
 

@@ -12,6 +12,8 @@ import pickle
 from multiprocessing.reduction import ForkingPickler
 from types import BuiltinFunctionType, FunctionType, ModuleType
 
+import torch
+
 _COURSE = __name__.partition(".")[0]
 _NAMES = {
     "builtins": {"bytearray", "complex", "frozenset", "list", "object", "range", "set", "slice"},
@@ -87,6 +89,4 @@ def _is_plain(module, name):
 
 
 def _storage(data):
-    import torch
-
     return torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)

@@ -16,6 +16,8 @@ import os
 import resource
 import sys
 
+from IPython.core.interactiveshell import InteractiveShell
+
 from helpers.grade import plain
 from helpers.grade.sandbox import LETTERS, THREADS, signature
 from helpers.grade.tampering import changed, fingerprints
@@ -32,8 +34,7 @@ def main() -> None:
     verdicts = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     _close_doors()
 
-    from IPython.core.interactiveshell import InteractiveShell  # after pickle has been replaced
-
+    # Imported after pickle has been replaced, because jupyter_client keeps the `pickle.loads` of its import.
     from helpers.checks import judging
     from helpers.grade.outside import examine
 

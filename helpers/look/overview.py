@@ -1,10 +1,14 @@
 """The representation of a world: where its ranks run, and a line for each rank."""
 
-from helpers.ranks.protocol import Ranks
+from typing import TYPE_CHECKING
+
 from helpers.table import table
 
+if TYPE_CHECKING:  # this imports jupyter_client, which takes time; see `helpers.world`
+    from helpers.ranks.protocol import Ranks
 
-def overview(world, ranks: Ranks) -> str:
+
+def overview(world, ranks: "Ranks") -> str:
     """Return where the ranks of a world run, and a table with a line for each rank, as text."""
     header = ["rank", "pid", "device", "state", "memory"]
     where = world.where()

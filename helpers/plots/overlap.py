@@ -1,18 +1,13 @@
 """Figures of 09_overlap: a sketch of overlap, and timelines of steps, which later notebooks also draw."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
 
+from helpers.measure.intervals import Interval, exposed
 from helpers.plots.style import BLUE, GREEN, GUIDE, RED, TINTS, label_rows, new_axes
-
-if TYPE_CHECKING:  # this imports torch, which the other figures do not need
-    from helpers.measure.timeline import Interval
 
 # The heights of a lane (each rank has two), of the gap below each rank, and of the heading of a step.
 _LANE, _GAP, _HEADING = 1.0, 0.5, 1.5
@@ -75,9 +70,6 @@ def exposed_steps(title: str, steps: Mapping[str, Sequence[Interval]]) -> None:
     each begins at 0. Above the computation, a triangle marks each interval named "gradient". Below it, a white line
     separates collectives where one of them begins; a dotted line marks the end of the backward pass.
     """
-    # Imported here because it imports torch, which the other figures do not need.
-    from helpers.measure.timeline import exposed
-
     axes = new_axes(title, width=7.6, height=1.3 + 0.66 * len(steps))
     axes.grid(False, axis="y")
     for number, (heading, intervals) in enumerate(steps.items()):

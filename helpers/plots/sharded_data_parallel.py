@@ -1,17 +1,12 @@
 """Figures of 43_sharded_data_parallel: shards, the memory of a rank during a step, and layers fetched ahead."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING
 
 from matplotlib.patches import Patch, Rectangle
 
+from helpers.measure.intervals import Interval
 from helpers.plots.style import BLUE, GREEN, GUIDE, RED, TINTS, new_axes, note, subplots
-
-if TYPE_CHECKING:  # this imports torch, which the other figures do not need
-    from helpers.measure.timeline import Interval
 
 # From the bottom up, with hatches that distinguish them in print: the look of a kind, and its column in a ledger.
 _KINDS = {

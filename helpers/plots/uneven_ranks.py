@@ -1,17 +1,12 @@
 """The figures of 13_uneven_ranks: a sketch of uneven ranks, and steps whose waiting differs from their transfer."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from matplotlib.axes import Axes
 from matplotlib.patches import Patch
 
+from helpers.measure.intervals import Interval
 from helpers.plots.style import BLUE, RED, TINTS, label_rows, new_axes
-
-if TYPE_CHECKING:  # this imports torch, which the other figures do not need
-    from helpers.measure.timeline import Interval
 
 _LOOKS = {
     "loading": {"facecolor": "#767676"},

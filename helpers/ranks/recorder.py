@@ -17,6 +17,8 @@ from collections import Counter, defaultdict, deque
 from pathlib import Path
 from typing import NamedTuple
 
+from jupyter_client.jsonutil import extract_dates
+
 # How ipykernel names the file of a learner's cell.
 CELL = re.compile(r"ipykernel_\d+[/\\]\d+\.py$")
 
@@ -118,7 +120,6 @@ def record() -> Record:
 def _busy_since():
     """Return the time at which the notebook sent the cell or function that runs here; None when nothing runs."""
     from ipyparallel.engine.app import IPEngine
-    from jupyter_client.jsonutil import extract_dates
 
     innermost = sys._current_frames()[threading.main_thread().ident]
     if _REQUESTS.isdisjoint(frame.f_code.co_name for frame, _ in traceback.walk_stack(innermost)):

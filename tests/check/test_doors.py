@@ -117,6 +117,13 @@ def test_commands_and_files_that_contributors_are_told_of_are_there(name):
     assert named and all((ROOT / path).exists() for path in named)
 
 
+def test_a_rule_of_the_makefile_needs_only_what_is_defined_above_it():
+    text = (ROOT / "Makefile").read_text()
+    for rule in re.finditer(r"^[\w$][^\t\n=]*:(?!=)(.*)$", text, re.M):
+        for name in re.findall(r"\$\((\w+)\)", rule[1]):
+            assert re.search(rf"^{name} [:?]?=", text[: rule.start()], re.M), f"{rule[0]}: {name}"
+
+
 def test_the_version_is_the_same_wherever_it_is_given():
     (version,) = re.findall(r'^version = "(\S+)"$', (ROOT / "pyproject.toml").read_text(), re.M)
     assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text()
