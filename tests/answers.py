@@ -3,7 +3,7 @@
 import ast
 import re
 import textwrap
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 import nbformat
@@ -28,6 +28,7 @@ def cell(path, contains):
     return found.partition("\n")[2]
 
 
+@cache
 def preloaded(topic):
     """Return the modules that the notebook of a topic has imported before its ranks are forked; [] without a notebook.
 

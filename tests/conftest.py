@@ -2,7 +2,6 @@
 
 import os
 from collections import Counter
-from functools import cache
 from pathlib import Path
 
 import _pytest.runner
@@ -68,20 +67,10 @@ def place_of(item):
 
 
 def preloaded_for(item):
-    """Return the modules that are imported before the ranks of a test are forked: none, or those of all lessons.
-
-    A lesson that preloads none has ranks as it has them itself. The others share a fork server, whose start takes
-    longer than many tests; the tests of the notebooks start the ranks with the modules of each lesson alone.
-    """
+    """Return the modules that a reader's notebook imports before the ranks are forked: those that its lesson preloads."""
     answer = answer_of(item)
     topic = answer.lesson.partition("_")[2] if answer else item.path.stem.removeprefix("test_checks_")
-    return preloaded_by_all() if preloaded(topic) else []
-
-
-@cache
-def preloaded_by_all():
-    """Return the modules that some lesson preloads."""
-    return sorted({module for path in lesson_files.NOTEBOOKS for module in preloaded(lesson_files.topic_of(path))})
+    return preloaded(topic)
 
 
 def further_answers(items):
