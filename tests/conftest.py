@@ -67,7 +67,7 @@ def place_of(item):
 
 
 def preloaded_for(item):
-    """Return the modules that a reader's notebook imports before the ranks are forked: those that its lesson preloads."""
+    """Return the modules that the notebook of a lesson imports before its ranks are forked."""
     answer = answer_of(item)
     topic = answer.lesson.partition("_")[2] if answer else item.path.stem.removeprefix("test_checks_")
     return preloaded(topic)
