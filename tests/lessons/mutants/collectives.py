@@ -27,8 +27,8 @@ MUTANTS = {
     ),
     "a barrier lets each rank go at once": ("at_barrier = stay(dist.barrier)", "at_barrier = stay(lambda: None)"),
     "each rank waits for all in a scatter": (
-        "dist.scatter(after_scatter[here], elements, src=0)\nif others_to_tell",
-        "dist.barrier()\nif others_to_tell",
+        "dist.scatter(chunk, elements, src=0)\n",
+        "dist.barrier()\ndist.scatter(chunk, elements, src=0)\n",
     ),
     "every operator adds up": ("dist.all_reduce(number, op)", "dist.all_reduce(number)"),
     "a call returns when rank 1 has come": (
@@ -59,5 +59,11 @@ MUTANTS = {
     "rank 0 broadcasts for all": (
         "dist.broadcast(result[src:src + 1], src=src)",
         "dist.broadcast(result[src:src + 1], src=0)",
+    ),
+    "the first figure adds up the numbers of each rank": ("for column in zip(*gradients)]", "for column in gradients]"),
+    "the ranks wait in the order of the calls": ("for work in reversed(works):", "for work in works:"),
+    "rank 1 sends its message before it leaves the scatter": (
+        "dist.scatter(chunk, elements, src=0)\nif others_to_tell and rank == 1:\n    dist.send(chunk, dst=last)\n",
+        "if others_to_tell and rank == 1:\n    dist.send(chunk, dst=last)\ndist.scatter(chunk, elements, src=0)\n",
     ),
 }

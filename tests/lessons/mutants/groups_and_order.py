@@ -22,8 +22,8 @@ MUTANTS = {
         "alone = dist.new_group([rank], timeout=timedelta(seconds=3), use_local_synchronization=True)",
     ),
     "gloo reads pg_options": (
-        "dist.new_group(timeout=timedelta(seconds=3), pg_options=options,",
-        "dist.new_group(timeout=timedelta(seconds=1), pg_options=options,",
+        "dist.new_group(timeout=in_argument, pg_options=options,",
+        "dist.new_group(timeout=in_options, pg_options=options,",
     ),
     "the others come to the barrier as well": (
         'group_desc="short")\nif rank == 0:',
@@ -70,4 +70,13 @@ MUTANTS = {
         "dist.set_debug_level(dist.DebugLevel.OFF)",
     ),
     "the groups come in one order": ("in (second, first) if rank == 1 else (first, second)", "in (first, second)"),
+    "two groups have one description": ('group_desc="first")', 'group_desc="second")'),
+    "the timeouts of the options and of the argument agree": (
+        "in_options, in_argument = timedelta(seconds=1),",
+        "in_options, in_argument = timedelta(seconds=3),",
+    ),
+    "the ranks add up across the hosts first": (
+        "group=local)\nin_steps = on_one_host.clone()\ndist.all_reduce(in_steps, group=host)",
+        "group=host)\nin_steps = on_one_host.clone()\ndist.all_reduce(in_steps, group=local)",
+    ),
 }

@@ -36,4 +36,9 @@ MUTANTS = {
         "world.new_store()\n%px store = connect()\n"
         '%px meet("the same store", reversed_rank, store=dist.PrefixStore("second", store),',
     ),
+    "the figure exchanges the lines found alone and together": (
+        'drawn = {"alone": lines["alone"], "together": lines["together"][0]}',
+        'drawn = {"alone": lines["together"], "together": lines["alone"][0]}',
+    ),
+    "the ranks meet by the environment instead of the address": ("init_method=address,", 'init_method="env://",'),
 }

@@ -69,4 +69,10 @@ MUTANTS = {
         ", w=1 / shift_times)",
         ")",
     ),
+    "16 MiB are 16 million bytes": ("B = 2**24  # bytes", "B = 16 * 10**6  # bytes"),
+    "64 KiB are 64 bytes": ("small, large = model(size=2**16, **cluster)", "small, large = model(size=64, **cluster)"),
+    "the printed ratios are predicted / measured": (
+        "ratios = times[name] / predicted[name]",
+        "ratios = predicted[name] / times[name]",
+    ),
 }

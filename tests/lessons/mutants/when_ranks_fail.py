@@ -53,4 +53,16 @@ MUTANTS = {
         "dist.all_reduce(torch.ones(3), group=group)",
         "dist.all_reduce(torch.ones(3 + rank), group=group)",
     ),
+    "the call of rank 1 is on another line": (
+        "box = torch.zeros(1)\ndist.recv(box, src=0)",
+        "box = torch.zeros(1)\n\ndist.recv(box, src=0)",
+    ),
+    "the sum of the other ranks lacks nothing": (
+        "def total(group):\n    result = 0.0\n    for number in torch.arange(3.0 * world_size + 1)",
+        "def total(group):\n    result = 0.0\n    for number in torch.arange(3.0 * world_size, -1, -1)",
+    ),
+    "the ranks take the largest of their results": (
+        "dist.all_reduce(total, group=group)",
+        "dist.all_reduce(total, dist.ReduceOp.MAX, group=group)",
+    ),
 }
