@@ -1,10 +1,29 @@
-// How search orders its results: first the pages that have the words in their title, and solutions last.
-const asked = (new URLSearchParams(window.location.search).get("q") ?? "").toLowerCase();
+// How search orders its results: pages that have the words in a title, then the pages that list errors and questions,
+// then all other pages, and solutions last.
+const asked = (new URLSearchParams(window.location.search).get("q") ?? "").toLowerCase().trim();
+const guides = ["docs/errors", "docs/questions"];
+
+// Sphinx leads to a heading only if the words are half of it or more, and part of an error message is less.
+const leadToHeading = (result) => {
+  const { alltitles, docnames, titles } = Search._index;
+  for (const [heading, places] of Object.entries(alltitles)) {
+    if (!heading.toLowerCase().includes(asked)) continue;
+    const place = places.find(([page, id]) => docnames[page] === result[0] && id !== null);
+    if (!place) continue;
+    result[1] = `${titles[place[0]]} > ${heading}`;
+    result[2] = `#${place[1]}`;
+    return true;
+  }
+  return false;
+};
 
 var Scorer = {
-  score: ([page, title, anchor, description, score]) => {
+  score: (result) => {
+    const [page, title, , , score] = result;
     if (page.startsWith("notebooks/solutions/")) return score - 100;
-    return title.toLowerCase().includes(asked) ? score + 100 : score;
+    if (title.toLowerCase().includes(asked)) return score + 100;
+    if (guides.includes(page)) return score + (leadToHeading(result) ? 100 : 20);
+    return score;
   },
   // What follows is as Sphinx has it.
   objNameMatch: 11,

@@ -297,6 +297,23 @@ def test_search_has_titles_first_and_solutions_last(reader):
     assert pages[0] == "13 Uneven ranks" and pages[-1].startswith("Solutions")
 
 
+def test_search_leads_from_part_of_an_error_message_to_its_section(reader):
+    page = reader("search.html?q=Timed+out+waiting")
+    result = page.locator("#search-results a").first
+    result.wait_for(timeout=20_000)
+    assert result.inner_text().startswith("Errors and what they mean > Timed out waiting")
+    result.click()
+    page.wait_for_url("**/docs/errors.html#timed-out-waiting-*", wait_until="domcontentloaded")
+    assert "waited for another rank" in page.locator("section:target").inner_text()
+
+
+def test_search_has_the_list_of_questions_before_lessons_that_only_have_the_words(reader):
+    page = reader("search.html?q=fewer+batches")
+    result = page.locator("#search-results a").first
+    result.wait_for(timeout=20_000)
+    assert result.get_attribute("href") == "docs/questions.html"
+
+
 def test_a_figure_opens_in_its_own_size(reader):
     page = reader("notebooks/06_ring_all_reduce.html")
     figure = page.locator(".cell_output a img").first
