@@ -20,6 +20,7 @@ _SECONDS_FOR_AN_ANSWER = 8
 _SECONDS_HELD = 6  # a method of the actor that waits for its gate ends then
 _SECONDS_FOR_THE_GATE = 3
 _SECONDS_FOR_THE_RING = 5
+_SECONDS_OF_QUIET, _TIMES_TO_WAIT_FOR_QUIET = 0.2, 15
 _SENT_A_FUTURE = "pickle torch.futures.Future"  # what RPC says
 _DISK = "the disk is full"
 # Each arrival: the sender, the number, and the messages that can be handled then.
@@ -85,7 +86,7 @@ def Member(exam):
     exam.on_rank(start_rpc, f"worker{exam.rank}")
     if exam.rank == 0:
         for asked in (1, exam.n):
-            totals = exam.on_rank(_totals, exam.n, asked)
+            totals, is_quiet = exam.on_rank(_totals, exam.n, asked)
             at_once = "One member was" if asked == 1 else f"{asked} members were"
             exam.require(
                 len(totals) >= asked,
@@ -95,6 +96,11 @@ def Member(exam):
             expected = [exam.n * (exam.n + 1) // 2] * asked
             exam.require(
                 totals == expected, f"{at_once} asked at once, and the sums were {totals}, expected {expected}."
+            )
+            exam.require(
+                is_quiet,
+                f"{at_once} asked at once, and messages still went round the ring after the last sum, expected none: "
+                "pass the work on only while a number is missing.",
             )
             if exam.fault is not None:
                 break
@@ -341,11 +347,16 @@ class Mailbox:
 
     def __init__(self, cls, *arguments):
         self.messages = queue.SimpleQueue()
+        self.taken = 0
+        self.is_open = True
         threading.Thread(target=self._serve, args=(cls(*arguments),), daemon=True).start()
 
     def _serve(self, instance):
         while True:
             method, arguments, result = self.messages.get()
+            self.taken += 1
+            if not self.is_open:
+                continue
             try:
                 result.set_result(getattr(instance, method)(*arguments))
             except Exception as error:
@@ -361,6 +372,14 @@ class Mailbox:
     def cast(self, method, *arguments):
         """Put a message into the queue."""
         self.messages.put((method, arguments, torch.futures.Future()))
+
+    def how_many_taken(self):
+        """Return how many messages the object's thread has taken."""
+        return self.taken
+
+    def close(self):
+        """Ignore all messages from now on."""
+        self.is_open = False
 
 
 class Address:
@@ -400,7 +419,10 @@ def _spawn_with_ours(worker, cls, *arguments):
 
 
 def _totals(n, asked):
-    """Ask `asked` members of a new ring for its sum, at the same time; return the sums that arrived in time."""
+    """Ask `asked` members of a new ring for its sum, at the same time.
+
+    Returns the sums that arrived in time, and whether the members have stopped sending messages.
+    """
     if "Member" not in vars(learners_module()):
         raise AnswerError(missing("Member"))
     learners = vars(learners_module())["Member"]
@@ -415,7 +437,21 @@ def _totals(n, asked):
             time.sleep(0.02)
         for question in questions:
             _raise_unless_late(question)
-        return totals
+        is_quiet = len(totals) < asked or _becomes_quiet(ring)
+        for member in ring:
+            member.mailbox.rpc_sync().close()
+        return asker.call("taken").wait(), is_quiet
+
+
+def _becomes_quiet(ring):
+    """Return whether a moment comes in which no member takes a message."""
+    taken = None
+    for _ in range(_TIMES_TO_WAIT_FOR_QUIET):
+        before, taken = taken, [member.mailbox.rpc_sync().how_many_taken() for member in ring]
+        if taken == before:
+            return True
+        time.sleep(_SECONDS_OF_QUIET)
+    return False
 
 
 def _raise_unless_late(question):

@@ -39,6 +39,7 @@ _SECONDS_TO_LEAVE = 10  # the argument of my_leave, enough for all workers on a 
 _SECONDS_BEFORE_THE_LAST_LEAVES = 1
 _SECONDS_TO_LEAVE_ALONE = 8  # at most, even on a busy machine; a shutdown that waits for the last worker takes 20 s
 _SECONDS_TO_MEET = 20
+_SECONDS_TO_FAIL = 0.5  # of a shutdown, so that the other workers are answered until then
 # Each process counts its graceful shutdowns in C++, and a shutdown of all waits until the counts are equal.
 _NOT_TOGETHER = (
     "RuntimeError: an earlier shutdown, which not all workers called, has made it impossible that these processes shut "
@@ -79,8 +80,8 @@ def my_ask(exam):
         result, sent_a_future, waited = exam.on_rank(_have_asked, f"worker{exam.n - 1}")
         exam.require(
             not sent_a_future,
-            "worker1 tried to send a future, expected a pair: is `my_ask` decorated, and does its future get the "
-            "answer itself?",
+            "worker1 tried to send a future, expected a pair: decorate `my_ask`, and in `then`, read the answer by "
+            "`future.value()`.",
         )
         exam.require(
             isinstance(result, tuple) and tuple(map(number, result)) == expected,
@@ -116,7 +117,7 @@ def Batcher(exam):
 
 @exercise
 def my_leave(exam):
-    """Check `my_leave(seconds)`: workers leave RPC together; if the last one has left before, the others leave alone.
+    """Check `my_leave(seconds)`: workers leave RPC together, and alone if one is missing or if the shutdown fails.
 
     The check ends RPC, and starts it again.
     """
@@ -136,7 +137,17 @@ def my_leave(exam):
             f"worker{last} had left before, and on rank {exam.rank} `my_leave` took {left.seconds:.0f} s, expected "
             f"less than {_SECONDS_TO_LEAVE_ALONE} s: ask every worker before you wait for all of them. {FRESH_RANKS}",
         )
-    return f"All workers left together, and after worker{last} had left, each of the others left alone."
+    left, timeouts = exam.on_rank(_leave_although_the_shutdown_fails, exam.rank)
+    if timeouts:
+        exam.require(
+            timeouts[0] != 0,
+            f"All workers were alive, and on rank {exam.rank} `my_leave` called `rpc.shutdown` without a timeout, "
+            f"expected a timeout of {_SECONDS_TO_LEAVE} s: a worker that has answered may die before it leaves.",
+        )
+        _require_left(exam, left, "All workers had answered, `rpc.shutdown` raised RuntimeError", False)
+    return (
+        f"All workers left together, and each left alone after worker{last} had left, and after a shutdown that failed."
+    )
 
 
 def _require_left(exam, left, situation, expected):
@@ -199,7 +210,7 @@ def _require_no_wait(exam, waited, function):
     exam.require(
         not waited,
         f"The answers are right, but a server thread of worker1 waited inside `{function}`, expected none to wait: "
-        "return a future instead.",
+        "return a future that gets the answer later.",
     )
 
 
@@ -461,6 +472,8 @@ def _leave_together(rank: int, n: int) -> tuple[_Left, bool]:
     """Have all workers leave, the last one later than the others; return also whether worker0 answers until then."""
     _learners("my_leave")
     if not end_rpc("my_leave"):
+        _cannot_end_together.set()
+    if _cannot_end_together.is_set():
         raise AnswerError(_NOT_TOGETHER)
     _start_again(rank)
     was_answered = True
@@ -491,6 +504,34 @@ def _leave_without_the_last(rank: int, n: int) -> _Left | None:
     return left
 
 
+def _leave_although_the_shutdown_fails(rank: int) -> tuple[_Left, list[float]]:
+    """Have all workers leave while every graceful shutdown fails; start RPC again for the lesson.
+
+    Returns also the timeouts of the graceful shutdowns. A graceful shutdown that really failed would make it impossible
+    for these processes ever to shut down together, so a stand-in leaves alone and raises the error.
+    """
+    timeouts = []
+    shutdown = rpc.shutdown
+
+    def failing(graceful=True, timeout=0):
+        if graceful:
+            timeouts.append(timeout)
+            time.sleep(_SECONDS_TO_FAIL)
+        shutdown(graceful=False)
+        if graceful:
+            raise RuntimeError("a worker has not called shutdown in time")
+
+    rpc.shutdown = failing
+    try:
+        left = _leave()
+    finally:
+        rpc.shutdown = shutdown
+    if rpc_runs():
+        shutdown(graceful=False)
+    _start_again(rank)
+    return left, timeouts
+
+
 def _start_again(rank):
     end_rpc("my_leave")
     _have_met.clear()
@@ -507,6 +548,7 @@ def _answers(worker):
     return True
 
 
+_cannot_end_together = threading.Event()  # for the rest of this process
 _have_met = set()
 _all_have_met = threading.Event()
 

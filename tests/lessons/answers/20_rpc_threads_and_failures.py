@@ -29,18 +29,18 @@ def my_ask(worker, function):
 
 # %% my_ask: skeleton
 # Not yet. The answers are right, but a server thread of worker1 waited inside `my_ask`, expected none to wait: return a
-# future instead.
+# future that gets the answer later.
 
 # %% my_ask
 # Not yet. The answers are right, but a server thread of worker1 waited inside `my_ask`, expected none to wait: return a
-# future instead.
+# future that gets the answer later.
 @rpc.functions.async_execution
 def my_ask(worker, function):
     return rpc.rpc_async(worker, function).then(lambda answered: (rank, rpc.rpc_sync(worker, function)))
 
 # %% my_ask
 # Not yet. The answers are right, but a server thread of worker1 waited inside `my_ask`, expected none to wait: return a
-# future instead.
+# future that gets the answer later.
 @rpc.functions.async_execution
 def my_ask(worker, function):
     asked = rpc.rpc_async(worker, function)
@@ -66,14 +66,14 @@ def my_ask(worker, function):
     return rpc.rpc_async(worker, function)
 
 # %% my_ask
-# Not yet. worker1 tried to send a future, expected a pair: is `my_ask` decorated, and does its future get the answer
-# itself?
+# Not yet. worker1 tried to send a future, expected a pair: decorate `my_ask`, and in `then`, read the answer by
+# `future.value()`.
 def my_ask(worker, function):
     return rpc.rpc_async(worker, function).then(lambda answered: (rank, answered.value()))
 
 # %% my_ask
-# Not yet. worker1 tried to send a future, expected a pair: is `my_ask` decorated, and does its future get the answer
-# itself?
+# Not yet. worker1 tried to send a future, expected a pair: decorate `my_ask`, and in `then`, read the answer by
+# `future.value()`.
 @rpc.functions.async_execution
 def my_ask(worker, function):
     return rpc.rpc_async(worker, function).then(lambda answered: (rank, answered))
@@ -138,7 +138,7 @@ class Batcher:
 
 # %% Batcher
 # Not yet. The answers are right, but a server thread of worker1 waited inside `ask`, expected none to wait: return a
-# future instead.
+# future that gets the answer later.
 class Batcher:
     def __init__(self, size, run):
         self.size, self.run = size, run
@@ -174,7 +174,7 @@ class Batcher:
 # together.
 
 # %% my_leave: solution
-# Solved. All workers left together, and after worker3 had left, each of the others left alone.
+# Solved. All workers left together, and each left alone after worker3 had left, and after a shutdown that failed.
 
 # %% my_leave: only the first half
 # Not yet. worker3 had left before, and on rank 0 `my_leave` raised RuntimeError, expected it to return False.
@@ -182,6 +182,28 @@ def my_leave(seconds):
     torch.futures.wait_all([rpc.rpc_async(r, os.getpid, timeout=seconds) for r in range(n)])
     rpc.shutdown(timeout=seconds)
     return True
+
+# %% my_leave: trusts the shutdown
+# Not yet. All workers had answered, `rpc.shutdown` raised RuntimeError, and on rank ... `my_leave` raised RuntimeError,
+# expected it to return False.
+def my_leave(seconds):
+    try:
+        torch.futures.wait_all([rpc.rpc_async(r, os.getpid, timeout=seconds) for r in range(n)])
+    except RuntimeError:
+        rpc.shutdown(graceful=False)
+        return False
+    rpc.shutdown(timeout=seconds)
+    return True
+
+# %% my_leave: leaves twice
+# Not yet. All workers had answered, `rpc.shutdown` raised RuntimeError, and on rank ... `my_leave` raised RuntimeError,
+# expected it to return False.
+# solution, with `with suppress(RuntimeError):` as `if True:`
+
+# %% my_leave: shuts down without a timeout
+# Not yet. All workers were alive, and on rank ... `my_leave` called `rpc.shutdown` without a timeout, expected a timeout
+# of 10 s: a worker that has answered may die before it leaves.
+# solution, with `rpc.shutdown(timeout=seconds)` as `rpc.shutdown()`
 
 # %% my_leave: stays if a worker is missing
 # Not yet. worker3 had left before, and RPC was still running on rank 0 after `my_leave`, expected that RPC has ended.
