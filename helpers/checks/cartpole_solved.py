@@ -65,7 +65,7 @@ def my_answer(exam):
 def _require_no_answers(exam, case, sizes, answered):
     exam.require(
         not answered.passes and not any(answered.done),
-        f"{case}, `my_answer` called `agent.draw`, expected that it waits for the other requests.",
+        f"{case}, `my_answer` called `agent.draw`, expected no call before the last request has come.",
     )
     exam.require(
         answered.waiting == len(sizes),

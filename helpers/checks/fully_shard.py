@@ -60,8 +60,9 @@ def my_clip(exam):
             times = clipped / local if local else expected
             exam.require(
                 abs(times - expected) <= 1e-6 * expected,
-                f"With a norm of {norm:.4f} over all ranks, {local:.4f} on rank {rank}, at most {factor * norm:.4f}, "
-                f"the gradients of rank {rank} are {times:.4f} times what they were, expected {expected:.4f} times.",
+                f"With a norm of {norm:.4f} over all ranks, {local:.4f} on rank {rank}, and `most` = "
+                f"{factor * norm:.4f}, the gradients of rank {rank} are {times:.4f} times what they were, expected "
+                f"{expected:.4f} times.",
             )
     return "All ranks clip their gradients by the norm over all shards."
 
@@ -131,7 +132,7 @@ def my_save(exam):
     exam.require(
         found.goes_on,
         f"The parameters are right. After one more step rank {rank} has other parameters than the saved training, "
-        "expected the same. Adam's next step depends on its state.",
+        "expected the same. Adam's next step depends on its state and its learning rate.",
     )
     return "Half as many shards have the parameters that were saved, and the next step is the same."
 
@@ -243,6 +244,7 @@ def _resumed():
     line = init_device_mesh("cpu", (n,))
     hybrid = init_device_mesh("cpu", (2, n // 2), mesh_dim_names=("copies", "shards")) if n % 2 == 0 else line
     model, optimizer = _training(line, seed=3)
+    optimizer.param_groups[0]["lr"] = 0.02  # not the rate with which the other optimizer is made
     for _ in range(2):
         _train(model, optimizer, _own_examples())
     answer("my_save", [model, optimizer, folders[0]])

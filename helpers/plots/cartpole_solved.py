@@ -7,6 +7,7 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Circle, FancyBboxPatch, Rectangle
+from matplotlib.ticker import MaxNLocator
 
 from helpers.plots.style import BLUE, GREEN, LIMIT, MEASURED, MODEL, RED, new_axes, note, subplots
 
@@ -117,6 +118,7 @@ def angles(episodes: Mapping[str, Sequence[Sequence[float]]]) -> None:
         for limit in (-_LEAN, _LEAN):
             axes.axhline(limit, **LIMIT | {"marker": ""})
         axes.set_xlim(left=0)
+        axes.xaxis.set_major_locator(MaxNLocator(6, integer=True, steps=[1, 2, 5, 10]))
         axes.set_xlabel("step of the episode")
     note(panels[0], "outside these lines an episode ends", (0, _LEAN), shift=(4, 4))
     panels[0].set_ylim(-1.4 * _LEAN, 1.4 * _LEAN)

@@ -89,8 +89,8 @@ if rank == 3:
     del play
 
 # %% my_answer: skeleton
-# Not yet. With 1 of 3 requests in the list, `my_answer` called `agent.draw`, expected that it waits for the other
-# requests.
+# Not yet. With 1 of 3 requests in the list, `my_answer` called `agent.draw`, expected no call before the last
+# request has come.
 
 # %% my_answer: solution
 # Solved. One pass outside the lock answered all requests, and not before every playing observer had one.
@@ -185,7 +185,7 @@ def my_answer(agent):
 # solution, without `not agent.waiting or `
 
 # %% my_answer: does not wait
-# Not yet. With 1 of 3 requests in the list, `my_answer` called `agent.draw`, expected that it waits ...
+# Not yet. With 1 of 3 requests in the list, `my_answer` called `agent.draw`, expected no call ...
 # solution, without ` or len(agent.waiting) < agent.playing`
 
 # %% my_answer: waits for observers that have left
