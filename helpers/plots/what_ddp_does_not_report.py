@@ -20,7 +20,7 @@ _WIDTH, _RIGHT = 2.3, 6.1  # of a box, and the place of rank 1's boxes
 
 def state_of_ranks() -> None:
     """Draw the state of two ranks on which the next step depends, and arrows for what DDP sends of it."""
-    axes = new_axes("DDP sends weights, gradients and buffers, and nothing else", width=7.2, height=2.9)
+    axes = new_axes("Of this state, DDP sends only weights, gradients and buffers", width=7.2, height=2.9)
     axes.set_axis_off()
     axes.set(xlim=(-0.1, _RIGHT + _WIDTH + 0.1), ylim=(len(_STATE) - 0.1, -0.75))
     for rank, left in enumerate((0, _RIGHT)):
