@@ -74,7 +74,7 @@ CAUSES = {
     ),
     "unused parameters": (
         "a parameter takes no part in the loss of some rank",
-        "DDP would raise in the second step, and name the parameters that received no gradient",
+        "DDP would raise in the second step, and give the indices of the parameters that received no gradient",
     ),
     "timeout too short": (
         "a rank takes longer than the timeout of its group",

@@ -139,7 +139,8 @@ def main(options):
     if options.tensor > 1:
         split(model, mesh["tensor"])
     for unit in [*model.blocks.values(), model]:
-        policy = MixedPrecisionPolicy(dtype, reduce_dtype=kept, output_dtype=kept if unit is model else None)
+        output = kept if unit is model and stage == stages - 1 else None  # of the logits; stages send `dtype`
+        policy = MixedPrecisionPolicy(dtype, reduce_dtype=kept, output_dtype=output)
         fully_shard(unit, mesh=mesh["replicate", "shard"], mp_policy=policy)
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.003)
     part = PipelineStage(model, stage, stages, torch.device(device), group=mesh["pipeline"].get_group())
