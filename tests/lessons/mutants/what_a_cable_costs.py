@@ -14,8 +14,8 @@ MUTANTS = {
         "(seconds[1] - seconds[0]) / (sizes[1] - sizes[0])",
     ),
     "a burst is as slow as the rate": (
-        "30 if size < 2**17 else 3)[0] for size in sizes]",
-        "30 if size < 2**17 else 3)[0] + size / R for size in sizes]",
+        "30 if size < 2**17 else few)[0] for size in sizes]",
+        "30 if size < 2**17 else few)[0] + size / R for size in sizes]",
     ),
     "ranks that send at once have a cable each": (
         "[(rank, m + rank) for rank in range(m)]",
