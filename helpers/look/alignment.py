@@ -33,7 +33,7 @@ from functools import lru_cache, partial
 from operator import eq
 
 from helpers.look.differences import CollectiveCall, Difference
-from helpers.ranks.recorder import Group
+from helpers.probe.recorder import Group
 
 # How many calls ahead a call is searched for on another rank before it counts as absent there.
 _CALLS_AHEAD = 16

@@ -5,7 +5,7 @@
 
 from typing import NamedTuple
 
-from helpers.ranks.recorder import Group
+from helpers.probe.recorder import Group
 from helpers.table import table
 
 # The columns of a table of calls, and the row of a missing call.

@@ -11,9 +11,9 @@ from IPython.core.completer import CompletionContext, SimpleCompletion, SimpleMa
 from IPython.utils.tokenutil import token_at_cursor
 
 from helpers.look.cells import Cells
-from helpers.ranks import variables
+from helpers.probe import variables
+from helpers.probe.side_channel import Failed
 from helpers.ranks.protocol import Ranks
-from helpers.ranks.side_channel import Failed
 
 _SECONDS_TO_ANSWER = 0.2
 _CELL = re.compile(r"%%px\b.*\n")

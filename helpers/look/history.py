@@ -1,6 +1,6 @@
 """The collectives of all ranks side by side, and where they differ, even while ranks are stuck.
 
-`helpers.ranks.recorder` keeps the calls on the ranks and collects them; `alignment` defines a difference.
+`helpers.probe.recorder` keeps the calls on the ranks and collects them; `alignment` defines a difference.
 """
 
 import linecache
@@ -11,9 +11,9 @@ from pathlib import Path
 from helpers.look.alignment import compare
 from helpers.look.cells import Cells
 from helpers.look.differences import COLUMNS, CollectiveCall, Difference, columns, say_group
+from helpers.probe.recorder import CELL, Group
+from helpers.probe.side_channel import Failed
 from helpers.ranks.protocol import Ranks
-from helpers.ranks.recorder import CELL, Group
-from helpers.ranks.side_channel import Failed
 from helpers.table import table
 
 _LAST_CALLS = 10

@@ -8,7 +8,7 @@ from helpers.errors import WorldError
 from helpers.look.cells import Cells
 from helpers.look.tracebacks import is_of_helpers
 from helpers.look.where import NO_CONNECTION, RankState, is_cell
-from helpers.ranks import frames
+from helpers.probe import frames
 from helpers.ranks.protocol import Ranks
 from helpers.table import shortened, table
 

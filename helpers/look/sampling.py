@@ -8,8 +8,8 @@ import psutil
 
 from helpers.look.cells import Cells
 from helpers.look.where import RankState, from_stacks
-from helpers.ranks.connections import ConnectionBytes
-from helpers.ranks.samples import Sample
+from helpers.probe.connections import ConnectionBytes
+from helpers.probe.samples import Sample
 
 _SECONDS_TO_ANSWER = 0.5
 

@@ -8,7 +8,7 @@ from IPython.utils.path import compress_user
 
 from helpers.errors import WorldError
 from helpers.look.cells import Cells
-from helpers.ranks import variables
+from helpers.probe import variables
 from helpers.ranks.protocol import Ranks
 
 _HELPERS = Path(__file__).resolve().parent.parent

@@ -1,6 +1,6 @@
 """Locate every rank, down to the line of the learner's own cell, even while it is blocked inside a C++ call.
 
-`helpers.ranks.stacks` defines what a rank reports about its stacks.
+`helpers.probe.stacks` defines what a rank reports about its stacks.
 """
 
 import re
@@ -12,10 +12,10 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from helpers.look.cells import Cells
+from helpers.probe.recorder import CELL
+from helpers.probe.side_channel import Failed
+from helpers.probe.stacks import Stacks
 from helpers.ranks.protocol import Ranks
-from helpers.ranks.recorder import CELL
-from helpers.ranks.side_channel import Failed
-from helpers.ranks.stacks import Stacks
 from helpers.table import shortened, table
 
 # torch's decorators, whose frames are between a cell and the collective that it calls.

@@ -19,7 +19,7 @@ import psutil
 
 import helpers.world
 from helpers.errors import WorldError
-from helpers.ranks.connections import duplicate
+from helpers.probe.connections import duplicate
 from helpers.ranks.topology import require_pace
 from helpers.table import table
 

@@ -24,7 +24,7 @@ import torch.distributed as dist
 import helpers.world
 from helpers import tap
 from helpers.errors import WorldError
-from helpers.ranks import connections
+from helpers.probe import connections
 from helpers.torch_parts import source_rank
 
 

@@ -1,6 +1,5 @@
 """Start ranks quickly, connect them with each other and with the notebook, and end them with the notebook.
 
-The modules here create and remove processes, sockets and files, and have a rank answer questions about itself. `look`
-shows what a rank does, `measure` counts what it sends. The notebook imports most of these modules, too, so they import
-torch inside the functions that only other processes call.
+The modules here create and remove processes, sockets and files. What a rank tells of itself is in `helpers.probe`. The
+notebook imports most of these modules, too, so they import torch inside the functions that only other processes call.
 """

@@ -15,14 +15,14 @@ import ipyparallel as ipp
 
 from helpers import devices
 from helpers.errors import WorldError
+from helpers.probe.recorder import Record
+from helpers.probe.samples import Sample
+from helpers.probe.side_channel import Failed
+from helpers.probe.stacks import Stacks
 from helpers.ranks import engine, store
 from helpers.ranks.engine import Owner
 from helpers.ranks.rank import last_lines
 from helpers.ranks.reachability import find_addresses
-from helpers.ranks.recorder import Record
-from helpers.ranks.samples import Sample
-from helpers.ranks.side_channel import Failed
-from helpers.ranks.stacks import Stacks
 from helpers.ranks.topology import LOOPBACK, LOOPBACK_ADDRESS, Place, ProcessElsewhere
 
 _SECONDS_TO_CONNECT = 5

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from pyroute2 import DiagSocket, IPRoute, NetlinkError
 
-from helpers.ranks import connections, namespaces
+from helpers.probe import connections
+from helpers.ranks import namespaces
 from helpers.ranks.topology import OneNetwork
 
 _SWITCH = "switch"

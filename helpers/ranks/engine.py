@@ -20,7 +20,8 @@ from ipykernel.zmqshell import ZMQInteractiveShell
 from ipyparallel.engine.app import IPEngine
 from ipyparallel.engine.datapub import ZMQDataPublisher
 
-from helpers.ranks import memory, prefork, recorder, side_channel, stacks, store
+from helpers.probe import recorder, side_channel, stacks
+from helpers.ranks import memory, prefork, store
 from helpers.ranks.reachability import stop_listening
 
 _owner = None  # the world to which this engine belongs
@@ -106,7 +107,7 @@ def join(rank: int, environment: dict[str, str], owner: Owner, before: Owner | N
 
     import torch
 
-    from helpers.ranks import handles
+    from helpers.probe import handles
 
     handles.note()
     if _before is None:  # otherwise an earlier world changed the settings, and did not restore them

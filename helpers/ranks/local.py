@@ -16,13 +16,14 @@ from tqdm import tqdm
 
 from helpers import devices
 from helpers.errors import WorldError
-from helpers.ranks import memory, prefork, recorder, samples, side_channel, stacks
+from helpers.probe import recorder, samples, side_channel, stacks
+from helpers.probe.recorder import Record
+from helpers.probe.samples import Sample
+from helpers.probe.side_channel import Failed
+from helpers.probe.stacks import Stacks
+from helpers.ranks import memory, prefork
 from helpers.ranks.controller import Controller
 from helpers.ranks.rank import last_lines, log_path
-from helpers.ranks.recorder import Record
-from helpers.ranks.samples import Sample
-from helpers.ranks.side_channel import Failed
-from helpers.ranks.stacks import Stacks
 from helpers.ranks.supervisor import Supervisor
 from helpers.ranks.topology import host_names, require_pace
 

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
-from helpers.ranks.recorder import Record
-from helpers.ranks.samples import Sample
-from helpers.ranks.side_channel import Failed
-from helpers.ranks.stacks import Stacks
+from helpers.probe.recorder import Record
+from helpers.probe.samples import Sample
+from helpers.probe.side_channel import Failed
+from helpers.probe.stacks import Stacks
 from helpers.ranks.topology import ProcessElsewhere
 
 

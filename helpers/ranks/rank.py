@@ -13,7 +13,8 @@ import threading
 from contextlib import suppress
 from pathlib import Path
 
-from helpers.ranks import process_tree, recorder, side_channel, stacks
+from helpers.probe import recorder, side_channel, stacks
+from helpers.ranks import process_tree
 
 _SECONDS_TO_REGISTER = 120
 _PR_SET_TIMERSLACK, _NANOSECONDS_LONGER, _DEFAULT = 29, 50_000_000, 0  # linux/prctl.h
@@ -47,7 +48,7 @@ def run_rank(rank: int, environment: dict[str, str], directory: str) -> None:
     relax_gloo()
     _seed_anew()
 
-    from helpers.ranks import handles
+    from helpers.probe import handles
 
     handles.note()
     gc.freeze()  # keeps the memory of the modules imported before the fork shared; see `helpers.ranks.preload`

@@ -24,7 +24,7 @@ def test_the_hub_is_told_of_a_death_by_this_message():
 
 
 def test_an_engine_tells_when_its_cell_was_sent():
-    """An engine has lost its kernel or get_parent: helpers/ranks/recorder.py asks it since when a rank is busy."""
+    """An engine has lost its kernel or get_parent: helpers/probe/recorder.py asks it since when a rank is busy."""
     assert "kernel" in IPEngine.class_trait_names()
     assert callable(IPEngine.class_traits()["kernel"].klass.get_parent)
 

@@ -16,7 +16,7 @@ from torch.distributed import distributed_c10d
 from torch.distributed.rpc import api, rref_proxy
 
 from helpers import script, tap, torch_parts
-from helpers.ranks import arguments
+from helpers.probe import arguments
 
 
 def test_every_name_that_is_taken_from_torch_is_there():
@@ -64,12 +64,12 @@ def test_waits_rpcs_and_groups_pass_through_what_the_tap_wraps():
 
 
 def test_options_tell_whether_a_call_waits_by_itself():
-    """The options of a collective have lost asyncOp: helpers/ranks/handles.py leaves out the handles of these calls."""
+    """The options of a collective have lost asyncOp: helpers/probe/handles.py leaves out the handles of these calls."""
     assert hasattr(dist.AllreduceOptions(), "asyncOp")
 
 
 def test_frames_of_torch_have_the_names_that_arguments_are_read_from():
-    """A function of torch names its parameters differently, or has moved: helpers/ranks/arguments.py reads them."""
+    """A function of torch names its parameters differently, or has moved: helpers/probe/arguments.py reads them."""
     assert {"tensor", "op", "group"} < set(inspect.signature(dist.all_reduce).parameters)
     assert {"src", "group_src", "tag"} < set(inspect.signature(dist.recv).parameters)
     assert {"to", "func", "args"} < set(inspect.signature(api.rpc_sync).parameters)
@@ -79,7 +79,7 @@ def test_frames_of_torch_have_the_names_that_arguments_are_read_from():
 
 
 def test_options_of_collectives_have_an_operator_and_a_root():
-    """The options of a collective have changed: helpers/ranks/recorder.py reads operator and root from them."""
+    """The options of a collective have changed: helpers/probe/recorder.py reads operator and root from them."""
     for name in ("AllreduceOptions", "ReduceOptions", "ReduceScatterOptions"):
         assert vars(dist)[name]().reduceOp.op.name == "SUM"
     for name in ("BroadcastOptions", "GatherOptions", "ReduceOptions", "ScatterOptions"):
@@ -87,7 +87,7 @@ def test_options_of_collectives_have_an_operator_and_a_root():
 
 
 def test_the_flight_recorder_tells_what_the_history_is_made_of():
-    """An entry of the flight recorder has changed: helpers/ranks/recorder.py makes world.history() of them."""
+    """An entry of the flight recorder has changed: helpers/probe/recorder.py makes world.history() of them."""
     before = set(sys.modules)
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     try:

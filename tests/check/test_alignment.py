@@ -7,7 +7,7 @@ import pytest
 
 from helpers.look.alignment import compare
 from helpers.look.differences import CollectiveCall
-from helpers.ranks.recorder import Group
+from helpers.probe.recorder import Group
 
 GROUP = Group("0", "default_pg", (0, 1))
 

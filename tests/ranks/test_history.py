@@ -290,7 +290,8 @@ def test_calls_are_noted_whoever_else_has_wrapped_what_makes_a_group():
     code = """
 import torch
 import torch.distributed as dist
-from helpers.ranks import rank, recorder
+from helpers.probe import recorder
+from helpers.ranks import rank
 rank.relax_gloo()
 recorder.watch()
 recorder.watch()

@@ -10,7 +10,7 @@ from live import wait_until
 
 from helpers import WorldError
 from helpers.measure import network
-from helpers.ranks.connections import duplicate
+from helpers.probe.connections import duplicate
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only the kernel of Linux paces connections")
 

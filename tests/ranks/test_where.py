@@ -16,7 +16,7 @@ from live import INIT, Notebook, wait_until
 from helpers import WorldError
 from helpers.look.sampling import Sampler
 from helpers.look.where import RankState, Whereabouts
-from helpers.ranks import side_channel, stacks
+from helpers.probe import side_channel, stacks
 from helpers.ranks.rank import log_path
 
 SETUP = INIT.format(timeout=25)
@@ -336,7 +336,7 @@ def test_an_argument_of_a_class_that_only_the_ranks_know(broken_world):
 
 def test_a_rank_whose_helpers_raise_says_so_and_is_not_taken_for_a_silent_one(broken_world):
     damage = "arguments.of = connections.carried = recorder._notes_by_thread = None"
-    cell = f"from helpers.ranks import arguments, connections, recorder\n{damage}"
+    cell = f"from helpers.probe import arguments, connections, recorder\n{damage}"
     broken_world.view.client[1].execute(cell, block=True)
     why = "could not answer, because its helpers raised TypeError: 'NoneType' object is not callable"
     where = broken_world.where()
@@ -366,7 +366,7 @@ def test_a_handle_does_not_live_longer_for_being_known(world):
     world.view.execute(
         """
         import gc, time, weakref
-        from helpers.ranks import handles
+        from helpers.probe import handles
         before = len(handles.made_by)
         tensor = torch.ones(1000)
         dist.all_reduce(tensor)

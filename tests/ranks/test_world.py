@@ -23,7 +23,8 @@ import helpers.ranks.local
 import helpers.world
 from helpers import World, WorldError, devices
 from helpers.look.sampling import Sampler
-from helpers.ranks import memory, prefork, variables
+from helpers.probe import variables
+from helpers.ranks import memory, prefork
 from helpers.ranks.rank import log_path
 from helpers.ranks.supervisor import Supervisor
 from helpers.torchrun import torchrun

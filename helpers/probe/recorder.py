@@ -3,7 +3,7 @@
 torch's flight recorder keeps the last calls of a process, from Python and from C++, with the lines of Python that made
 them. It leaves out the operator and the root, which this module notes during the call.
 
-The notebook asks a rank of this machine through `helpers.ranks.side_channel`, and an engine of a cluster by a signal,
+The notebook asks a rank of this machine through `helpers.probe.side_channel`, and an engine of a cluster by a signal,
 as for its stacks.
 """
 

@@ -3,7 +3,7 @@
 A question is a function of an importable module, with its arguments. The rank calls the function and sends back the
 result, or a `Failed` if the function raised an error; the log of the rank has the traceback. The channel is a Unix
 socket in the private folder of the world, so it bypasses the queue of cells. A rank cannot answer while another of its
-threads holds the GIL; see `helpers.ranks.stacks`. For ranks of a cluster see `helpers.ranks.engine`.
+threads holds the GIL; see `helpers.probe.stacks`. For ranks of a cluster see `helpers.ranks.engine`.
 """
 
 import logging

@@ -10,7 +10,7 @@ import torch.distributed as dist
 from torch.distributed.rpc import WorkerInfo, api, get_worker_info, internal, rref_proxy
 
 from helpers import tap
-from helpers.ranks import handles
+from helpers.probe import handles
 from helpers.torch_parts import SERVE, worker_of
 
 _logger = logging.getLogger(__name__)

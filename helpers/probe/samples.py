@@ -3,9 +3,9 @@
 import sys
 from typing import NamedTuple
 
-from helpers.ranks import connections, stacks
-from helpers.ranks.connections import ConnectionBytes
-from helpers.ranks.stacks import Stacks
+from helpers.probe import connections, stacks
+from helpers.probe.connections import ConnectionBytes
+from helpers.probe.stacks import Stacks
 
 
 class Sample(NamedTuple):

@@ -26,7 +26,7 @@ _SECONDS_TO_WRITE = 1.0
 
 
 class Frame(NamedTuple):
-    """A frame of a stack; `arguments` has the arguments of a function of torch, see `helpers.ranks.arguments`."""
+    """A frame of a stack; `arguments` has the arguments of a function of torch, see `helpers.probe.arguments`."""
 
     path: str
     line_number: int
@@ -67,7 +67,7 @@ def _arguments(frame, wanted):
     if not wanted:
         return {}
     # Imported here because it imports torch, which the notebook does not need to read stacks.
-    from helpers.ranks import arguments
+    from helpers.probe import arguments
 
     return arguments.of(frame) or {}
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import torch
 
-from helpers.ranks.arguments import outline
+from helpers.probe.arguments import outline
 from helpers.table import shortened
 
 _MOST_LETTERS = 60
