@@ -1,4 +1,4 @@
-"""A training whose ranks come and go: cells of 40_ranks_come_and_go that every new rank runs."""
+"""Training with ranks that come and go: the cells of 40_ranks_come_and_go that every new rank runs."""
 
 from small_training import *
 

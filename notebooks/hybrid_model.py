@@ -90,7 +90,7 @@ def step(model, optimizer, data):
     return loss
 
 
-# What only 29_hybrid_proof needs.
+# Only 29_hybrid_proof needs this function.
 
 
 def gradient_of_table(context):

@@ -1,4 +1,4 @@
-"""A small training for any number of ranks: cells of 40_ranks_come_and_go that every new rank runs."""
+"""A small training run on any number of ranks: cells of 40_ranks_come_and_go that every new rank runs."""
 
 SEED = 0
 

@@ -27,7 +27,7 @@ EQUIVALENT = {
     },
     "faster_distributed_rnn": {
         "c2b13dd308": "of two ranks each has a name in the list, and with three ranks the list is too short",
-        "012f7a859b": "the text names the width once, and every formula takes it as it is",
+        "afd28757cc": "the text names the width once, and every formula takes it as it is",
         "659977f4d9": "no later step goes on from this hidden state",
         "ddec5d1481": "words and targets have the same shape and type, so the same bytes travel",
         "90530573bf": "words and targets have the same shape and type, so the same bytes travel",
@@ -72,7 +72,7 @@ EQUIVALENT = {
     },
     "rpc_threads_and_failures": {
         "620e4ba420": "a deadline for a reader who never calls `release`",
-        "eb99506c09": "the worker dies before its nap ends, whether that lasts 30 s or 31 s",
+        "d0a23f3429": "the worker dies before its nap ends, whether that lasts 30 s or 31 s",
         "57f438782c": "the worker is dead already only where the cell runs twice",
         "fa27554ef4": "a deadline: the text does not say how long `leave` waits",
         "86918f5008": "a deadline: the text does not say how long `leave` waits",

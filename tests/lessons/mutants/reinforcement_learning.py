@@ -14,8 +14,8 @@ MUTANTS = {
     "an observer has no seed of its own": ("starting_angles(SEED + rank)", "starting_angles(SEED)"),
     "observers share a seed": ("(SEED + r, *arguments)", "(SEED, *arguments)"),
     "every episode begins at the same start": (
-        "reset(seed=seed)  # once: later resets go on from here\n\n    def run_episode(self, agent):\n"
-        "        observation, _ = self.environment.reset()",
+        "reset(seed=seed)  # only once: later resets continue the random sequence\n\n"
+        "    def run_episode(self, agent):\n        observation, _ = self.environment.reset()",
         "reset(seed=seed)\n        self.seed = seed\n\n    def run_episode(self, agent):\n"
         "        observation, _ = self.environment.reset(seed=self.seed)",
     ),
