@@ -13,7 +13,7 @@ from helpers.torch_parts import Future
 
 _SAMPLES, _STEPS = 3, 50
 _EXACT = 1e-3  # what rounding to 1/64 in one step cannot reach
-_FACTORS = (1e-7, 1.0, 1e7, 0.0)  # of the loss, and so of the gradients
+_FACTORS = (1e-7, 1e-20, 1.0, 1e7, 0.0)  # of the loss, and so of the gradients
 _NEGATIVE, _UNLIKE = (
     "one negative gradient and all others 0",
     "a loss multiplied by 1e+06 on the last rank only",
@@ -106,7 +106,7 @@ def my_low_rank(exam):
 def scaled(exam):
     """Check `scaled(state, bucket)`, a hook that sends fp16 without leaving its range.
 
-    It gets gradients of four magnitudes, including 0; gradients that are all 0 except for a negative one; and gradients
+    It gets gradients of five magnitudes, including 0; gradients that are all 0 except for a negative one; and gradients
     that are much larger on the last rank than on the others.
     """
     rank, n = exam.rank, exam.n

@@ -77,6 +77,8 @@ def _words():
 
 
 def _judge(name, mine, came, words):
+    if isinstance(came, Mapping) and not came:  # the cell that measures raised an error before the first value
+        return Prediction(None, f"There is no result for `{name}`: run the cell that measures it, then this one.")
     if _has_dots(mine):
         return Prediction(None, f"Replace the dots in `{name}` with {_wanted(came)}.")
     if misfit := _misfit(name, mine, came):

@@ -111,6 +111,14 @@ def test_a_prediction_of_another_kind_gets_a_sentence(mine, came, misfit):
     assert says(mine, came) == f"No. {misfit}"
 
 
+@pytest.mark.parametrize("mine", [{"a": 1}, {"a": ...}, ...])
+def test_a_measurement_that_failed_says_nothing_about_the_prediction(mine):
+    assert (
+        says(mine, {})
+        == "Not yet. There is no result for `my_prediction`: run the cell that measures it, then this one."
+    )
+
+
 def test_a_formula_that_raises():
     assert says(lambda n: 1 / 0, 12, 3) == "No. `my_prediction` raised ZeroDivisionError: division by zero."
 

@@ -49,6 +49,13 @@ def my_compress(dtype, bucket):
     future.set_result(rounded.to(torch.float32))
     return future
 
+# %% my_compress: returns 16 bits
+# Solved. ...
+def my_compress(dtype, bucket):
+    rounded = bucket.buffer().div(n).to(dtype)
+    work = dist.all_reduce(rounded, async_op=True)
+    return work.get_future().then(lambda done: rounded)
+
 # %% my_compress: returns a tensor
 # Not yet. Rank 0 raised TypeError: a hook returns a future, and this hook returned a Tensor
 # skeleton, with `return work.get_future().then(lambda done: done.value()[0])` as `return bucket.buffer()`
@@ -116,6 +123,14 @@ def my_low_rank(gradient, right, missed):
 
 # %% scaled: skeleton
 # Not yet. With a loss multiplied by 1e-07, on rank 0 the gradients are 0.00 times those of one process.
+
+# %% scaled: multiplies in fp16
+# Not yet. With a loss multiplied by 1e-07, on rank 0 the gradients are 0.00 times those of one process.
+# solution, with `done.value()[0].float() * largest` as `done.value()[0] * largest`
+
+# %% scaled: adds a constant to the largest
+# Not yet. With a loss multiplied by 1e-20, on rank 0 the gradients are 0.00 times those of one process.
+# solution, with `largest.clamp_(min=1e-30)` as `largest += 1e-8`
 
 # %% scaled: by the largest number of each rank
 # Not yet. With a loss multiplied by 1e-07, on rank 0 the gradient ...

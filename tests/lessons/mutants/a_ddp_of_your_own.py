@@ -84,4 +84,20 @@ MUTANTS = {
         "    model(rows).square().mean().backward()\n    getattr",
         "    model(rows).square().mean().backward()\n    dist.all_reduce(torch.zeros(1))\n    getattr",
     ),
+    "a frozen parameter stays as it is": (
+        "for tensor in [*module.parameters(), *module.buffers()]:",
+        "for tensor in [*(p for p in module.parameters() if p.requires_grad), *module.buffers()]:",
+    ),
+    "a state_dict has all buffers": (
+        "for tensor in [*module.parameters(), *module.buffers()]:",
+        "for tensor in module.state_dict().values():",
+    ),
+    "only the last micro-batch tells what is in use": (
+        "in_use = torch.tensor([int(parameter.grad is not None) for parameter in parameters])",
+        "in_use = torch.tensor([int(p not in self.bucket_of[p].waiting) for p in parameters])",
+    ),
+    "without find_unused a parameter may be left out": (
+        "if missing and not self.find_unused:\n            raise",
+        "if False:\n            raise",
+    ),
 }

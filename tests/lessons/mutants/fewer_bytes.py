@@ -78,4 +78,14 @@ MUTANTS = {
         "losses.append(backward(model, batch[rank::n]))",
         "losses.append(backward(model, batch[::n]))",
     ),
+    "each rank starts with a Q of its own": (
+        "same = torch.Generator().manual_seed(SEED)",
+        "same = torch.Generator().manual_seed(SEED + rank)",
+    ),
+    "the low rank begins in the second step": ("state.steps += bucket.is_last()\n", "state.steps += 1\n"),
+    "the mean of ten steps is a mean over twelve": ("error(total / 10)", "error(total / 12)"),
+    "the loss of the last step is the mean of the last epoch": (
+        "return mean(torch.stack(losses[-12:])",
+        "return mean(torch.stack(losses[-1:])",
+    ),
 }
