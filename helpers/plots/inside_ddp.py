@@ -5,12 +5,13 @@ from collections.abc import Mapping, Sequence
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
-from helpers.plots.style import BLUE, MEASURED, MODEL, TINTS, new_axes, note, subplots
+from helpers.plots.style import BLUE, MEASURED, MODEL, RED, TINTS, new_axes, note, subplots
 
 _GAP = 0.03  # between buckets, as a fraction of all bytes
 _HEIGHT = 0.5
 _LEAST = 0.08  # a name fits into a bar above this fraction of all bytes
 _LAYERS, _IN_A_BUCKET = 6, 3  # of the sketch
+_LIMIT = {"color": RED, "linewidth": 2.2, "zorder": 4}
 _ARROW = {"arrowstyle": "-|>", "color": "#404040", "linewidth": 1}
 
 
@@ -40,11 +41,12 @@ def hook_of_ddp() -> None:
         axes.annotate("", (left, 2.6), (left - 0.4 if left > 8 else 6.5, 2.6), arrowprops=_ARROW)
 
 
-def buckets(title: str, rows: Mapping[str, Sequence[Mapping[str, int]]]) -> None:
+def buckets(title: str, rows: Mapping[str, Sequence[Mapping[str, int]]], limit: int | None = None) -> None:
     """Draw the buckets of each row, from left to right in the order in which they are sent, each with its MiB.
 
     `rows` maps the name of a row to its buckets; a bucket maps the names of its parameters to their bytes, in the order
-    of the bucket. The parameters of a layer, whose names are the same up to the last dot, are drawn as one block.
+    of the bucket. The parameters of a layer, whose names are the same up to the last dot, are drawn as one block. If
+    `limit` is given, a red line marks the place where a bucket has reached this number of bytes.
     """
     axes = new_axes(title, height=0.9 + 0.8 * len(rows))
     axes.grid(False)
@@ -54,8 +56,11 @@ def buckets(title: str, rows: Mapping[str, Sequence[Mapping[str, int]]]) -> None
     for place, row in enumerate(rows.values()):
         left = 0.0
         for bucket in row:
+            size = sum(bucket.values())
             _draw(axes, _by_layer(bucket), left, place - _HEIGHT / 2, tints, total)
-            left += sum(bucket.values()) + _GAP * total
+            if limit and size >= limit:
+                axes.vlines(left + limit, place - _HEIGHT / 2 - 0.08, place + _HEIGHT / 2 + 0.08, **_LIMIT)
+            left += size + _GAP * total
     most = max(map(len, rows.values()))
     axes.set_xlim(-0.005 * total, total * (1.005 + _GAP * (most - 1)))
     axes.set_ylim(len(rows) - 0.45, -0.6)
@@ -63,7 +68,8 @@ def buckets(title: str, rows: Mapping[str, Sequence[Mapping[str, int]]]) -> None
     axes.tick_params(axis="y", length=0)
     axes.set_xticks([])
     axes.spines[["left", "bottom"]].set_visible(False)
-    axes.set_xlabel("sent first  →  sent last; a frame is a bucket, a tint is a layer")
+    marks = f", a red line is the limit of {limit / 2**20:g} MiB" if limit else ""
+    axes.set_xlabel(f"sent first  →  sent last; a frame is a bucket, a tint is a layer{marks}")
 
 
 def bucket_costs(panels: Mapping[str, tuple[Mapping[int, float], Mapping[int, float]]]) -> None:

@@ -15,6 +15,8 @@ from helpers.plots.when_ranks_fail import draw_arrow, draw_rank
 Frames = Sequence[Sequence[Sequence[float]]]
 
 _COLUMNS = 4
+_ROOMY = 5  # a ring of more ranks gets a larger panel
+_SUMMANDS = 4  # a longer partial sum is labelled with its first and its last rank
 _PANEL = 2.3  # the size of a panel of `who_sends`, in inches
 
 
@@ -36,32 +38,38 @@ def who_sends(routes: Mapping[str, Mapping[int, Sequence[int]]], size: int) -> N
 
 
 def ring_of_chunks(steps: Sequence[Sequence[int]]) -> None:
-    """Draw a ring of ranks for each step of a reduce-scatter, and on each arrow the chunk that travels.
+    """Draw a ring of ranks for each step of a reduce-scatter, and on each arrow the chunk and the ranks in its sum.
 
-    `steps[step][rank]` is the chunk that a rank sends to its right neighbour. In each step it sums the values of one
-    more rank than in the previous step.
+    `steps[step][rank]` is the chunk that a rank sends to its right neighbour, after it has added its own values.
     """
     size = len(steps[0])
-    columns = min(_COLUMNS, len(steps))
+    columns = min(_COLUMNS if size <= _ROOMY else _COLUMNS - 1, len(steps))
     rows = -(-len(steps) // columns)
-    _, all_axes = subplots(rows, columns, figsize=(2.5 * columns, 2.6 * rows), squeeze=False)
+    panel = 2.5 * max(1, size / _ROOMY)
+    _, all_axes = subplots(rows, columns, figsize=(panel * columns, 1.04 * panel * rows), squeeze=False)
     for number, axes in enumerate(all_axes.flat):
         axes.set_axis_off()
         if number < len(steps):
-            axes.set(xlim=(-1.45, 1.45), ylim=(-1.45, 1.45), aspect="equal")
+            axes.set(xlim=(-1.55, 1.55), ylim=(-1.5, 1.5), aspect="equal")
             axes.set_title(f"step {number}: sums over {number + 1} rank{'s' * (number > 0)}", fontsize=10)
             for rank, chunk in enumerate(steps[number]):
-                _draw_arrow(axes, rank, size, chunk)
+                _draw_arrow(axes, rank, size, chunk, _summed([step.index(chunk) for step in steps[: number + 1]]))
 
 
-def _draw_arrow(axes, rank, size, chunk):
-    """Draw a rank, and an arrow to its right neighbour with the chunk that the rank sends."""
+def _summed(ranks):
+    """Return the label of a partial sum to which these ranks have added their values, in this order."""
+    return "+".join(map(str, ranks)) if len(ranks) <= _SUMMANDS else f"{ranks[0]}+…+{ranks[-1]}"
+
+
+def _draw_arrow(axes, rank, size, chunk, summed):
+    """Draw a rank, and an arrow to its right neighbour with the chunk that the rank sends and the ranks in its sum."""
     here, there = _place(rank, size), _place(rank + 1, size)
     style = {"arrowstyle": "-|>", "shrinkA": 17, "shrinkB": 17, "color": "#404040"}
     axes.annotate("", there, here, arrowprops={**style, "connectionstyle": "arc3,rad=-0.25"})
     axes.text(*here, f"rank\n{rank}", ha="center", va="center", fontsize=8, bbox=_ROUND)
     box = {"boxstyle": "round,pad=0.25", "facecolor": TINTS[chunk % 8], "edgecolor": "black", "linewidth": 0.6}
-    axes.text(*_place(rank + 0.5, size, 1.17), f"chunk {chunk}", ha="center", va="center", fontsize=8, bbox=box)
+    label = f"chunk {chunk}:\n{summed}"
+    axes.text(*_place(rank + 0.5, size, 1.17), label, ha="center", va="center", fontsize=8, bbox=box)
 
 
 _ROUND = {"boxstyle": "circle,pad=0.3", "facecolor": "white", "edgecolor": "black"}

@@ -172,14 +172,19 @@ def test_a_stored_figure_has_twice_the_density_of_the_page():
 
 
 @pytest.mark.parametrize("size", [2, 4, 8])
-def test_a_ring_of_chunks_shows_what_every_rank_sends_in_every_step(size):
+def test_a_ring_of_chunks_shows_what_every_rank_sends_and_the_ranks_in_its_sum(size):
     steps = [[(rank - step) % size for rank in range(size)] for step in range(size - 1)]
     plots.ring_of_chunks(steps)
     panels = [axes for axes in plt.gcf().axes if axes.get_title()]
     assert len(panels) == size - 1
-    for axes, sent in zip(panels, steps, strict=True):
+    for step, (axes, sent) in enumerate(zip(panels, steps, strict=True)):
         labels = [text.get_text() for text in axes.texts if text.get_text().startswith("chunk")]
-        assert labels == [f"chunk {chunk}" for chunk in sent]
+        expected = []
+        for chunk in sent:
+            ranks = [str((chunk + number) % size) for number in range(step + 1)]
+            summed = "+".join(ranks) if step < 4 else f"{ranks[0]}+…+{ranks[-1]}"
+            expected.append(f"chunk {chunk}:\n{summed}")
+        assert labels == expected
 
 
 def test_what_crosses_from_host_to_host_has_another_colour():

@@ -15,7 +15,7 @@ later = later_of_the_lesson
 """
 BEFORE = ("import select", "def connect(", "def as_bytes(", "def exchange_of_the_lesson(", "class Completion(")
 THEN = ("def allgather_of_the_lesson(", "def later_of_the_lesson(")
-AFTER = ("def allreduce(group", "def noted(", "class Ring(", 'register("ring"', "def new_model(", "class Threaded(")
+AFTER = ("def allreduce(group", "def logged(", "class Ring(", 'register("ring"', "def new_model(", "class Threaded(")
 
 KILLED = """
 import signal

@@ -8,7 +8,7 @@ from itertools import zip_longest
 # cell `class Completion(` of solutions
 # cell `def allreduce(group` of solutions
 # cell `def allgather(group` of solutions
-# cell `def noted(` of solutions
+# cell `def logged(` of solutions
 # cell `class Ring(` of solutions
 # cell `register("ring"` of solutions
 # cell `class Mapped(` of solutions

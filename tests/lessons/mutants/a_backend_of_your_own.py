@@ -64,7 +64,7 @@ MUTANTS = {
         "bytes_sent = 2 * (n - 1) / n * bucket  # by each rank",
         "bytes_sent = bucket  # by each rank",
     ),
-    "every rank leaves": ('        if rank == n - 1 and what == "step 1":\n', '        if what == "step 1":\n'),
+    "every rank leaves": ('        if rank == n - 1 and moment == "step 1":\n', '        if moment == "step 1":\n'),
     "a barrier lets every rank pass": (
         "        return self.allreduce([torch.zeros(self.size())], opts)\n",
         "        return done([])\n",

@@ -50,8 +50,8 @@ MUTANTS = {
     ),
     "the factor of a shard is 1": ("loss = y**2  # the same on all ranks", "loss = y**2 / n"),
     "a local loss changes nothing": (
-        "found = averaged(own_rows_put_back, queries=own)",
-        "found = averaged(own_rows_put_back)",
+        "mean_gradient = averaged(own_rows_put_back, queries=own)",
+        "mean_gradient = averaged(own_rows_put_back)",
     ),
     "the local losses are no part of the loss": (
         "with_all_gather = averaged(AllGather.apply, queries=own)",

@@ -65,8 +65,8 @@ MUTANTS = {
         'max(into["aggregator_on_rank_0"], out["aggregator_on_rank_0"])',
     ),
     "the drawing sends the chunks to the left": (
-        "    sent = [sent[(rank - 1) % n] for rank in range(n)]",
-        "    sent = [sent[(rank + 1) % n] for rank in range(n)]",
+        "    sent = [sent[(r - 1) % n] for r in range(n)]",
+        "    sent = [sent[(r + 1) % n] for r in range(n)]",
     ),
     "the lesson goes on with a ring of whole tensors": (
         "or_else=ring_of_the_lesson)",

@@ -42,8 +42,8 @@ MUTANTS = {
         "numbers = range(6 * n)",
     ),
     "join calls nothing": (
-        "as intervals, model.join() if under_join else nullcontext():",
-        "as intervals, nullcontext():",
+        "context = model.join() if under_join else nullcontext()",
+        "context = nullcontext()",
     ),
     "another rank straggles": (
         "time.sleep(0.4 if straggling and rank == n - 1 else 0.01)",
