@@ -224,6 +224,20 @@ def exposed_seconds(computing, communicating):
 # full bucket.
 # solution, with `self.missing == 0` as `self.missing == len(self.parameters) - 1`
 
+# %% MyEarlyBucket: launches at the first of its parameters
+# Not yet. In step 1, rank 0 launched the bucket of the last layers before all of its gradients were complete, expected a
+# full bucket.
+# solution, with `if self.missing == 0:` as `if parameter is self.parameters[0]:`
+
+# %% MyEarlyBucket: launches at the last of its parameters
+# Not yet. In step 1, rank 0 launched the bucket of the first layer before all of its gradients were complete, expected a
+# full bucket.
+# solution, with `if self.missing == 0:` as `if parameter is self.parameters[-1]:`
+
+# %% MyEarlyBucket: launches in finish
+# Not yet. In step 1, rank 0 did not launch the bucket of the last layers, expected one launch in every step.
+# solution, with `self.launch()` as `pass` and `super().finish()` as `self.launch(); super().finish()`
+
 # %% MyEarlyBucket
 # Not yet. After `finish` in step 1, on rank 0 the gradients are ... times the mean over all ranks.
 # solution, with `self.take(parameter)` as `self.parts[parameter].copy_(parameter.grad.flatten())`

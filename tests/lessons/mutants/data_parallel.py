@@ -50,7 +50,7 @@ MUTANTS = {
         "        bucket.take(parameter)\n        dist.all_reduce(torch.zeros(1))\n    bucket.launch()\n",
     ),
     "DDP leaves each rank its own gradients": (
-        'as_one_process("DDP", DDP(new_model(SEED + rank)), nothing)',
+        'as_one_process("DDP", DDP(different), nothing)',
         'as_one_process("DDP", same_start(), nothing)',
     ),
     "clipping before the average is right": (
@@ -76,5 +76,14 @@ MUTANTS = {
     "the third variant is measured without DDP": (
         'results["DDP"] = measure(DDP(small_layers()), nothing)',
         'results["DDP"] = measure(small_layers(), nothing)',
+    ),
+    "the accuracy is that on the training images": (
+        "guesses = model(test.tensors[0]).argmax(dim=1)\nright = (guesses == test.tensors[1])",
+        "guesses = model(training.tensors[0]).argmax(dim=1)\nright = (guesses == training.tensors[1])",
+    ),
+    "the mean curve is the curve of rank 0": ("mean_losses = losses.mean(dim=0)", "mean_losses = losses[0]"),
+    "the copies under DDP begin with equal weights": (
+        "different = new_model(SEED + rank)",
+        "different = new_model(SEED)",
     ),
 }

@@ -86,4 +86,13 @@ MUTANTS = {
         "plain = DDP(Net(), bucket_cap_mb=0.25, find_unused_parameters=True)",
     ),
     "the model under DDP sends, too": ("    backward(plain, batch(rank))", "    backward(plain.module, batch(rank))"),
+    "every rank has the samples of rank 0": ("torch.Generator().manual_seed(seed)", "torch.Generator().manual_seed(0)"),
+    "one of the two calls is in a checkpoint": (
+        "        hidden = checkpoint(self.shared, hidden, **self.options)\n",
+        "        hidden = self.shared(hidden)\n",
+    ),
+    "DDP always copies gradient by gradient": (
+        "DDP(Net(), bucket_cap_mb=0.25, batched_grad_copy=True)",
+        "DDP(Net(), bucket_cap_mb=0.25, batched_grad_copy=False)",
+    ),
 }

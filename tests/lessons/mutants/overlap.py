@@ -65,4 +65,20 @@ MUTANTS = {
         "    def finish(self):\n        if self.waiting:\n            self.launch()\n"
         "        super().finish()\n        self.waiting",
     ),
+    "the figures show the last rank": (
+        "min(steps, key=exposed)[0]",
+        "min(steps, key=exposed)[-1]",
+    ),
+    "the first two steps count": (
+        "    return steps[2:]",
+        "    return steps[:6]",
+    ),
+    "each rank sends its gradients once": (
+        "travel = 2 * (WORLD_SIZE - 1)",
+        "travel = (WORLD_SIZE - 1)",
+    ),
+    "the figure of the slow link shows the fast steps": (
+        "drawn_slow = least_exposed(slow)",
+        "drawn_slow = least_exposed(fast)",
+    ),
 }
