@@ -38,6 +38,10 @@ def _judge_order(returned):
                 f"Rank 0 made the groups in the order {first}, and rank {rank} in {made}. "
                 "Go through the hosts in an order that all ranks share. A set has no such order: sort it."
             )
+    if any(first.count(members) > 1 for members in first):
+        raise Wrong(
+            f"Every rank made the groups {first}, expected each group once. Go through the hosts, not the ranks."
+        )
     return "Each rank has the group of its host, and all ranks make all groups in one order."
 
 
@@ -57,13 +61,7 @@ def my_host_group(exam):
         members == expected,
         f"Rank {rank} returned the group of ranks {members}, expected the group of ranks {expected}.",
     )
-    for of_ranks, seconds, _ in made:
-        if seconds is None or not seconds <= _SECONDS_TO_WAIT:
-            exam.refuse(
-                f"The group of ranks {of_ranks} waits {'30 minutes' if seconds is None else f'{seconds:g} s'} "
-                "for a rank that does not come. Give it a timeout of 10 s."
-            )
-            break
+    _require_timeouts(exam, made)
     return [of_ranks for of_ranks, _, only_by_members in made if not only_by_members]
 
 
@@ -76,7 +74,7 @@ def grid_sums(exam):
     rank, n = exam.rank, exam.n
     row = [other for other in range(n) if other // 2 == rank // 2]
     column = [other for other in range(n) if other % 2 == rank % 2]
-    result, disagreement = exam.on_rank(_grid_sums, torch.tensor(10**rank))
+    result, disagreement, made = exam.on_rank(_grid_sums, torch.tensor(10**rank))
     if exam.require(not disagreement, disagreement) and exam.require(
         isinstance(result, list | tuple) and len(result) == 2,
         f"Rank {rank} returned {show(result)}, expected two tensors.",
@@ -90,6 +88,7 @@ def grid_sums(exam):
         exam.collectives == {"all_reduce": 2},
         f"Rank {rank} called {called(exam.collectives)}, expected 2 all_reduce.",
     )
+    _require_timeouts(exam, made)
     return "Every rank holds the sums of its row and its column, after two all_reduces."
 
 
@@ -97,12 +96,14 @@ def grid_sums(exam):
 def stop_together(exam):
     """Check `stop_together(wish)`: it returns True on every rank when any rank wishes to stop, else False.
 
-    It is called three times: no rank wishes, one does, all do.
+    It is called four times: no rank wishes, the last does, the first does, all do. With gloo a `reduce` to rank 0
+    leaves the wish of the last rank on every rank, but the wish of the first rank on rank 0 only.
     """
     rank, last = exam.rank, exam.n - 1
     for who, wish, expected in (
         ("no rank", False, False),
         ("only the last rank", rank == last, True),
+        ("only rank 0", rank == 0, True),
         ("every rank", True, True),
     ):
         result = _item(exam.call(wish))
@@ -112,8 +113,8 @@ def stop_together(exam):
         )
     calls = sum((run.collectives for run in exam.runs), start=Counter())
     exam.require(
-        list(calls.values()) == [3],
-        f"In three calls rank {rank} called {called(calls)}, expected one collective a call.",
+        list(calls.values()) == [4],
+        f"In four calls rank {rank} called {called(calls)}, expected one collective a call.",
     )
     return "The ranks stop together, after one collective, which each of them calls every time."
 
@@ -141,30 +142,44 @@ def hierarchical_sum(exam):
     return "Every rank holds the sum, and brought only one chunk to an all_reduce across hosts."
 
 
-def _grid_sums(number):
-    """Return what `grid_sums` returns and "", or None and a sentence if the ranks ask for different groups.
+def _require_timeouts(exam, made):
+    """Require a timeout of each group; `made` has tuples of its ranks, its timeout in seconds, and more."""
+    for members, seconds, *_ in made:
+        if seconds is None or not seconds <= _SECONDS_TO_WAIT:
+            exam.refuse(
+                f"The group of ranks {members} waits {'30 minutes' if seconds is None else f'{seconds:g} s'} "
+                "for a rank that does not come. Give it a timeout of 10 s."
+            )
+            return
 
-    Otherwise such ranks would wait in `new_group` until its timeout, and again in their next group.
+
+def _grid_sums(number):
+    """Return what `grid_sums` returns, "", and the ranks and the timeout of each group that it makes by `new_group`.
+
+    If the ranks ask for different groups, return None, a sentence, and the groups so far. Otherwise such ranks would
+    wait in `new_group` until its timeout, and again in their next group.
     """
     attempt = [uuid.uuid4().hex]
     dist.broadcast_object_list(attempt, src=0)
     server = dist.TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), is_master=False)
     store = dist.PrefixStore(attempt[0], server)
-    asked = []
+    asked, made = [], []
     make = dist.new_group
 
     @functools.wraps(make)
-    def new_group(ranks=None, *others, use_local_synchronization=False, **more):
+    def new_group(ranks=None, timeout=None, *others, use_local_synchronization=False, **more):
+        members = sorted(range(dist.get_world_size()) if ranks is None else ranks)
+        made.append((members, None if timeout is None else timeout.total_seconds()))
         if not use_local_synchronization:
-            asked.append(sorted(range(dist.get_world_size()) if ranks is None else ranks))
+            asked.append(members)
             _require_agreement(store, asked)
-        return make(ranks, *others, use_local_synchronization=use_local_synchronization, **more)
+        return make(ranks, timeout, *others, use_local_synchronization=use_local_synchronization, **more)
 
     try:
         with replaced([(dist, "new_group", new_group), (distributed_c10d, "new_group", new_group)]):
-            return answer("grid_sums", [number]), ""
+            return answer("grid_sums", [number]), "", made
     except _Disagreement as disagreement:
-        return None, str(disagreement)
+        return None, str(disagreement), made
 
 
 def _require_agreement(store, asked):

@@ -73,6 +73,10 @@ def grid_sums(number):
             dist.all_reduce(sums[-1], group=group)
     return sums
 
+# %% grid_sums: without timeouts
+# Not yet. The group of ranks [0, 1] waits 30 minutes for a rank that does not come. Give it a timeout of 10 s.
+# solution, with `, timeout=timedelta(seconds=10)` as ``
+
 # %% grid_sums: only some ranks make the columns
 # Not yet. As group number 3, rank 0 made [0, 2] and rank 1 made none. All ranks must make all groups in the same order,
 # including the groups that they are not in.
@@ -113,8 +117,12 @@ def stop_together(wish):
 # Not yet. When only the last rank wishes to stop, rank 0 returned False, expected True.
 # skeleton, with `return wish` as `wish = torch.tensor(wish); dist.broadcast(wish, src=0); return bool(wish)`
 
+# %% stop_together: by a reduce to rank 0
+# Not yet. When only rank 0 wishes to stop, rank 1 returned False, expected True.
+# solution, with `dist.all_reduce(wishes, dist.ReduceOp.MAX)` as `dist.reduce(wishes, 0, dist.ReduceOp.MAX)`
+
 # %% stop_together: by objects
-# Not yet. In three calls rank 0 called 6 all_gather, expected one collective a call.
+# Not yet. In four calls rank 0 called 8 all_gather, expected one collective a call.
 # skeleton, with `return wish` as `wishes = [None] * n; dist.all_gather_object(wishes, wish); return any(wishes)`
 
 # %% stop_together: only who wishes to stop calls
@@ -219,6 +227,11 @@ def my_host_group(hosts):
 # Not yet. Rank 0 made the groups in the order [[1, 3], [0, 2]], and rank 1 in [[0, 2], [1, 3]]. Go through the hosts
 # in an order that all ranks share. A set has no such order: sort it.
 # solution, with `for host in sorted(set(hosts)):` as `for host in set(hosts):`
+
+# %% my_host_group: a group for each rank
+# Not yet. Every rank made the groups [[0, 2], [1, 3], [0, 2], [1, 3]], expected each group once. Go through the hosts,
+# not the ranks.
+# solution, with `for host in sorted(set(hosts)):` as `for host in hosts:`
 
 # %% my_host_group: in the order of the first ranks
 # Solved. ...

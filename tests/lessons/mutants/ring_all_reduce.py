@@ -72,4 +72,34 @@ MUTANTS = {
         "or_else=ring_of_the_lesson)",
         "or_else=ring_of_whole_tensors)",
     ),
+    "an algorithm is compared with itself": (
+        "tensor, expected = [torch.arange(1.0, length + 1) * (rank + 1) for _ in range(2)]",
+        "tensor = expected = torch.arange(1.0, length + 1) * (rank + 1)",
+    ),
+    "n divides every length of the comparison": (
+        "for length in (1, n - 1, n, n + 1, 1003):",
+        "for length in (n, 2 * n):",
+    ),
+    "a rank starts with the digit of its left neighbour": (
+        "tensor = torch.full((n,), 10.0**rank)\nwith recorded(watch=tensor) as messages:\n    ring_all_reduce(tensor)",
+        "tensor = torch.full((n,), 10.0**left)\nwith recorded(watch=tensor) as messages:\n    ring_all_reduce(tensor)",
+    ),
+    "every rank begins with the chunk of its right neighbour": (
+        """        outgoing = chunks[(rank - step) % n]
+        mine = chunks[(rank - step - 1) % n]
+        received = buffer[: len(mine)]
+        pass_on(outgoing, received)
+        mine += received
+    for step in range(n - 1):  # all-gather
+        finished = chunks[(rank - step + 1) % n]
+        pass_on(finished, chunks[(rank - step) % n])""",
+        """        outgoing = chunks[(rank - step + 1) % n]
+        mine = chunks[(rank - step) % n]
+        received = buffer[: len(mine)]
+        pass_on(outgoing, received)
+        mine += received
+    for step in range(n - 1):  # all-gather
+        finished = chunks[(rank - step + 2) % n]
+        pass_on(finished, chunks[(rank - step + 1) % n])""",
+    ),
 }
