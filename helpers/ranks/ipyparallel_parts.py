@@ -1,14 +1,19 @@
 """Replacements for parts of ipyparallel; only this module uses ipyparallel's undocumented names."""
 
+import os
+import signal
 import threading
 from types import SimpleNamespace
 
 import ipyparallel.controller.app
 import ipyparallel.controller.heartmonitor
+import ipyparallel.engine.app
 from ipykernel.iostream import OutStream
 from ipyparallel.controller.heartmonitor import HeartMonitor
+from ipyparallel.engine.kernel import IPythonParallelKernel
 
 _STANDARD_ERROR = 2  # the file descriptor; in a rank it is the log
+_SECONDS_BETWEEN_TRIES = 0.02
 
 
 class SocketsInAFolder(ipyparallel.controller.app.IPController):
@@ -62,6 +67,46 @@ class RankStream(OutStream):
         if isinstance(string, str):  # otherwise the base class raises the error
             string = string.encode("utf-8", "backslashreplace").decode("utf-8")
         return super().write(string)
+
+
+class RankKernel(IPythonParallelKernel):
+    """The kernel of a rank, which answers every cell and every call, whenever an interrupt arrives.
+
+    The base class lets an interrupt raise KeyboardInterrupt as long as it handles a message. Where that happens outside
+    of the learner's code, for example while it sends the answer, it sends no answer, and the notebook would wait for
+    ever.
+    """
+
+    _message = None  # stands for the message that is being handled
+
+    def pre_handler_hook(self):
+        """Prepare for the next message: an interrupt raises KeyboardInterrupt in the learner's code only."""
+        super().pre_handler_hook()
+        self._message = object()
+        signal.signal(signal.SIGINT, self._interrupt)
+
+    def post_handler_hook(self):
+        """Let interrupts be ignored again, because the answer has been sent."""
+        self._message = None
+        super().post_handler_hook()
+
+    def _interrupt(self, _number, frame):
+        while frame is not None:
+            if frame.f_globals is self.shell.user_global_ns:  # of a cell, or of the line that calls a function
+                raise KeyboardInterrupt
+            frame = frame.f_back
+        # The learner's code has not begun, or has ended.
+        threading.Timer(_SECONDS_BETWEEN_TRIES, self._interrupt_again, [self._message]).start()
+
+    def _interrupt_again(self, message):
+        if message is self._message:
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+def launch_engine(arguments: list[str]) -> None:
+    """Run a rank's engine with these arguments of the command line, until it is killed."""
+    ipyparallel.engine.app.Kernel = RankKernel
+    ipyparallel.engine.app.IPEngine.launch_instance(argv=arguments)
 
 
 def launch_controller(directory: str, for_engines: dict, for_clients: dict, monitor: int) -> None:

@@ -53,10 +53,10 @@ def run_rank(rank: int, environment: dict[str, str], directory: str) -> None:
     handles.note()
     gc.freeze()  # keeps the memory of the modules imported before the fork shared; see `helpers.ranks.preload`
 
-    from ipyparallel.engine.app import IPEngine
+    from helpers.ranks.ipyparallel_parts import launch_engine
 
-    IPEngine.launch_instance(
-        argv=[
+    launch_engine(
+        [
             f"--IPEngine.id={rank}",
             f"--IPEngine.work_dir={os.getcwd()}",  # the default is the folder in which ipyparallel was imported
             f"--IPEngine.timeout={_SECONDS_TO_REGISTER}",

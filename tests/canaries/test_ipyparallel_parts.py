@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import ipyparallel.controller.app
+import ipyparallel.engine.app
 import pytest
 import traitlets
 from ipykernel.iostream import OutStream
@@ -20,6 +21,7 @@ from ipyparallel.controller import heartmonitor
 from ipyparallel.controller.app import IPController
 from ipyparallel.controller.heartmonitor import HeartMonitor
 from ipyparallel.controller.hub import Hub
+from ipyparallel.engine.kernel import IPythonParallelKernel
 
 PATCH = Path(__file__).resolve().parents[2] / "docs/upstream/ipyparallel-ipc.patch"
 
@@ -72,6 +74,14 @@ def test_the_stream_of_a_rank_can_leave_a_file_descriptor_alone():
     """OutStream of ipykernel has lost its parameter watchfd, which helpers/ranks/ipyparallel_parts.py sets."""
     assert "watchfd" in inspect.signature(OutStream).parameters
     assert "write" in vars(OutStream)
+
+
+def test_an_engine_makes_its_kernel_by_this_name_and_the_kernel_has_these_hooks():
+    """The engine makes its kernel differently, or the kernel no longer calls the hooks that RankKernel overrides."""
+    assert "Kernel.instance(" in inspect.getsource(ipyparallel.engine.app)
+    handle = inspect.getsource(IPythonParallelKernel.dispatch_shell)
+    assert "self.pre_handler_hook()" in handle and "self.post_handler_hook()" in handle
+    assert "exec(code, shell.user_global_ns, shell.user_ns)" in inspect.getsource(IPythonParallelKernel.do_apply)
 
 
 def test_python_knows_which_threads_it_did_not_start():
