@@ -319,7 +319,7 @@ class World:
     def require_running(self) -> None:
         """Raise `WorldError` if the world has been stopped."""
         if self._stopped:
-            raise WorldError("This world has been stopped. Make a new one: world = World(4).")
+            raise WorldError(f"This world has been stopped. Make a new one: world = World({self.size}).")
 
     def require_this_machine(self, what: str) -> None:
         """Raise `WorldError` if some rank is on another machine; `what` is the subject of the message."""

@@ -1,13 +1,13 @@
 """Let later cells of a lesson call the learner's function or class once its check has passed.
 
-`accept` records on each rank which cell defined the answer. IPython names a cell by its text, so the
-same cell defines the same answer, even in a new process, and a changed cell defines a new answer.
+`accept` records on each rank the text of the cell that defined the answer. So the same cell defines the same answer,
+even in a new process, and a changed cell defines a new answer.
 """
 
 import inspect
+import linecache
 import os
 from collections.abc import Sequence
-from pathlib import Path
 
 from IPython import get_ipython
 
@@ -64,11 +64,14 @@ def _remember(cells):
 
 
 def _cell_of(answer):
-    """Return the name that IPython gave to the cell that defined an answer; None if no cell defined it."""
+    """Return the text of the cell that defined an answer; None if no cell defined it.
+
+    Newlines at the end do not count, because IPython's `In` drops them, and a lesson may run a cell again from `In`.
+    """
     parts = [vars(answer)[name] for name in vars(answer)] if inspect.isclass(answer) else [answer]
     functions = [inspect.unwrap(part) for part in parts if callable(part)]
     codes = [function.__code__ for function in functions if hasattr(function, "__code__")]
-    return Path(codes[0].co_filename).name if codes else None  # the folder holds the process id of the rank
+    return "".join(linecache.getlines(codes[0].co_filename)).rstrip("\n") if codes else None
 
 
 def _say(sentence):

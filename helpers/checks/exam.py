@@ -37,6 +37,7 @@ _COURSE = __name__.partition(".")[0] + "."
 _HINTS = {  # by a text of torch's error: what to try
     "Could not find autograd context": "Use a context inside its `with` block.",
     "'RRefProxy' object is not callable": "Name a method, such as `rpc_sync().forward(...)`.",
+    "PyRRef' object is not callable": "Call `local_value()` on the owner, which returns the object.",
     "'RemoteModule' object has no attribute '_backward_hooks'": "Call the `forward` of the module.",
 }
 
@@ -267,14 +268,15 @@ def errors_of_answer() -> Iterator[None]:
     except AnswerError:
         raise
     except Exception as error:
-        raise AnswerError(_with_hint(f"{type(error).__name__}: {error}")) from error
+        raise AnswerError(with_hint(f"{type(error).__name__}: {error}")) from error
 
 
-def _with_hint(error: str) -> str:
-    """Return an error, and what to try if it is one of torch's errors that do not say so: both in one line."""
+def with_hint(error: str) -> str:
+    """Return an error, and what to try if its first line is one of torch's errors that do not say so: in one line."""
+    first_line = error.partition("\n")[0]
     for text, hint in _HINTS.items():
-        if text in error:
-            return f"{error.partition(chr(10))[0].rstrip('.')}. {hint}"
+        if text in first_line:
+            return f"{first_line.rstrip('.')}. {hint}"
     return error
 
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 import torch.distributed.rpc as rpc
 
 from helpers import tap
-from helpers.checks.exam import AnswerError, answer, errors_of_answer, missing
+from helpers.checks.exam import AnswerError, answer, errors_of_answer, missing, with_hint
 from helpers.checks.learner import learners_module
 from helpers.measure import calls
 from helpers.measure.calls import Call
@@ -118,7 +118,7 @@ def require_rpc(name: str) -> None:
 def in_one_line(error: str) -> str:
     """Return the text of an error in one line; for an error on another worker, also name the worker."""
     if remote := _REMOTE.search(error):
-        return f"{remote[2].strip()} on {remote[1]}"
+        return with_hint(f"{remote[2].strip()} on {remote[1]}")
     return error.partition("\n")[0]
 
 

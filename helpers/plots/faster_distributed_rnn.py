@@ -118,7 +118,7 @@ def rpc_steps(title: str, steps: Mapping[str, Step]) -> None:
 
 
 def tokens_per_second(title: str, runs: Mapping[str, Mapping[str, Sequence[float]]], tokens: int) -> None:
-    """Draw the tokens per second of each variant, for each kind of link: the fastest run as a bar, every run as a dot.
+    """Draw the tokens per second of each variant and kind of link: the fastest run as a bar, each run as a stroke.
 
     `runs` maps a link to the seconds of every run of each variant; a step reads `tokens` tokens.
     """

@@ -58,6 +58,11 @@ def test_the_same_cell_run_again_is_the_same_answer(lesson):
     assert lesson.run(CHOICE) == YOURS
 
 
+def test_newlines_at_the_end_of_the_cell_do_not_count(lesson):
+    lesson.run(ANSWER + "\n\n")
+    assert lesson.run(CHOICE) == YOURS
+
+
 def test_a_changed_answer_has_to_pass_again(lesson):
     lesson.run(ANSWER + "\n# changed")
     assert lesson.run(CHOICE).endswith(CHANGED)

@@ -9,7 +9,7 @@ NO_WORLD = (
     "Run the cell with `world = World(...)` first, then this cell."
 )
 NOT_FIRST = "WorldError: `%%px` is not in the first line of this cell. Move it up there, and run the cell again."
-STOPPED = "WorldError: This world has been stopped. Make a new one: world = World(4)."
+STOPPED = "WorldError: This world has been stopped. Make a new one: world = World(2)."
 SHARE = "def my_share(cards, rank, size):\n    return {}"
 
 

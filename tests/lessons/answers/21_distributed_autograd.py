@@ -249,6 +249,12 @@ def my_step(net, optimizer, images, labels):
 # with `scores = net.rpc_sync().forward(images)` as `scores = net.remote().forward(images).to_here()`
 # and `return loss` as `return loss.detach()`
 
+# %% my_step: clears old gradients
+# Solved. After 2 steps the weights on worker1 are those of one process.
+# answer "returns the tensor",
+# with `scores = net.rpc_sync().forward(images)` as `net.rpc_sync().zero_grad(); scores = net.rpc_sync().forward(images)`
+# and `return loss` as `return loss.item()`
+
 # %% my_step: without a step
 # Not yet. The first half is right: the gradients in the context equal one process. The weights on worker1 did not
 # change, expected 2 steps of the optimizer, each in the same context.

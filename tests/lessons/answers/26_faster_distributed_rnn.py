@@ -158,6 +158,23 @@ class MyHalves(FewBytes):
 # solution, with `self.decoder.forward_async(output, halves(targets)[half])`
 # as `self.decoder.get_module_rref().rpc_async().forward(output, halves(targets)[half])`
 
+# %% MyHalves: halves of 8 columns, whatever the window
+# Not yet. Rank 0 raised RuntimeError: Expected hidden[0] size (1, 2, 16), got [1, 4, 16]
+class MyHalves(FewBytes):
+    def loss(self, words, targets, hidden=None):
+        left, right = self.vectors(words).chunk(2, dim=1)
+        left_targets, right_targets = targets.chunk(2, dim=1)
+        left_hidden = right_hidden = None
+        if hidden is not None:
+            left_hidden = [state[:, :8].contiguous() for state in hidden]
+            right_hidden = [state[:, 8:].contiguous() for state in hidden]
+        output, left_hidden = self.lstm(left, left_hidden)
+        first = self.decoder.forward_async(output, left_targets)
+        output, right_hidden = self.lstm(right, right_hidden)
+        second = self.decoder.forward_async(output, right_targets)
+        hidden = [torch.cat(states, dim=1) for states in zip(left_hidden, right_hidden)]
+        return (first.wait() + second.wait()) / 2, hidden
+
 # %% MyHalves: the sum of the halves
 # Not yet. The loss of window 0 is ...
 # solution, with `(first + second) / 2` as `first + second`
@@ -248,6 +265,21 @@ class MyHalves(FewBytes):
 # %% loss_on_server
 # Not yet. Rank 0 raised NameError("name 'missing' is not defined") on server
 # solution, with `logits = reference.local_value()(output)` as `logits = missing(output)`
+
+# %% loss_on_server: the RemoteModule travels
+# Not yet. Rank 0 raised AttributeError("'RemoteModule' object has no attribute '_backward_hooks'") on server. Call the
+# `forward` of the module.
+def remote_loss(module, output, targets):
+    logits = module(output)
+    return cross_entropy(logits.flatten(0, 1), targets.flatten())
+
+def loss_on_server(decoder, output, targets):
+    return rpc.rpc_sync("server", remote_loss, (decoder, output, targets))
+
+# %% loss_on_server: an RRef is called
+# Not yet. Rank 0 raised TypeError("'torch._C._distributed_rpc.PyRRef' object is not callable") on server. Call
+# `local_value()` on the owner, which returns the object.
+# solution, with `reference.local_value()(output)` as `reference(output)`
 
 # %% loss_on_server: with a copy of the decoder here
 # Not yet. The trainer received 68000 bytes, expected 64 at most.

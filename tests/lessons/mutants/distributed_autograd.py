@@ -57,4 +57,13 @@ MUTANTS = {
         "scores = net.rpc_sync().forward(images[batch].requires_grad_())",
     ),
     "the weights that are fetched are new ones": ("trained.load_state_dict(weights)", "trained.state_dict()"),
+    "the timeout of the backward pass is not shorter": ("rpc._set_rpc_timeout(3)\n", ""),
+    "the figure shows the weight of the rank before": (
+        "zip(range(1, WORLD_SIZE + 1), chain_gradients)",
+        "zip(range(WORLD_SIZE), chain_gradients)",
+    ),
+    "the model on B is on A": (
+        'net = rpc.remote("worker1", Net, args=(SEED,))',
+        'net = rpc.remote("worker0", Net, args=(SEED,))',
+    ),
 }

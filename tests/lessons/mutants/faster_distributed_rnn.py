@@ -55,4 +55,13 @@ MUTANTS = {
         "start_from(sends_logits, on_cpu)",
     ),
     "the link is not paced": ("links = network.limit(world, 1e9)", "links = network.limit(world, 1e11)"),
+    "a window has 160 words": (".view(16, -1).t()", ".view(8, -1).t()"),
+    "the timeline of the whole window shows the step with logits": (
+        'whole_and_halves = {"few bytes": few_bytes_step,',
+        'whole_and_halves = {"few bytes": logits_step,',
+    ),
+    "the race in halves runs whole windows": (
+        '"in halves": (step, in_halves, halves_optimizer)',
+        '"in halves": (step, few_bytes, few_bytes_optimizer)',
+    ),
 }

@@ -51,4 +51,16 @@ MUTANTS = {
         "Checkpoint(path).save(model, losses, hidden)",
         "Checkpoint(path).save(model, losses + [0.0], hidden)",
     ),
+    "the figure shows trainers that train one after another": (
+        'log_at_once = world.view.pull("log_at_once", targets=0)',
+        'log_at_once = world.view.pull("log_in_turn", targets=0)',
+    ),
+    "the step of the library is half as long": (
+        "DistributedOptimizer(torch.optim.SGD, [parameter], lr=1.0)",
+        "DistributedOptimizer(torch.optim.SGD, [parameter], lr=0.5)",
+    ),
+    "the server dies before the second checkpoint": (
+        "while saved() == first and not",
+        "while saved() != first and not",
+    ),
 }
