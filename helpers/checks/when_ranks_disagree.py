@@ -7,10 +7,17 @@ import torch.distributed as dist
 
 from helpers.checks.exam import AnswerError, answer, exercise, near, show
 from helpers.checks.judging import FRESH_RANKS
-from helpers.checks.when_ranks_fail import answer_in_new_group, require_communication
+from helpers.checks.when_ranks_fail import (
+    answer_in_new_group,
+    in_default_group,
+    require_communication,
+    require_group,
+)
+from helpers.table import shortened
 
 _TIMEOUT = timedelta(seconds=3)
-_TIME_TO_MEET = timedelta(seconds=20)
+_TIME_TO_MEET = timedelta(seconds=35)  # longer than an answer that hangs in the default group by mistake
+_LONG = 10_000  # elements of the last message to `deliver`, more than anybody reserves without knowing
 # The calls to `checked_all_reduce`: what rank 1 passes, and in what it differs from the other ranks. A mismatch has as
 # many bytes on each rank, so that an answer that does not notice it neither hangs nor aborts a rank.
 _USUAL = ("loss", (2,), torch.float32)
@@ -29,7 +36,8 @@ def checked_all_reduce(exam):
     Ranks differ if they pass another name, shape or dtype. Then no tensor changes.
     """
     rank, total = exam.rank, float(exam.n * (exam.n + 1) / 2)
-    for difference, (error, before, after) in exam.on_rank(_try_calls).items():
+    outcomes, outside = exam.on_rank(_try_calls)
+    for difference, (error, before, after) in outcomes.items():
         if not difference:
             ranks = "All ranks passed the same name, shape and dtype"
             exam.require(not error, f"{ranks}, and rank {rank} raised {error}, expected no error.")
@@ -42,6 +50,7 @@ def checked_all_reduce(exam):
             f"{ranks}, and rank {rank} {_raised(error)}, expected a ValueError on every rank.",
         )
         exam.require(after == before, f"{ranks}, and the tensor of rank {rank} changed: compare before you add.")
+    require_group(exam, outside)
     return "Every rank added up equal calls, and raised a ValueError if the name, the shape or the dtype differed."
 
 
@@ -52,7 +61,7 @@ def my_metrics(exam):
     expected = {"correct": exam.n * (exam.n + 1) / 2, "max_tokens": 10.0 * exam.n}
     # Rank 1 has its metrics in the opposite order.
     metrics = dict(reversed(own.items())) if exam.rank == 1 else own
-    result = exam.on_rank(answer_in_new_group, "my_metrics", metrics)
+    result, outside = exam.on_rank(answer_in_new_group, "my_metrics", metrics)
     is_dict = exam.require(
         isinstance(result, dict) and result.keys() == expected.keys(),
         f"Rank {exam.rank} returned {show(result)}, expected a dict with the keys {', '.join(expected)}.",
@@ -64,21 +73,23 @@ def my_metrics(exam):
             "Look at world.history().",
         )
     require_communication(exam, "result")
+    require_group(exam, outside)
     return f"Every rank returned {', '.join(f'{name} {value}' for name, value in expected.items())}."
 
 
 @exercise(own_group=True, restart=FRESH_RANKS)
 def deliver(exam):
     """Check `deliver(message, group)`: rank 1 returns the message of rank 0, whatever its length."""
-    messages = [1.0, 2.0], [9.0, 9.0, 9.0]
-    own = [torch.tensor(message) if exam.rank == 0 else None for message in messages]
-    for message, result in zip(messages, exam.on_rank(_deliver, own), strict=True):
-        returned = result.tolist() if isinstance(result, torch.Tensor) else result
+    messages = [1.0, 2.0], [9.0, 9.0, 9.0], [float(number) for number in range(_LONG)]
+    results, outside = exam.on_rank(_deliver, messages)
+    for message, result in zip(messages, results, strict=False):  # the first wrong result is the last
         exam.require(
-            exam.rank != 1 or returned == message,
-            f"Rank 1 returned {returned}, expected {message}, the message of rank 0.",
+            exam.rank != 1 or result == message,
+            f"Rank 1 returned {shortened(str(result), 80)}, expected {shortened(str(message), 80)}, "
+            "the message of rank 0.",
         )
-    return "Rank 1 returned messages of 2 and 3 elements."
+    require_group(exam, outside)
+    return f"Rank 1 returned messages of 2, 3 and {_LONG:,} elements."
 
 
 @exercise(own_group=True, restart=FRESH_RANKS)
@@ -103,9 +114,10 @@ def detail_group(exam):
 def _try_calls():
     """Call `checked_all_reduce` once for each case of `_OF_RANK_1`, each in a new group.
 
-    Return, for each case, the error of the call, "" for no error, and the elements of the tensor before and after.
+    Return, for each case, the error of the call, "" for no error, and the elements of the tensor before and after; and
+    the names of all calls in the default group.
     """
-    rank, outcomes = dist.get_rank(), {}
+    rank, outcomes, outside = dist.get_rank(), {}, []
     meeting = dist.new_group(timeout=_TIME_TO_MEET)
     groups = {difference: dist.new_group(timeout=_TIMEOUT) for difference in _OF_RANK_1}
     for difference, of_rank_1 in _OF_RANK_1.items():
@@ -113,21 +125,44 @@ def _try_calls():
         tensor = torch.full(shape, rank + 1, dtype=dtype)
         before = tensor.flatten().tolist()
         error = ""
-        try:
-            answer("checked_all_reduce", [name, tensor, groups[difference]])
-        except AnswerError as raised:
-            error = str(raised).partition("\n")[0]
+        with in_default_group() as names:
+            try:
+                answer("checked_all_reduce", [name, tensor, groups[difference]])
+            except AnswerError as raised:
+                error = str(raised).partition("\n")[0]
+        outside += names
         outcomes[difference] = error, before, tensor.flatten().tolist()
         dist.barrier(meeting)  # a rank that raised an error at once waits for the ranks that hang until the timeout
     if outcomes[""][0] and not outcomes[""][0].startswith("ValueError"):
         raise AnswerError(outcomes[""][0])  # a mistake in the answer, not an error about the calls
-    return outcomes
+    return outcomes, outside
 
 
 def _deliver(messages):
-    """Call `deliver` once for each message, each in a new group; return the results."""
+    """Call `deliver` once for each message, each in a new group, until rank 1 returns another message.
+
+    A long message would abort rank 1 in an answer that fails with short messages. Return the results, tensors as lists,
+    and the names of all calls in the default group.
+    """
+    rank, results, outside = dist.get_rank(), [], []
+    meeting = dist.new_group(timeout=_TIME_TO_MEET)
     groups = [dist.new_group(timeout=_TIMEOUT) for _ in messages]
-    return [answer("deliver", call) for call in zip(messages, groups, strict=True)]
+    for message, group in zip(messages, groups, strict=True):
+        result, error = None, None
+        with in_default_group() as names:
+            try:
+                result = answer("deliver", [torch.tensor(message) if rank == 0 else None, group])
+            except AnswerError as raised:
+                error = raised
+        outside += names
+        results.append(result.tolist() if isinstance(result, torch.Tensor) else result)
+        is_wrong = torch.tensor(error is not None or (rank == 1 and results[-1] != message), dtype=torch.int32)
+        dist.all_reduce(is_wrong, group=meeting)
+        if error:
+            raise error
+        if is_wrong:
+            break
+    return results, outside
 
 
 def _use_detail_group():
@@ -138,11 +173,11 @@ def _use_detail_group():
     level = dist.get_debug_level()
     try:
         group = answer("detail_group", [])
-        if not isinstance(group, dist.ProcessGroup):
-            raise AnswerError(f"TypeError: `detail_group` returned {show(group)}, expected a process group")
-        later = dist.new_group(timeout=_TIMEOUT)
     finally:
+        later = dist.new_group(timeout=_TIMEOUT)  # on every rank, even if the answer failed on this rank
         dist.set_debug_level(level)
+    if not isinstance(group, dist.ProcessGroup):
+        raise AnswerError(f"TypeError: `detail_group` returned {show(group)}, expected a group of all ranks")
     mismatched = torch.ones((1, 2) if dist.get_rank() == 1 else 2)  # as many bytes on each rank, so that none hangs
     return _error_of_sum(mismatched, group), _error_of_sum(torch.ones(2), group), _error_of_sum(mismatched, later)
 

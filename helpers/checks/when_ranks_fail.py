@@ -4,11 +4,14 @@ import itertools
 import os
 import re
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 
 import torch
 import torch.distributed as dist
 
+from helpers import tap
 from helpers.checks.exam import AnswerError, answer, exercise, near, show
 from helpers.checks.judging import FRESH_RANKS, TIMEOUT_ERROR, kill_last
 
@@ -26,9 +29,10 @@ _attempts = itertools.count()  # each attempt of `my_survivors` has its own keys
 def my_total(exam):
     """Check `my_total(group)`: every rank returns the sum of 0 to 3n; rank r of n has every n-th number, from r on."""
     expected = float(sum(range(3 * exam.n + 1)))
-    result = exam.on_rank(answer_in_new_group, "my_total")
+    result, outside = exam.on_rank(answer_in_new_group, "my_total")
     exam.require(near(result, expected), f"Rank {exam.rank} returned {show(result)}, expected {expected}.")
     require_communication(exam, "sum")
+    require_group(exam, outside)
     return f"Every rank returned {expected}."
 
 
@@ -41,12 +45,13 @@ def roll_call(exam):
     rank = exam.rank
     absent = sorted({1, exam.n - 1})
     who = f"Rank {absent[0]} was" if len(absent) == 1 else f"Ranks {', '.join(map(str, absent))} were"
-    all_there, some_absent, seconds = exam.on_rank(_call_roll, absent)
+    all_there, some_absent, seconds, outside = exam.on_rank(_call_roll, absent)
     exam.runs.clear()  # Messages to and from absent ranks have no partner, so do not compare messages.
     exam.require(
         not all_there,
         f"All ranks had called `roll_call`, and rank {rank} raised {_first_line(all_there)}, expected no error.",
     )
+    require_group(exam, outside)
     # The following requirements are for rank 0 only.
     exam.require(rank > 0 or some_absent, f"{who} absent, and rank {rank} raised no error, expected a RuntimeError.")
     exam.require(
@@ -68,28 +73,33 @@ def my_score(exam):
     expected = float(sum(rank % 10 + 3 for rank in range(exam.n)))
     # Only rank 1 also has token 10, which has no weight.
     tokens = torch.tensor([exam.rank % 10, 10, 3] if exam.rank == 1 else [exam.rank % 10, 3])
-    result = exam.on_rank(answer_in_new_group, "my_score", tokens)
+    result, outside = exam.on_rank(answer_in_new_group, "my_score", tokens)
     exam.require(near(result, expected), f"Rank {exam.rank} returned {show(result)}, expected {expected}.")
     require_communication(exam, "score")
+    require_group(exam, outside)
     return f"Every rank returned {expected}."
 
 
-@exercise(ranks=slice(-1), before=kill_last, own_group=True, restart=FRESH_RANKS)
+@exercise(ranks=slice(-1), before=kill_last, restart=FRESH_RANKS)
 def my_survivors(exam):
     """Check `my_survivors(store)`: every live rank returns the list of all live ranks, within 3 s.
 
     Kill the last rank first.
     """
     expected = list(range(exam.n - 1))
-    result, seconds = exam.on_rank(_find_survivors)
+    result, seconds, new_keys = exam.on_rank(_find_survivors)
     returned = list(result) if isinstance(result, list | tuple | set | range) else result
     exam.require(
         returned == expected,
-        f"Rank {exam.n - 1} is dead, and rank {exam.rank} returned {returned}, expected {expected}.",
+        f"Rank {exam.n - 1} is dead, and rank {exam.rank} returned {returned}, expected {expected}. {FRESH_RANKS}",
     )
     exam.require(
         seconds <= _SECONDS_TO_NAME + _SECONDS_OF_A_BUSY_MACHINE,
-        f"Rank {exam.rank} returned too late, expected it within {_SECONDS_TO_NAME} s: how long does it wait?",
+        f"Rank {exam.rank} returned too late, expected it within {_SECONDS_TO_NAME} s: how long does it wait? "
+        f"{FRESH_RANKS}",
+    )
+    exam.require(
+        new_keys, f"The list is right, but no rank set a key in the store, expected a key of each. {FRESH_RANKS}"
     )
     return f"Rank {exam.n - 1} is dead, and every other rank returned {expected}."
 
@@ -102,25 +112,54 @@ def require_communication(exam, what):
     )
 
 
+def require_group(exam, outside):
+    """Require that the learner's function called nothing in the default group; see `in_default_group`."""
+    exam.require(
+        not outside,
+        f"Rank {exam.rank} called {' and '.join(sorted(set(outside)))} in the default group, expected `group`: "
+        "pass `group=group` to every call.",
+    )
+
+
+@contextmanager
+def in_default_group() -> Iterator[list[str]]:
+    """List the names of the collectives and messages that this rank calls in the default group inside the block."""
+    names = []
+
+    def note(event):
+        if event.group.group_name == dist.group.WORLD.group_name:
+            names.append(event.name)
+
+    with tap.subscribed(tap.Operation, begin=note):
+        yield names
+
+
 def answer_in_new_group(name, *arguments):
-    """Call the learner's function with a new group of all ranks as its last argument."""
+    """Call the learner's function with a new group of all ranks as its last argument.
+
+    Return its result, and the names of its calls in the default group.
+    """
     group = dist.new_group(timeout=timedelta(seconds=_SECONDS_OF_A_GROUP))
-    return answer(name, [*arguments, group])
+    with in_default_group() as outside:
+        return answer(name, [*arguments, group]), outside
 
 
 def _call_roll(absent):
     """Call `roll_call` on all ranks, then without the absent ranks.
 
-    Return the error of each call, "" for no error, and the seconds that the second call took.
+    Return the error of each call, "" for no error, the seconds that the second call took, and the names of the calls
+    in the default group while all ranks were there.
     """
     timeout = timedelta(seconds=5)
     groups = [dist.new_group(timeout=timeout), dist.new_group(timeout=timeout)]
-    all_there = _error_of_roll_call(groups[0])
+    with in_default_group() as outside:
+        all_there = _error_of_roll_call(groups[0])
     if all_there and not all_there.startswith("RuntimeError"):
         raise AnswerError(all_there)  # a mistake in the answer, not an error about absent ranks
     begin = time.monotonic()
-    some_absent = "" if int(os.environ["RANK"]) in absent else _error_of_roll_call(groups[1])
-    return all_there, some_absent, time.monotonic() - begin
+    stays_away = outside or int(os.environ["RANK"]) in absent  # absent ranks would break the default group
+    some_absent = "" if stays_away else _error_of_roll_call(groups[1])
+    return all_there, some_absent, time.monotonic() - begin, outside
 
 
 def _error_of_roll_call(group):
@@ -146,11 +185,15 @@ def _first_line(error):
 
 
 def _find_survivors():
-    """Call `my_survivors` on this rank, a little later on the last survivor; return its result and its seconds."""
+    """Call `my_survivors` on this rank, a little later on the last survivor.
+
+    Return its result, its seconds, and how many keys the store got meanwhile.
+    """
     address = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
     server = dist.TCPStore(*address, is_master=False, timeout=timedelta(seconds=_SECONDS_TO_SIGN))
     store = dist.PrefixStore(f"survivors {next(_attempts)}", server)
     if int(os.environ["RANK"]) == int(os.environ["WORLD_SIZE"]) - 2:
         time.sleep(_SECONDS_APART)
-    begin = time.monotonic()
-    return answer("my_survivors", [store]), time.monotonic() - begin
+    begin, keys = time.monotonic(), server.num_keys()
+    result = answer("my_survivors", [store])
+    return result, time.monotonic() - begin, server.num_keys() - keys

@@ -14,8 +14,12 @@ def passed_by_rank(panels: Mapping[str, Sequence[Sequence[tuple[str, float]]]], 
     """Draw a panel for each mismatch, with a row of boxes for every rank.
 
     `panels` maps the title of a panel to the rows of its ranks. A row has, for each box, its text and its width. The
-    boxes of the rank `marked` have another colour and are hatched.
+    boxes of the rank `marked` have another colour and are hatched. Raises `ValueError` when other ranks differ too.
     """
+    for title, rows in panels.items():
+        usual = [row for rank, row in enumerate(rows) if rank != marked]
+        if any(row != usual[0] for row in usual):
+            raise ValueError(f"{title}: a rank besides rank {marked} differs from the other ranks, expected none")
     n = max(map(len, panels.values()))
     _, all_axes = subplots(1, len(panels), figsize=(_WIDTH * len(panels), 0.5 + _ROW * n), squeeze=False)
     for axes, (title, rows) in zip(all_axes.flat, panels.items(), strict=True):

@@ -41,6 +41,10 @@ def my_total(group):
 def my_total(group):
     return 78.0
 
+# %% my_total: in the default group
+# Not yet. Rank 0 called all_reduce in the default group, expected `group`: pass `group=group` to every call.
+# solution, with `result, group=group` as `result`
+
 # %% my_total: misspelt
 # Not yet. Rank 0 raised NameError: name 'results' is not defined
 # solution, with `return result.item()` as `return results.item()`
@@ -119,6 +123,10 @@ def roll_call(group):
 # answer "in its own words",
 # with `absent: 1 and 3" if rank == 0 else "see rank 0` as `2 ranks are absent: 1 is the first`
 
+# %% roll_call: in the default group
+# Not yet. Rank 0 called barrier in the default group, expected `group`: pass `group=group` to every call.
+# solution, with `monitored_barrier(group, ` as `monitored_barrier(`
+
 # %% roll_call: hides the error
 # Not yet. Ranks 1, 3 were absent, and rank 0 raised no error, expected a RuntimeError.
 # answer "in its own words", with `raise RuntimeError("absent: 1 and 3" if rank == 0 else "see rank 0")` as `pass`
@@ -150,6 +158,10 @@ globals().pop("roll_call", None)
 # Not yet. Rank 0 returned 6.0, expected 18.0.
 # solution, with `tokens[tokens < len(weights)]` as `tokens[tokens < len(weights)][:1]`
 
+# %% my_score: in the default group
+# Not yet. Rank 0 called all_reduce in the default group, expected `group`: pass `group=group` to every call.
+# solution, with `score, group=group` as `score`
+
 # %% my_score: a constant
 # Not yet. The score is right, but rank 0 did not get it from the other ranks.
 def my_score(tokens, group):
@@ -173,24 +185,34 @@ def my_score(tokens, group):
 # Solved. Rank 3 is dead, and every other rank returned [0, 1, 2].
 
 # %% my_survivors: skeleton
-# Not yet. Rank 3 is dead, and rank 0 returned [0, 1, 2, 3], expected [0, 1, 2].
+# Not yet. Rank 3 is dead, and rank 0 returned [0, 1, 2, 3], expected [0, 1, 2]. Call fresh_ranks(), ...
 
 # %% my_survivors: does not wait for rank 2
-# Not yet. Rank 3 is dead, and rank 0 returned [0, 1], expected [0, 1, 2].
+# Not yet. Rank 3 is dead, and rank 0 returned [0, 1], expected [0, 1, 2]. Call fresh_ranks(), ...
 # solution, with `time.sleep(1)` as `store.wait(["alive 0", "alive 1"])`
 
 # %% my_survivors: looks late
-# Not yet. Rank 0 returned too late, expected it within 3 s: how long does it wait?
+# Not yet. Rank 0 returned too late, expected it within 3 s: how long does it wait? Call
+# fresh_ranks(), ...
 # solution, with `time.sleep(1)` as `time.sleep(4.5)`
 
 # %% my_survivors: waits for the dead
-# Not yet. Deadlock: until the timeout, ranks 0, 1 and 2 waited for a key of the store. No restart is needed: ...
+# Not yet. Deadlock: until the timeout, ranks 0, 1 and 2 waited for a key of the store. Call fresh_ranks(), ...
 # solution, with `store.check([f"alive {r}"])` as `store.get(f"alive {r}")`
 
 # %% my_survivors: returns nothing
-# Not yet. Rank 3 is dead, and rank 0 returned None, expected [0, 1, 2].
+# Not yet. Rank 3 is dead, and rank 0 returned None, expected [0, 1, 2]. Call fresh_ranks(), ...
 def my_survivors(store):
     return None
+
+# %% my_survivors: a constant
+# Not yet. The list is right, but no rank set a key in the store, expected a key of each. Call fresh_ranks(), ...
+def my_survivors(store):
+    return list(range(world_size - 1))
+
+# %% my_survivors: looks at once
+# Not yet. Rank 3 is dead, and rank 0 returned [0...], expected [0, 1, 2]. Call fresh_ranks(), ...
+# solution, without `    time.sleep(1)`
 
 # %% my_survivors: rank 0 decides
 # Solved. Rank 3 is dead, and every other rank returned [0, 1, 2].

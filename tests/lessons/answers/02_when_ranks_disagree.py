@@ -54,6 +54,14 @@ def checked_all_reduce(name, tensor, group):
 # Not yet. All ranks passed the same name, shape and dtype, and the tensor of rank 0 contains [1.0, 1.0], expected ...
 # solution, without `    dist.all_reduce(tensor, group=group)`
 
+# %% checked_all_reduce: adds in the default group
+# Not yet. Rank 0 called all_reduce in the default group, expected `group`: pass `group=group` to every call.
+# solution, with `dist.all_reduce(tensor, group=group)` as `dist.all_reduce(tensor)`
+
+# %% checked_all_reduce: compares in the default group
+# Not yet. Rank 0 called all_gather in the default group, expected `group`: pass `group=group` to every call.
+# solution, with `tensor.dtype), group=group)` as `tensor.dtype))`
+
 # %% checked_all_reduce: misspelt
 # Not yet. Rank 0 raised NameError: name 'nam' is not defined
 # solution, with `(name, tensor.shape` as `(nam, tensor.shape`
@@ -89,6 +97,10 @@ def checked_all_reduce(name, tensor, group):
 # Not yet. Rank 0 returned correct 1.0, expected 10.0. Look at world.history().
 # solution, with `dist.all_reduce(metrics[name], op, group=group)` as `pass`
 
+# %% my_metrics: in the default group
+# Not yet. Rank 0 called all_reduce in the default group, expected `group`: pass `group=group` to every call.
+# solution, with `op, group=group)` as `op)`
+
 # %% my_metrics: returns nothing
 # Not yet. Rank 0 returned None, expected a dict with the keys correct, max_tokens.
 # solution, with `return metrics` as `return None`
@@ -114,7 +126,7 @@ def my_metrics(metrics, group):
 # answer "in two loops", with `return metrics` as `return {name: metrics[name].item() for name in metrics}`
 
 # %% deliver: solution
-# Solved. Rank 1 returned messages of 2 and 3 elements.
+# Solved. Rank 1 returned messages of 2, 3 and 10,000 elements.
 
 # %% deliver: skeleton
 # Not yet. Rank 1 returned [1.0, 2.0, 9.0, 9.0], expected [1.0, 2.0], the message of rank 0.
@@ -140,6 +152,28 @@ def deliver(message, group):
 # Not yet. Deadlock: ... rank 1 waited in a recv from rank 0. No restart is needed: ...
 # solution, without `        dist.send(torch.tensor(len(message)), dst=1, group=group)`
 # and without `        dist.send(message, dst=1, group=group)` and with `if rank == 0:` as `if rank == 0: pass`
+
+# %% deliver: in the default group
+# Not yet. Rank 0 called send in the default group, expected `group`: pass `group=group` to every call.
+# solution, with `dst=1, group=group` as `dst=1` and `src=0, group=group` as `src=0`
+
+# %% deliver: up to the last number
+# Not yet. Rank 1 is dead (SIGABRT). gloo aborts a process if the calls of the ranks do not match. Call
+# fresh_ranks(), ...
+# skeleton, with `9.0)` as `torch.nan)` and `return box` as `return box[~box.isnan()]`
+
+# %% deliver: up to the last number of 1000
+# Not yet. Rank 1 is dead (SIGABRT). ...
+# answer "up to the last number", with `(4,)` as `(1000,)`
+
+# %% deliver: to all ranks
+# Solved. ...
+def deliver(message, group):
+    length = torch.tensor(0 if message is None else len(message))
+    dist.broadcast(length, src=0, group=group)
+    box = torch.empty(length) if message is None else message
+    dist.broadcast(box, src=0, group=group)
+    return box
 
 # %% deliver: as an object
 # Solved. ...
@@ -176,8 +210,12 @@ def detail_group():
 # solution, with `DebugLevel.DETAIL` as `DebugLevel.INFO`
 
 # %% detail_group: returns nothing
-# Not yet. Rank 0 raised TypeError: `detail_group` returned None, expected a process group
+# Not yet. Rank 0 raised TypeError: `detail_group` returned None, expected a group of all ranks
 # solution, with `return dist` as `dist`
+
+# %% detail_group: of two ranks
+# Not yet. Rank 2 raised TypeError: `detail_group` returned -100, expected a group of all ranks
+# solution, with `new_group(` as `new_group([0, 1], `
 
 # %% detail_group: by the environment
 # Solved. ...

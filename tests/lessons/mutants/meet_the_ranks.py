@@ -13,6 +13,7 @@ MUTANTS = {
     ),
     "the script adds nothing up": ('dist.all_reduce(value)\nprint(f"rank {rank} of', 'print(f"rank {rank} of'),
     "the script fails under torchrun": ("!torchrun --nproc-per-node={WORLD_SIZE}", "!torchrun --nproc-per-node=none"),
+    "torchrun starts one process": ("!torchrun --nproc-per-node={WORLD_SIZE}", "!torchrun --nproc-per-node=1"),
     "the script does not leave its group": ('{value.tolist()}")\ndist.destroy_process_group()', '{value.tolist()}")'),
     "nobody naps": ("import time\ntime.sleep(600)", "import time\ntime.sleep(0)"),
     "the ranks are not replaced": ("old_pids = world.pids\nworld.restart()", "old_pids = world.pids"),

@@ -7,7 +7,8 @@ MUTANTS = {
         '[("count", 1), ("loss", 1)])',
         '[("loss", 1), ("count", 1)])',
     ),
-    "the figure shows another rank": ("if r == 1 else usual", "if r == 0 else usual"),
+    "the figure shows another rank": ("culprit = 1", "culprit = 0"),
+    "the figure marks another rank": ("marked=culprit", "marked=0"),
     "all pass the same shape": ("torch.ones(2 if rank == 1 else 4)", "torch.ones(4)"),
     "a restart keeps the history": (
         "latest = world.history().differences[-1]",
@@ -32,6 +33,7 @@ MUTANTS = {
         'os.environ["TORCH_DISTRIBUTED_DEBUG"] = "DETAIL"',
         'os.environ["TORCH_DISTRIBUTED_DEBUG"] = "INFO"',
     ),
+    "every error names rank 1 first": (r're.findall(r"Rank \d+|Tensor', 're.findall(r"Rank 1|Tensor'),
     "DETAIL has no mismatch to name": (
         "torch.float64 if rank == 1 else torch.float32)\ndtypes",
         "torch.float32)\ndtypes",
@@ -56,6 +58,10 @@ MUTANTS = {
         "dist.all_reduce(torch.ones(2), group=group)",
     ),
     "no operator differs": ("dist.ReduceOp.MAX if rank == 0 else dist.ReduceOp.SUM", "dist.ReduceOp.SUM"),
+    "the comparison adds in the default group": (
+        'raise ValueError(f"the calls differ: {calls}")\n    dist.all_reduce(tensor, group=group)',
+        'raise ValueError(f"the calls differ: {calls}")\n    dist.all_reduce(tensor)',
+    ),
     "the comparison ignores the name": ("call = name, tensor.shape, tensor.dtype", "call = tensor.shape, tensor.dtype"),
     "the comparison comes after the sum": (
         "    call = name, tensor.shape, tensor.dtype\n",
