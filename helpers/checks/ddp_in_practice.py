@@ -42,7 +42,7 @@ def my_resume(exam):
             hint = " (This is the order of epoch 0.)"
         exam.require(
             result == expected,
-            f"After {batch} batches of {_SIZE} images in epoch {_EPOCH}, `my_remaining` on rank {rank} returned "
+            f"At batch {batch} of epoch {_EPOCH}, with {_SIZE} images a batch, `my_remaining` on rank {rank} returned "
             f"{result}, expected {expected}.{hint}",
         )
     saved = exam.on_rank(_save_and_resume)
@@ -89,6 +89,11 @@ def my_step(exam):
             f"{where} the local gradient is {result['scaled']:.4g} times the gradient of the loss, expected "
             f"{scale:g}: `scaler` multiplies the loss.",
         )
+        exam.require(
+            result["updated"], f"{where} `my_step` did not call `scaler.update()`, expected a call in every step."
+        )
+        if not result["updated"]:
+            continue
         if overflows:
             exam.require(
                 result["moved"][0] == 0,
@@ -291,6 +296,17 @@ def _equal(state, other):
     return all(torch.equal(a, b) for name in state for a, b in zip(state[name], other[name], strict=True))
 
 
+class _CountingScaler(torch.amp.GradScaler):
+    """A `GradScaler` that counts its updates."""
+
+    updates = 0
+
+    def update(self, new_scale=None):
+        """Update the scale."""
+        self.updates += 1
+        super().update(new_scale)
+
+
 def _mixed_steps(rank, n, dtype, scale, overflows):
     """Return what two steps of the learner's `my_step` did, or one step if an image overflows on rank 1."""
     load_dynamo()
@@ -301,7 +317,7 @@ def _mixed_steps(rank, n, dtype, scale, overflows):
         module[-1].weight.data *= 8  # so that the norm of the gradients is well above 1
     model, reference = DDP(modules[0]), modules[1]
     optimizer, alone = (torch.optim.SGD(m.parameters(), lr=_RATE) for m in (model, reference))
-    scaler = torch.amp.GradScaler("cpu", init_scale=scale, enabled=enabled)
+    scaler = _CountingScaler("cpu", init_scale=scale, enabled=enabled)
     outputs, local, under_autocast = [], [], []
 
     def note_gradient(gradient):
@@ -320,6 +336,8 @@ def _mixed_steps(rank, n, dtype, scale, overflows):
         before, start = _weights(model.module), _weights(reference)
         losses = _reference_step(reference, alone, data, dtype)
         loss = answer("my_step", [model, optimizer, scaler, images, labels, dtype])
+        if scaler.updates == number_of_step:
+            break  # the scaler would refuse the next step
         after, end = _weights(model.module), _weights(reference)
         moved.append((after - before).norm().item())
         expected.append((end - start).norm().item())
@@ -340,6 +358,7 @@ def _mixed_steps(rank, n, dtype, scale, overflows):
         "loss": loss,
         "expected loss": losses[rank],
         "scale": scaler.get_scale(),
+        "updated": scaler.updates == (1 if overflows else 2),
         "weights": str(next(model.parameters()).dtype),
     }
 

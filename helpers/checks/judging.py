@@ -84,7 +84,7 @@ def verdict(world, exercise: exam.Exercise) -> Verdict:
         for pid in world.pids:
             _interrupted.pop(pid, None)
         outcomes = examine(world, exercise)
-        _require_an_end(outcomes, exercise.name, _what_to_do(world, exercise, outcomes))
+        _require_an_end(outcomes, (exercise.name, *exercise.also), _what_to_do(world, exercise, outcomes))
         if faults := [outcome.fault for outcome in outcomes if outcome.fault]:
             # The earliest requirement that failed; if it failed on several ranks, min returns the lowest rank's fault.
             raise Wrong(min(faults, key=lambda fault: fault[0])[1])
@@ -271,12 +271,13 @@ def _what_to_do(world, exercise, outcomes):
     return RESTART
 
 
-def _require_an_end(outcomes, function, what_to_do):
+def _require_an_end(outcomes, functions, what_to_do):
     """Require that every rank returned without an error, and that every message was waited for and received."""
     cut_off = [rank for rank, outcome in enumerate(outcomes) if TIMEOUT_ERROR.search(outcome.error)]
     for rank, outcome in enumerate(outcomes):
-        if outcome.error == missing(function):
-            raise Wrong(f"Rank {rank} has no function `{function}`: run the cell that defines it, then this check.")
+        for name in functions:
+            if outcome.error == missing(name):
+                raise Wrong(f"Rank {rank} has no function `{name}`: run the cell that defines it, then this check.")
         if outcome.error and rank not in cut_off:
             error = shortened(outcome.error.splitlines()[0], LETTERS_OF_AN_ERROR)
             raise Wrong(f"Rank {rank} raised {error}" + (f"\n{what_to_do}" if cut_off else ""))

@@ -17,7 +17,7 @@ from helpers.checks.learner import learners_module
 from helpers.measure.traffic import handed_over
 from helpers.torch_parts import load_dynamo
 
-_FEATURES, _CLASSES = 4, 2
+_FEATURES, _WIDTH = 4, 16
 _DARK, _BRIGHT = torch.full((3, _FEATURES), 0.1), torch.full((3, _FEATURES), 0.9)
 _BATCHES = {
     "dark images": _DARK,
@@ -86,7 +86,8 @@ def forward(exam):
 def out_of_step(exam):
     """Check `out_of_step(model)`: every rank lists the ranks whose weights differ from rank 0's.
 
-    It is called with equal weights, and with one bit changed or two weights swapped on one rank.
+    It is called with equal weights, and with one bit changed, or two weights or the weights of two layers swapped, on
+    one rank.
     """
     rank, n = exam.rank, exam.n
     for case, changed, how, expected in (
@@ -95,10 +96,13 @@ def out_of_step(exam):
         ("two weights have swapped places on rank 1", 1, "swap", [1]),
         ("a bit has changed on rank 0", 0, "bit", list(range(1, n))),
         ("the last bit of all has changed on the last rank", n - 1, "last bit", [n - 1]),
+        ("the weights of two layers have swapped places on rank 1", 1, "layers", [1]),
     ):
         model = _layers()
         size = sum(parameter.nbytes for parameter in model.parameters())
-        if rank == changed:
+        if rank == changed and how == "layers":
+            model[0].weight.data, model[2].weight.data = model[2].weight.data, model[0].weight.data
+        elif rank == changed:
             _change(model[2].bias.data if how == "last bit" else model[0].weight.data.view(-1), how, rank)
         result, sent, hashed = exam.on_rank(_call_and_count, "out_of_step", model)
         exam.require(sent < size / 4, f"Rank {rank} sent {sent} bytes, expected fewer than {size // 4}.")
@@ -114,7 +118,7 @@ def out_of_step(exam):
 def _change(numbers, how, rank):
     """Change a tensor of one dimension in place."""
     if how == "swap":
-        numbers[[0, _FEATURES + 1]] = numbers[[_FEATURES + 1, 0]]  # weights in different rows and columns
+        numbers[[0, _WIDTH + 1]] = numbers[[_WIDTH + 1, 0]]  # weights in different rows and columns
     elif how == "own":
         numbers += rank
     else:
@@ -148,7 +152,7 @@ def _layers():
     """Return a model for `out_of_step`, identical in every call and on every rank."""
     with torch.random.fork_rng():
         torch.manual_seed(1)
-        return nn.Sequential(nn.Linear(_FEATURES, 64), nn.ReLU(), nn.Linear(64, _CLASSES))
+        return nn.Sequential(nn.Linear(_WIDTH, _WIDTH), nn.ReLU(), nn.Linear(_WIDTH, _WIDTH))
 
 
 def _model(forward):

@@ -7,7 +7,7 @@ from ipyparallel.client.magics import ParallelMagics
 
 from helpers.errors import WorldError
 from helpers.look.tracebacks import Tracebacks, numbers
-from helpers.look.waiting import Waiter, say_raised
+from helpers.look.waiting import Waiter, say_raised, say_who_died
 from helpers.ranks.protocol import Ranks
 
 _SECONDS_FOR_OUTPUT = 1
@@ -78,13 +78,13 @@ class RankMagics(ParallelMagics):
         """Raise `WorldError` when one of these ranks is dead, or has not answered since an interrupt."""
         self._world.require_running()
         self._waiter.require_connection()
-        if died := self._say_who_died(targets):
+        if died := say_who_died(self._ranks, targets):
             raise WorldError(f"{died} {self._say_what_now(targets)}")
         self._waiter.require_answering(targets, "cell")
 
     def _raise_errors(self, targets, result):
         """Raise the errors of the ranks; if a rank died or skipped the cell, raise a `WorldError` that says so."""
-        died = self._say_who_died(targets)
+        died = say_who_died(self._ranks, targets)
         answers = zip(targets, result.metadata, strict=True)
         if skipped := [rank for rank, answer in answers if answer["status"] == "aborted"]:
             raise WorldError(
@@ -102,10 +102,6 @@ class RankMagics(ParallelMagics):
                 if kind != "EngineError"
             ]
             raise WorldError("\n".join([died, *others, self._say_what_now(targets)])) from None
-
-    def _say_who_died(self, targets):
-        deaths = self._ranks.deaths()
-        return " ".join(f"Rank {rank} has died ({deaths[rank]})." for rank in targets if rank in deaths)
 
     def _say_what_now(self, targets):
         """Return what to do when ranks have died, and the last output of the ranks that crashed."""

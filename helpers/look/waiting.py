@@ -50,7 +50,7 @@ class Waiter:
         """Have these ranks call a function, and return their results; see `World.call`."""
         self.require_connection()
         self.require_answering(targets, "call")
-        view = self._ranks.client[[self._ranks.engine_ids[rank] for rank in targets]]
+        view = self._view(targets)
         function = ipp.Reference(function) if isinstance(function, str) else function
         line = _running_line()
         result = view.apply_async(function, *arguments)
@@ -58,6 +58,13 @@ class Waiter:
         if self.wait(targets, result, seconds):
             raise KeyboardInterrupt
         return result.get()
+
+    def _view(self, targets):
+        try:
+            return self._ranks.client[[self._ranks.engine_ids[rank] for rank in targets]]
+        except KeyError:  # the controller no longer knows a rank
+            died = say_who_died(self._ranks, targets)
+            raise WorldError(f"{died} Call world.restart() for working ranks.".strip()) from None
 
     def wait(self, targets: Sequence[int], result, seconds: float | None = None) -> bool:
         """Wait for the answers of these ranks; return whether an Interrupt ended their work.
@@ -111,6 +118,12 @@ def _running_line() -> tuple[int, str]:
 def say_raised(rank: int, kind: str, text: str) -> str:
     """Return a sentence about an error of a rank, with the first line of its text."""
     return f"Rank {rank} raised {kind}: {text.splitlines()[0] if text else ''}"
+
+
+def say_who_died(ranks: Ranks, targets: Sequence[int]) -> str:
+    """Return a sentence about each of these ranks that has died."""
+    deaths = ranks.deaths()
+    return " ".join(f"Rank {rank} has died ({deaths[rank]})." for rank in targets if rank in deaths)
 
 
 def _say_ranks(ranks):

@@ -379,6 +379,8 @@ def test_a_rank_that_dies_in_a_cell_is_named(shared, tmp_path):
     assert "WorldError: Rank 1 has died (SIGABRT).\nCall world.restart() for working ranks." in shown
     assert "[stdout:0-1] \nhere" in shown
     assert "Rank 1 has died (SIGABRT)" in shared.run("%%px\nprint('not run')")
+    said = "WorldError: Rank 1 has died (SIGABRT). Call world.restart() for working ranks."
+    assert said in shared.run("world.call('dist.get_rank')")
     shared.run("world.restart()")
     for rank in "01":
         shown = shared.run(f"%%px --targets {rank}\nimport os\nprint(os.environ['RANK'])")

@@ -53,7 +53,7 @@ def my_step(model, optimizer, scaler, images, labels, dtype=torch.bfloat16):
 # solution, with `scaler.scale(loss).backward()` as `scaler.scale(loss); loss.backward()`
 
 # %% my_step: does not update the scale
-# Not yet. Rank 0 raised RuntimeError: unscale_() is being called after step().
+# Not yet. With bf16, on rank 0 `my_step` did not call `scaler.update()`, expected a call in every step.
 # solution, without `    scaler.update()`
 
 # %% my_step: steps without the scaler
@@ -72,16 +72,16 @@ def my_step(model, optimizer, scaler, images, labels, dtype=torch.bfloat16):
 # Solved. Every rank resumes with weights, momentum and position, its own generator, and the images that are left.
 
 # %% my_resume: skeleton
-# Not yet. After 0 batches of 3 images in epoch 2, `my_remaining` on rank 0 returned [...], expected [...]. (This is the
-# order of epoch 0.)
+# Not yet. At batch 0 of epoch 2, with 3 images a batch, `my_remaining` on rank 0 returned [...], expected [...]. (This is
+# the order of epoch 0.)
 
 # %% my_resume: all images
-# Not yet. After 1 batches of 3 images in epoch 2, `my_remaining` on rank 0 returned [...], expected [...]. (These are
-# all images of the epoch.)
+# Not yet. At batch 1 of epoch 2, with 3 images a batch, `my_remaining` on rank 0 returned [...], expected [...]. (These
+# are all images of the epoch.)
 # solution, with `[run.batch * run.size :]` as `[:]`
 
 # %% my_resume: counts images instead of batches
-# Not yet. After 1 batches of 3 images in epoch 2, `my_remaining` on rank 0 returned [...], expected [...].
+# Not yet. At batch 1 of epoch 2, with 3 images a batch, `my_remaining` on rank 0 returned [...], expected [...].
 # solution, with `[run.batch * run.size :]` as `[run.batch :]`
 
 # %% my_resume: an iterator
@@ -135,6 +135,11 @@ def my_step(model, optimizer, scaler, images, labels, dtype=torch.bfloat16):
 # %% my_resume: the state dict of DDP on both sides
 # Solved. ...
 # solution, with `run.model.module.` as `run.model.`
+
+# %% my_resume: rows of one tensor
+# Solved. ...
+# solution, with `"generators": generators` as `"generators": torch.stack(generators)`
+# and `["generators"][rank]` as `["generators"][rank].clone()`
 
 # %% accuracy: solution
 # Solved. Every rank returned the exact share, and evaluated no more than its own images.

@@ -45,4 +45,20 @@ MUTANTS = {
         "    ids = [torch.device(device).index] if on_gpu else None",
         "    ids = [0]",
     ),
+    "an overflow on every rank is an overflow on rank 1 alone": (
+        "if rank == 1:\n    images = images * 1e6",
+        "if rank >= 0:\n    images = images * 1e6",
+    ),
+    "a run that keeps the buffers has forgotten them": (
+        "buffer.copy_(fresh[name])",
+        "buffer.copy_(buffer)",
+    ),
+    "the figure exchanges one graph and four graphs": (
+        '{"four graphs": split, "one graph": unsplit[0][1]}',
+        '{"four graphs": unsplit[0][1], "one graph": split}',
+    ),
+    "the gradients may be clipped before they are unscaled": (
+        "    scaler.unscale_(optimizer)\n    clip_grad_norm_(model.parameters(), 1.0)",
+        "    clip_grad_norm_(model.parameters(), 1.0)\n    scaler.unscale_(optimizer)",
+    ),
 }

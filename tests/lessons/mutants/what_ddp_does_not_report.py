@@ -49,4 +49,20 @@ MUTANTS = {
         "(model(x).sum() + model(2 * x).sum()).backward()",
         "model(x).sum().backward(), model.module(2 * x).sum().backward()",
     ),
+    "a checksum of float32 values covers every bit": (
+        "flat = [tensor.detach().cpu().contiguous().flatten()",
+        "flat = [tensor.detach().cpu().float().contiguous().flatten()",
+    ),
+    "each rank takes its shard from a different shuffle when two ranks share a seed": (
+        "enumerate([SEED, SEED + rank])",
+        "enumerate([SEED, SEED + rank // 2])",
+    ),
+    "the figure exchanges the trainings with and without weight decay": (
+        '{"no weight decay": without_decay, "weight decay 0.1": with_decay}',
+        '{"no weight decay": with_decay, "weight decay 0.1": without_decay}',
+    ),
+    "the variance of a rank's own batch is the variance of all images": (
+        "variance = norm.running_var.item()\naverage_statistics(model)",
+        "average_statistics(model)\nvariance = norm.running_var.item()",
+    ),
 }
