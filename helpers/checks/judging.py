@@ -25,7 +25,7 @@ from helpers.errors import WorldError
 from helpers.table import shortened
 from helpers.world import World
 
-RESTART = "Call world.restart(), then run the lesson again, from its setup cell to this check."
+RESTART = "Run the lesson again, from the cell with `World` to this check."
 # The same in a lesson that has a function `fresh_ranks`, which restarts the ranks and sets them up.
 FRESH_RANKS = "Call fresh_ranks(), then run the cell with your answer and this check again."
 # After an answer that failed in a group of its own, and left the group of all ranks as it was.

@@ -329,7 +329,7 @@ def test_the_next_check_names_the_check_that_was_interrupted(shared):
     assert "rank 0 is inside a call that an interrupt does not reach" in shown
     shown = shared.run("checks.collectives.sharded_step(world)")
     assert shown.startswith(
-        "Not yet. Rank 0 is still in the check of `mean`, which you interrupted. Call world.restart()"
+        "Not yet. Rank 0 is still in the check of `mean`, which you interrupted. Run the lesson again, from"
     )
     shared.run("while world.where()[0].state == 'busy': pass")
     shown = shared.run("checks.collectives.sharded_step(world)")

@@ -142,12 +142,12 @@ def collect(number):
 globals().pop("collect", None)
 
 # %% collect: that deadlocks
-# Not yet. Deadlock: until the timeout, rank 1 waited in `all_reduce`. Call world.restart(), then run the lesson again,
-# from its setup cell to this check.
+# Not yet. Deadlock: until the timeout, rank 1 waited in `all_reduce`. Run the lesson again, from the cell with
+# `World` to this check.
 # skeleton, with `# Your lines go here.` as `dist.all_reduce(numbers) if rank == 1 else None`
 
 # %% collect: that ends its rank
-# Not yet. Rank 2 is dead. Call world.restart(), then run the lesson again, from its setup cell to this check.
+# Not yet. Rank 2 is dead. Run the lesson again, from the cell with `World` to this check.
 # skeleton, with `# Your lines go here.` as `os.kill(os.getpid(), 9) if rank == 2 else None`
 
 # %% all_done: solution

@@ -10,8 +10,8 @@
 
 # %% ring_shift: that all begin with send
 # Not yet. Deadlock: until the timeout, rank 0 waited in a send to rank 1; rank 1 waited in a send to rank 2; rank 2
-# waited in a send to rank 3; rank 3 waited in a send to rank 0. Call world.restart(), then run the lesson again, from
-# its setup cell to this check.
+# waited in a send to rank 3; rank 3 waited in a send to rank 0. Run the lesson again, from the cell with `World`
+# to this check.
 # solution, with `work = dist.isend(tensor, dst=right)` as `dist.send(tensor, dst=right)`, without `work.wait()`
 
 # %% ring_shift: to the wrong side
@@ -57,8 +57,8 @@ def ring_shift(tensor):
     raise RuntimeError("gloo cannot do this before the timeout")
 
 # %% ring_shift: that raises while the others wait
-# Not yet. Rank 2 raised ValueError: no such neighbour Call world.restart(), then run the lesson again, from its setup
-# cell to this check.
+# Not yet. Rank 2 raised ValueError: no such neighbour Run the lesson again, from the cell with `World` to this
+# check.
 def ring_shift(tensor):
     if rank == 2:
         raise ValueError("no such neighbour")
@@ -73,8 +73,8 @@ globals().pop("ring_shift", None)
 # skeleton, with `return tensor` as `return dist.group.WORLD`
 
 # %% ring_shift: that ends the process
-# Not yet. Rank 1 is dead (SIGABRT). gloo aborts a process if the calls of the ranks do not match. Call
-# world.restart(), then run the lesson again, from its setup cell to this check.
+# Not yet. Rank 1 is dead (SIGABRT). gloo aborts a process if the calls of the ranks do not match. Run the lesson
+# again, from the cell with `World` to this check.
 def ring_shift(tensor):
     work = dist.isend(tensor, dst=right)
     dist.recv(torch.empty(1) if rank == 1 else tensor, src=left)
@@ -82,7 +82,7 @@ def ring_shift(tensor):
 
 # %% ring_shift: a message that nobody received
 # Not yet. Rank 3 never waited for its send to rank 1, so that message may be lost. Keep the work object that isend
-# returns, and call its wait(). Call world.restart(), then run the lesson again, from its setup cell to this check.
+# returns, and call its wait(). Run the lesson again, from the cell with `World` to this check.
 def ring_shift(tensor):
     received = torch.empty_like(tensor)
     work = dist.isend(tensor, dst=right)
@@ -93,8 +93,8 @@ def ring_shift(tensor):
     return received
 
 # %% ring_shift: a rank that does not send
-# Not yet. Deadlock: ... rank 3 waited in a recv from rank 2 ... Call world.restart(), then run the lesson again, from its setup
-# cell to this check.
+# Not yet. Deadlock: ... rank 3 waited in a recv from rank 2 ... Run the lesson again, from the cell with `World`
+# to this check.
 def ring_shift(tensor):
     received = torch.zeros_like(tensor)
     work = dist.isend(tensor, right) if rank != 2 else None
@@ -309,7 +309,7 @@ def overlap(tensor, compute):
 
 # %% overlap: that never waits for the send
 # Not yet. Rank 0 never waited for its send to rank 1, so that message may be lost. Keep the work object that isend
-# returns, and call its wait(). Call world.restart(), then run the lesson again, from its setup cell to this check.
+# returns, and call its wait(). Run the lesson again, from the cell with `World` to this check.
 # answer "that knows the result", with `result = rank + 1` as `result = compute()`
 # and `works[0].wait()` as `dist.barrier()`
 
@@ -347,11 +347,11 @@ def my_swap(mine, received):
 # Not yet. Rank 0 holds 0.0, expected 2.0.
 
 # %% my_swap: that both begin with send
-# Not yet. Deadlock ... Call world.restart(), then run the lesson again, from its setup cell to this check.
+# Not yet. Deadlock ... Run the lesson again, from the cell with `World` to this check.
 # skeleton, with `other = 1 - rank` as `dist.send(mine, 1 - rank); dist.recv(received, 1 - rank)`
 
 # %% my_swap: that forgets to wait
-# Not yet. Rank 0 never waited ... Call world.restart(), then run the lesson again, from its setup cell to this check.
+# Not yet. Rank 0 never waited ... Run the lesson again, from the cell with `World` to this check.
 # skeleton, with `other = 1 - rank` as `dist.isend(mine, 1 - rank); dist.irecv(received, 1 - rank)`
 
 # %% my_swap: of one half

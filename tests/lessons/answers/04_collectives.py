@@ -60,8 +60,8 @@ def mean(numbers):
     return (parts[0] / parts[1]).item()
 
 # %% mean: without the ranks that have no numbers
-# Not yet. Deadlock: until the timeout, ranks 1, 2 and 3 waited in `all_reduce`. Call world.restart(), then run the
-# lesson again, from its setup cell to this check.
+# Not yet. Deadlock: until the timeout, ranks 1, 2 and 3 waited in `all_reduce`. Run the lesson again, from the
+# cell with `World` to this check.
 def mean(numbers):
     if len(numbers) == 0:
         return 0.0

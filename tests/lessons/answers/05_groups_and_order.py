@@ -126,7 +126,7 @@ def stop_together(wish):
 # skeleton, with `return wish` as `wishes = [None] * n; dist.all_gather_object(wishes, wish); return any(wishes)`
 
 # %% stop_together: only who wishes to stop calls
-# Not yet. ... Call world.restart(), then run the lesson again, from its setup cell to this check.
+# Not yet. ... Run the lesson again, from the cell with `World` to this check.
 def stop_together(wish):
     wishes = torch.tensor(int(wish))
     if wish:

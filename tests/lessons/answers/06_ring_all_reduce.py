@@ -77,7 +77,7 @@ def my_ring(tensor):
 # as `pass_on(chunks[(rank - step) % n], chunks[(rank - step - 1) % n])`
 
 # %% my_ring: chunks that are all as long as the first
-# Not yet. Rank ... Call world.restart(), then run the lesson again, from its setup cell to this check.
+# Not yet. Rank ... Run the lesson again, from the cell with `World` to this check.
 # solution, with `received = buffer[: len(mine)]` as `received = buffer`
 
 # %% my_ring: lost
@@ -250,7 +250,7 @@ def two_way_ring(tensor):
 # solution, with `for step in range(2 * (n - 1)):` as `for step in range(n - 1):`
 
 # %% two_way_ring: that all begin with send
-# Not yet. Deadlock: ... Call world.restart(), then run the lesson again, from its setup cell to this check.
+# Not yet. Deadlock: ... Run the lesson again, from the cell with `World` to this check.
 # skeleton, with `ring_all_reduce(tensor)` as `dist.send(tensor[:8], right); dist.recv(tensor[:8], left)`
 
 # %% ordered_exchange: solution

@@ -69,8 +69,7 @@ def my_synchronise(model):
 # answer "summed, then divided", with `.grad` as `.data`
 
 # %% my_synchronise: on rank 0 only
-# Not yet. Deadlock: the group's timeout ended ... Call world.restart(), then run the lesson again, from its setup cell
-# to this check.
+# Not yet. Deadlock: the group's timeout ended ... Run the lesson again, from the cell with `World` to this check.
 # answer "summed, then divided", with `dist.all_reduce(parameter.grad)` as
 # `dist.all_reduce(parameter.grad) if rank == 0 else None`
 
@@ -221,8 +220,8 @@ def mean_over_tokens(model, micro_batches):
 # answer "a sum over the tokens", without ` / everybody`
 
 # %% mean_over_tokens: reduced on rank 0 only
-# Not yet. Rank 3 is dead (SIGABRT). gloo aborts a process if the calls of the ranks do not match. Call world.restart(),
-# then run the lesson again, from its setup cell to this check.
+# Not yet. Rank 3 is dead (SIGABRT). gloo aborts a process if the calls of the ranks do not match. Run the lesson
+# again, from the cell with `World` to this check.
 # answer "the sum", with `model.parameters()` as `list(model.parameters())[: 6 * (rank == 0)]`
 
 # %% average_what_is_there: solution
@@ -279,8 +278,8 @@ def average_what_is_there(model):
     pass
 
 # %% average_what_is_there: skipped where there is none
-# Not yet. Deadlock: until the timeout, rank 0 waited in `all_reduce`. Call world.restart(), then run the lesson again,
-# from its setup cell to this check.
+# Not yet. Deadlock: until the timeout, rank 0 waited in `all_reduce`. Run the lesson again, from the cell with
+# `World` to this check.
 # answer "zeros where there is no gradient", with `parameter.grad = torch.zeros_like(parameter)` as `continue`
 
 # %% World(5): my_synchronise, MyBucket, mean_over_tokens, average_what_is_there

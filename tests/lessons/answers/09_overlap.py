@@ -130,8 +130,8 @@ def two_buckets(model):
 # answer "split after three", with `bucket.finish()` as `bucket.work.wait(); bucket.waiting = set(bucket.parameters)`
 
 # %% two_buckets
-# Not yet. Rank 0 waited for only one of its buckets, expected a wait for both. Call world.restart(), then run the lesson
-# again, from its setup cell to this check.
+# Not yet. Rank 0 waited for only one of its buckets, expected a wait for both. Run the lesson again, from the cell
+# with `World` to this check.
 # answer "split after three",
 # with `bucket.finish()`
 # as `bucket.finish() if bucket is buckets[0] else bucket.__dict__.update(waiting=set(bucket.parameters))`

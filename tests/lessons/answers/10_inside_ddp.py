@@ -349,7 +349,7 @@ def weigh(samples, bucket):
 globals().pop("weigh", None)
 
 # %% weigh: on one rank only
-# Not yet. Deadlock: ... Call world.restart(), then run the lesson again, from its setup cell to this check.
+# Not yet. Deadlock: ... Run the lesson again, from the cell with `World` to this check.
 def weigh(samples, bucket):
     if rank == 0:
         return hook([], bucket)

@@ -13,7 +13,7 @@
 # solution, with `parameter.grad /= taking_part` as `parameter.grad /= n`
 
 # %% my_joined: leaves early
-# Not yet. Deadlock: ... Call world.restart(), then run the lesson again, from its setup cell to this check.
+# Not yet. Deadlock: ... Run the lesson again, from the cell with `World` to this check.
 def my_joined(model, optimizer, batches):
     for batch in batches:
         optimizer.zero_grad()

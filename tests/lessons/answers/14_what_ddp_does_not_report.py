@@ -251,8 +251,8 @@ def out_of_step(model):
     return [other for other in range(n) if totals[other] != totals[0]]
 
 # %% out_of_step: on one rank only
-# Not yet. Deadlock: until the timeout, rank 0 waited ... Call world.restart(), then run the lesson again, from its setup cell
-# to this check.
+# Not yet. Deadlock: until the timeout, rank 0 waited ... Run the lesson again, from the cell with `World` to this
+# check.
 def out_of_step(model):
     if rank == 0:
         dist.all_reduce(torch.ones(1))

@@ -348,7 +348,7 @@ def my_record(work, read, write):
 
 # %% my_record: a lock that is never released
 # Not yet. 3 of 4 requests got no answer within 12 s, expected an answer for each: does each request release the lock?
-# Call world.restart(), then run the lesson again, from its setup cell to this check.
+# Run the lesson again, from the cell with `World` to this check.
 # skeleton, with `work()` as `work(); lock.acquire()`
 
 # %% my_record: without the function

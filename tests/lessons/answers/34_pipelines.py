@@ -43,7 +43,7 @@ from torch.nn.functional import mse_loss
 # solution, with `output.backward(gradient)` as `output.sum().backward()`
 
 # %% my_backward
-# Not yet. Rank ... Call world.restart(), then run the lesson again, from its setup cell to this check.
+# Not yet. Rank ... Run the lesson again, from the cell with `World` to this check.
 # solution, with `output.backward(gradient)` as `output.backward()`
 
 # %% my_backward

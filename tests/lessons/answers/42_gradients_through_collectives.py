@@ -57,7 +57,7 @@ import torch.distributed._functional_collectives as functional
 # skeleton, with `return all_gather(rows)` as `return rows.clone()`
 
 # %% MyAllGather: only rank 0 adds up
-# Not yet. ... Call world.restart(), then run the lesson again, from its setup cell to this check.
+# Not yet. ... Run the lesson again, from the cell with `World` to this check.
 # solution, with `dist.reduce_scatter_single(gradient, gradient_of_all.contiguous())`
 # as `rank or dist.reduce_scatter_single(gradient, gradient_of_all.contiguous())`
 
