@@ -6,7 +6,7 @@ import socket
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from itertools import count
 from typing import NamedTuple
@@ -19,23 +19,33 @@ from helpers.checks.exam import AnswerError, Wrong, answer, errors_of_answer, ex
 from helpers.checks.judging import RESTART
 
 _SECONDS = 5  # of the sockets; nothing else runs on the ranks while a check runs
+_SECONDS_OF_SILENCE = 0.5  # of the sockets, while the left neighbour is silent
 _LARGE = 2**25  # bytes, more than the buffers of a connection hold
 _NUMBERS = 4  # elements of each tensor in a reduce-scatter
 _SHAPES = ((1,), torch.int64), ((2, 3), torch.float32)  # of the tensors of an all-gather
 _BLOCKED = 2  # seconds until a collective in a thread goes on by itself
 _STEPS = 3  # of the sharded optimizer
 _ENDED = "the connection has ended"
+_EARLY = "bytes of the next exchange have arrived"  # the names of three stages of an exchange
+_SILENT = "the left neighbour is silent"
+_CLOSED = "the left neighbour has closed the connection"
+_ERRORS = {  # by stage: how the expected error begins, and its description
+    _SILENT: ("TimeoutError", f"a TimeoutError after {_SECONDS_OF_SILENCE} s, the timeout of the sockets"),
+    _CLOSED: ("Connection", "a ConnectionError"),
+}
 
 
 class Gathered(NamedTuple):
     """The result of an all-gather: whether it returned a work and kept its input, its outputs, and its exchanges.
 
-    `exchanges` has the bytes sent and the bytes received in each exchange.
+    `replaced` tells whether it put other tensors into the list of outputs. `exchanges` has the bytes sent and the bytes
+    received in each exchange.
     """
 
     returned: str
     is_work: bool
     unchanged: bool
+    replaced: bool
     outputs: list[list[float]]
     exchanges: list[tuple[int, int]]
 
@@ -82,16 +92,22 @@ def _judge_exchange(returned):
     ]
     if failures:
         *_, rank, stage, error = min(failures)
-        stuck = " A rank must receive while it sends." if error.startswith("TimeoutError") else ""
-        raise Wrong(f"{stage}: on rank {rank} {error}.{stuck}")
-    return "0 bytes, 4 bytes and 32 MiB went round the ring, and the end of a connection raised a ConnectionError."
+        hint = " A rank must receive while it sends." if error.startswith("TimeoutError") else ""
+        if stage not in _ERRORS and "Connection" in error:
+            hint = " If `incoming` is empty, receive nothing: `recv_into` returns 0 for an empty view as well."
+        raise Wrong(f"{stage}: on rank {rank} {error}.{hint}")
+    return (
+        "0 bytes, 4 bytes and 32 MiB went round the ring, silence raised a TimeoutError, and the end of a connection "
+        "raised a ConnectionError."
+    )
 
 
 @exercise(together=_judge_exchange)
 def my_exchange(exam):
     """Check `my_exchange(right, left, outgoing, incoming)`: it sends and receives at once, whatever the two lengths.
 
-    When the left neighbour has closed the connection it raises ConnectionError.
+    It raises TimeoutError after the timeout of the sockets, and ConnectionError if the left neighbour has closed the
+    connection.
     """
     return exam.on_rank(_exchange, exam.rank, exam.n)
 
@@ -105,6 +121,11 @@ def my_allgather(exam):
     rank, n = exam.rank, exam.n
     for (shape, dtype), gathered in zip(_SHAPES, exam.on_rank(_gather, rank, n), strict=True):
         exam.require(gathered.unchanged, f"Rank {rank} changed `inputs[0]`, expected it unchanged.")
+        exam.require(
+            not gathered.replaced,
+            f"Rank {rank} put another tensor into the list `outputs[0]`, expected the elements of each tensor: copy "
+            "into `outputs[0][r]`, because the caller keeps the tensor and not the list.",
+        )
         for peer, output in enumerate(gathered.outputs):
             expected = _own_tensor(peer, shape, dtype).flatten().tolist()
             exam.require(
@@ -226,7 +247,7 @@ def Compressing(exam):
 def SharedMemory(exam):
     """Check the class `SharedMemory`: its `allreduce` is right, in several pieces and in one, and sends few bytes."""
     rank, n = exam.rank, exam.n
-    for length, pieces, right, sent in exam.on_rank(_share, rank, n):
+    for length, pieces, right, sent in exam.on_rank(_share, rank, n):  # the last tensor has one piece
         who = f"A tensor of {length} elements, {pieces} piece{'s' if pieces > 1 else ''}: rank {rank}"
         exam.require(right, f"{who} does not hold the sum, expected the sum over all ranks in every element.")
         fewest = 2 * pieces * (n - 1)
@@ -239,7 +260,7 @@ def SharedMemory(exam):
             sent <= 2 * fewest,
             f"{who} sent {sent} bytes, expected {fewest}, for two meetings per piece. The tensor stays in memory.",
         )
-    return f"Every rank holds the sums, and sent {2 * (n - 1)} bytes per piece."
+    return f"Every rank holds the sums, and sent {sent} bytes per piece."
 
 
 def _other_bytes(rank, sent, size, who):
@@ -329,30 +350,50 @@ def _connected(rank, size):
 
 def _exchange(rank, size):
     """Return pairs: a stage, and what went wrong in it on this rank, or "". The first that went wrong is the last."""
-    one_to_another = {0: (5, 0), 1: (0, 5)}
-    stages = {
-        "4 bytes": (4, 4),
-        "rank r sends r + 1 bytes": (rank + 1, (rank - 1) % size + 1),
-        "only rank 0 sends": one_to_another.get(rank, (0, 0)),
-        "32 MiB": (_LARGE, _LARGE),
-        "the left neighbour has closed the connection": (0, 4),
+    source = (rank - 1) % size
+    stream, expected = _pattern(rank, 12), _pattern(source, 12)
+    stages = {  # what this rank sends, and what it receives
+        "4 bytes": (_pattern(rank, 4), _pattern(source, 4)),
+        "rank r sends r + 1 bytes": (_pattern(rank, rank + 1), _pattern(source, source + 1)),
+        "only rank 0 sends": {0: (_pattern(0, 5), b""), 1: (b"", _pattern(0, 5))}.get(rank, (b"", b"")),
+        _EARLY: (stream[8:10], b""),
+        "more bytes have arrived than this exchange expects": (stream[10:], expected[:3]),
+        "the bytes that had arrived early": (b"", expected[3:]),
+        "32 MiB": (_pattern(rank, _LARGE), _pattern(source, _LARGE)),
+        _SILENT: (b"", bytes(4)),
+        _CLOSED: (b"", bytes(4)),
     }
-    errors = []
+    errors, store = [], _store()
     right, left = _connected(rank, size)
     with right, left:
         for stage, (outgoing, incoming) in stages.items():
-            closed = stage.startswith("the left")
-            if closed and rank == 0:
-                right.shutdown(socket.SHUT_WR)
-            if closed and rank != 1:
+            if stage == _SILENT and rank != 1:
+                if rank == 0:
+                    _close_after_silence(right, store)
                 break
-            received = bytearray(incoming)
-            raised = _error_of_exchange(right, left, memoryview(_pattern(rank, outgoing)), memoryview(received))
-            error = _judged(raised, closed, received, _pattern((rank - 1) % size, incoming))
+            if stage == _EARLY:
+                socket.socket.sendall(right, stream[:8])
+                select.select([left], [], [], _SECONDS)
+            elif stage == _SILENT:
+                right.settimeout(_SECONDS_OF_SILENCE)
+                left.settimeout(_SECONDS_OF_SILENCE)
+            elif stage == _CLOSED:
+                store.set("the silence has ended", "")
+                left.settimeout(_SECONDS)
+            received = bytearray(len(incoming))
+            raised = _error_of_exchange(right, left, memoryview(outgoing), memoryview(received))
+            error = _judged(raised, stage, received, incoming)
             errors.append((stage, error))
             if error:
                 break
     return errors
+
+
+def _close_after_silence(right, store):
+    """Close the connection to rank 1 after its timeout, or later, if `my_exchange` on rank 1 ignores the timeout."""
+    with suppress(dist.DistStoreError):
+        store.wait(["the silence has ended"], timedelta(seconds=_SECONDS))
+    right.shutdown(socket.SHUT_WR)
 
 
 def _error_of_exchange(*arguments):
@@ -371,14 +412,15 @@ def _pattern(rank, length):
     return (bytes((rank + place) % 251 for place in range(251)) * (length // 251 + 1))[:length]
 
 
-def _judged(error, closed, received, expected):
+def _judged(error, stage, received, expected):
     """Return what is wrong with an exchange that raised an error, or no error, "", and has received bytes."""
-    if closed and not error:
-        return "my_exchange returned, expected a ConnectionError"
     if error.startswith("RuntimeError") and _ENDED in error:
         return error.partition(": ")[2]
-    if closed:
-        return "" if error.startswith("Connection") else f"{error.splitlines()[0]}, expected a ConnectionError"
+    if stage in _ERRORS:
+        kind, words = _ERRORS[stage]
+        if not error:
+            return f"my_exchange returned, expected {words}"
+        return "" if error.startswith(kind) else f"{error.splitlines()[0]}, expected {words}"
     if error:
         return error.splitlines()[0]
     if received != expected:
@@ -472,12 +514,14 @@ def _gather(rank, size):
             mine = _own_tensor(rank, shape, dtype)
             outputs = [torch.full_like(mine, -1) for _ in range(size)]
             group = _Neighbours(rank, size, right, left)
-            work = answer("my_allgather", [group, [outputs], [mine], AllgatherOptions()])
+            given = list(outputs)  # torch gives the method a list of its own
+            work = answer("my_allgather", [group, [given], [mine], AllgatherOptions()])
             results.append(
                 Gathered(
                     type(work).__name__ if work is not None else "None",
                     isinstance(work, dist.Work),
                     torch.equal(mine, _own_tensor(rank, shape, dtype)),
+                    list(map(id, given)) != list(map(id, outputs)),
                     [output.flatten().tolist() for output in outputs],
                     group.exchanges,
                 )

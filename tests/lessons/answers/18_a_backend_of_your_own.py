@@ -14,10 +14,12 @@ from itertools import zip_longest
 # cell `class Mapped(` of solutions
 
 # %% my_exchange: solution
-# Solved. 0 bytes, 4 bytes and 32 MiB went round the ring, and the end of a connection raised a ConnectionError.
+# Solved. 0 bytes, 4 bytes and 32 MiB went round the ring, silence raised a TimeoutError, and the end of a connection
+# raised a ConnectionError.
 
 # %% my_exchange
-# Solved. 0 bytes, 4 bytes and 32 MiB went round the ring, and the end of a connection raised a ConnectionError.
+# Solved. 0 bytes, 4 bytes and 32 MiB went round the ring, silence raised a TimeoutError, and the end of a connection
+# raised a ConnectionError.
 def my_exchange(right, left, outgoing, incoming):
     while outgoing or incoming:
         piece, outgoing = outgoing[:65536], outgoing[65536:]
@@ -30,7 +32,8 @@ def my_exchange(right, left, outgoing, incoming):
             part = part[received:]
 
 # %% my_exchange
-# Solved. 0 bytes, 4 bytes and 32 MiB went round the ring, and the end of a connection raised a ConnectionError.
+# Solved. 0 bytes, 4 bytes and 32 MiB went round the ring, silence raised a TimeoutError, and the end of a connection
+# raised a ConnectionError.
 def my_exchange(right, left, outgoing, incoming):
     thread = threading.Thread(target=right.sendall, args=[outgoing])
     thread.start()
@@ -46,11 +49,13 @@ def my_exchange(right, left, outgoing, incoming):
         thread.join()
 
 # %% my_exchange
-# Solved. 0 bytes, 4 bytes and 32 MiB went round the ring, and the end of a connection raised a ConnectionError.
+# Solved. 0 bytes, 4 bytes and 32 MiB went round the ring, silence raised a TimeoutError, and the end of a connection
+# raised a ConnectionError.
 def my_exchange(right, left, outgoing, incoming):
+    seconds = left.gettimeout()
     right.setblocking(False)
     left.setblocking(False)
-    end = time.monotonic() + 5
+    end = time.monotonic() + seconds
     sent = received = 0
     while sent < len(outgoing) or received < len(incoming):
         if time.monotonic() > end:
@@ -67,6 +72,40 @@ def my_exchange(right, left, outgoing, incoming):
                 received += number
         except BlockingIOError:
             time.sleep(0)
+    right.settimeout(seconds)
+    left.settimeout(seconds)
+
+# %% my_exchange: receives into an empty view
+# Not yet. ...: on rank ... ConnectionError: the left neighbour has closed the connection. If `incoming` is empty,
+# receive nothing: `recv_into` returns 0 for an empty view as well.
+# solution, with `[left] if incoming else []` as `[left]`
+
+# %% my_exchange: receives more than it expects
+# Not yet. ...: on rank ... ValueError: memoryview assignment: ...
+def my_exchange(right, left, outgoing, incoming):
+    while outgoing or incoming:
+        sources, targets = [left] if incoming else [], [right] if outgoing else []
+        readable, writable, _ = select.select(sources, targets, [], left.gettimeout())
+        if not readable and not writable:
+            raise TimeoutError("nobody came")
+        if readable:
+            received = left.recv(65536)
+            if not received:
+                raise ConnectionError("the end")
+            incoming[: len(received)] = received
+            incoming = incoming[len(received) :]
+        if writable:
+            outgoing = outgoing[right.send(outgoing) :]
+
+# %% my_exchange: goes on after the timeout
+# Not yet. the left neighbour is silent: on rank 1 ConnectionError: the left neighbour has closed the connection,
+# expected a TimeoutError after 0.5 s, the timeout of the sockets.
+# solution, with `if not readable and not writable:` as `if False:`
+
+# %% my_exchange: returns after the timeout
+# Not yet. the left neighbour is silent: on rank 1 my_exchange returned, expected a TimeoutError after 0.5 s, the
+# timeout of the sockets.
+# solution, with `raise TimeoutError("no neighbour was ready")` as `return`
 
 # %% my_exchange: skeleton
 # Not yet. 32 MiB: on rank ... A rank must receive while it sends.
@@ -86,7 +125,7 @@ def my_exchange(right, left, outgoing, incoming):
         incoming = incoming[left.recv_into(incoming) :]
 
 # %% my_exchange: receives once
-# Not yet. 32 MiB: on rank ...
+# Not yet. ...: on rank ...
 def my_exchange(right, left, outgoing, incoming):
     thread = threading.Thread(target=right.sendall, args=[outgoing])
     thread.start()
@@ -182,6 +221,11 @@ def my_allgather(group, outputs, inputs, opts):
 # %% my_allgather: without return
 # Not yet. The outputs are right. Rank 0 returned None, expected a work, as `done` returns.
 # solution, without `    return done(outputs)`
+
+# %% my_allgather: replaces a tensor in the list
+# Not yet. Rank 0 put another tensor into the list `outputs[0]`, expected the elements of each tensor: copy into
+# `outputs[0][r]`, because the caller keeps the tensor and not the list.
+# solution, with `tensors[rank].copy_(inputs[0])` as `tensors[rank] = inputs[0]`
 
 # %% my_allgather: changes its input
 # Not yet. Rank 0 changed `inputs[0]`, expected it unchanged.
@@ -398,7 +442,7 @@ class Compressing(Ring):
 # Solved. Every rank holds the sums, and sent 6 bytes per piece.
 
 # %% SharedMemory: three meetings
-# Solved. Every rank holds the sums, and sent 6 bytes per piece.
+# Solved. Every rank holds the sums, and sent 9 bytes per piece.
 # solution, with `piece.copy_(used[n])` as `piece.copy_(used[n]); self.meet()`
 
 # %% SharedMemory: every rank adds up everything

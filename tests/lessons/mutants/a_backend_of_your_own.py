@@ -69,4 +69,18 @@ MUTANTS = {
         "        return self.allreduce([torch.zeros(self.size())], opts)\n",
         "        return done([])\n",
     ),
+    "the store waits for minutes": (
+        'dist.rendezvous("env://", timeout=timedelta(seconds=10))',
+        'dist.rendezvous("env://")',
+    ),
+    "a rank closes only its connection to the right": (
+        "        self.right.close()\n        self.left.close()",
+        "        self.right.close()",
+    ),
+    "a layer pauses for 40 ms": ("        time.sleep(0.06)\n", "        time.sleep(0.04)\n"),
+    "all ranks have the same data": ("manual_seed(SEED + rank)", "manual_seed(SEED)"),
+    "the ranks that remain get their errors by a short timeout": (
+        "    broken = dist.new_group(backend=backend, timeout=timedelta(seconds=10))\n",
+        "    broken = dist.new_group(backend=backend, timeout=timedelta(seconds=2))\n",
+    ),
 }
