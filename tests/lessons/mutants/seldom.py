@@ -74,4 +74,17 @@ MUTANTS = {
         "    network.limit(world, RATE)\n    for name",
         "    for name",
     ),
+    "every rank has the same text": (
+        "own_text = texts.training[rank * words_of_rank : (rank + 1) * words_of_rank]",
+        "own_text = texts.training[:words_of_rank]",
+    ),
+    "the losses are those of the training text": (
+        "def validation_loss(model):\n    pairs, targets = examples(texts.validation)",
+        "def validation_loss(model):\n    pairs, targets = examples(own_text)",
+    ),
+    "the clock runs on during the validation": (
+        "                dist.barrier()\n                begin = time.perf_counter()\n",
+        "                dist.barrier()\n",
+    ),
+    "the links are ten times as fast": ("RATE = 100e6\n", "RATE = 1e9\n"),
 }
