@@ -292,19 +292,15 @@ def test_interrupt_of_a_call_ends_the_work_of_the_ranks(shared):
     assert shared.run("world.call('time.monotonic_ns', targets=1) > 0") == "True"
 
 
-def test_no_answer_is_lost_to_an_interrupt():
+def test_no_answer_is_lost_to_an_interrupt(world):
     """A signal may come at any moment of a call, also before the function begins, or while the rank answers."""
-    world = World(1)
-    try:
-        rank = world.call(os.getpid, targets=0)
-        moments = random.Random(0)
-        for _ in range(150):  # without RankKernel an eighth of the answers is lost
-            answer = world.view.apply_async(int)
-            time.sleep(moments.uniform(0, 0.01))
-            os.kill(rank, signal.SIGINT)
-            assert answer.wait(30)
-    finally:
-        world.stop()
+    rank = world.call(os.getpid, targets=0)
+    moments = random.Random(0)
+    for _ in range(150):  # without RankKernel an eighth of the answers is lost
+        answer = world.view.apply_async(int)
+        time.sleep(moments.uniform(0, 0.01))
+        os.kill(rank, signal.SIGINT)
+        assert answer.wait(30)
 
 
 def test_interrupt_of_a_check_ends_the_work_of_the_ranks(shared):
