@@ -70,4 +70,16 @@ MUTANTS = {
         "refused(lambda w, h: AllGather.apply(w))",
         'refused(lambda w, h: spmd.all_gather(w, "tp", src=spmd.V, dst=spmd.R))',
     ),
+    "a row is compared with itself, too": (
+        "    similarities = similarities.masked_fill(torch.eye(len(rows), dtype=torch.bool), -torch.inf)\n",
+        "",
+    ),
+    "the partner is the next row": (
+        "partners = torch.arange(len(rows)) ^ 1",
+        "partners = (torch.arange(len(rows)) + 1) % len(rows)",
+    ),
+    "every rank has the queries of rank 0": (
+        "mean_gradient = averaged(own_rows_put_back, queries=own)",
+        "mean_gradient = averaged(own_rows_put_back, queries=slice(0, 4))",
+    ),
 }

@@ -69,4 +69,16 @@ MUTANTS = {
         '    "one rate": lambda number, warm_up, k: RATE,\n',
         '    "one rate": lambda number, warm_up, k: k * RATE,\n',
     ),
+    "the efficiency on paced links is that on fast links": (
+        "efficiency = compute / slow[WORLD_SIZE]",
+        "efficiency = compute / fast[WORLD_SIZE]",
+    ),
+    "the warm-up lasts one epoch": (
+        "rate_of(number, 2 * steps, batch / BASE)",
+        "rate_of(number, steps, batch / BASE)",
+    ),
+    "the ideal time has fewer steps already": (
+        "    ideal[k] = steps[25] * compute_25 / k\n",
+        "    ideal[k] = steps[size] * compute_25 / k\n",
+    ),
 }
