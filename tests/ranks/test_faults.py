@@ -293,7 +293,7 @@ def test_interrupt_of_a_call_ends_the_work_of_the_ranks(shared):
 
 
 def test_no_answer_is_lost_to_an_interrupt(world):
-    """A signal may come at any moment of a call, also before the function begins, or while the rank answers."""
+    """A signal may arrive at any moment of a call, even before the function begins, or while the rank answers."""
     rank = world.call(os.getpid, targets=0)
     moments = random.Random(0)
     for _ in range(150):  # without RankKernel an eighth of the answers is lost
