@@ -159,7 +159,7 @@ def _cases_of_hooks(n):
         TrainingCase("", "chain", _LAYER, [[_everywhere("", n)]] * 3),
         TrainingCase("In one bucket, ", "chain", 10**6, [[_everywhere("", n)]] * 2),
         TrainingCase(
-            "With gradients that arrive in another order on every second rank, ",
+            "With gradients that arrive in a different order on every second rank, ",
             "branches",
             _LAYER,
             [[crossed], [back], [crossed]],
@@ -426,7 +426,7 @@ def _judge_buffers(exam, name):
     exam.require(
         torch.equal(total, own),
         f"After forward pass {len(seen)}, the buffer `total` of rank {exam.rank} begins with {_first_of(total)}, "
-        f"expected {_first_of(own)}, what this rank's pass made of it: buffers are replaced before a forward pass.",
+        f"expected {_first_of(own)}, which this rank's pass makes of it. Replace buffers before a forward pass.",
     )
     return _all_well(exam)
 

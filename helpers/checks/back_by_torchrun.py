@@ -51,10 +51,8 @@ def _judge_first_start(exam, steps, saved, kept, files):
             f"Rank 0 left {len(files)} files next to each other, {files}, expected only the checkpoint at `path`.",
         )
     else:
-        exam.require(
-            saved == [], f"Rank {rank} left checkpoints of the steps {saved}, expected that only rank 0 saves."
-        )
-        exam.require(not files, f"Rank {rank} left the files {files}, expected that only rank 0 writes.")
+        exam.require(saved == [], f"Rank {rank} left checkpoints of the steps {saved}. Only rank 0 may save.")
+        exam.require(not files, f"Rank {rank} left the files {files}. Only rank 0 may write.")
 
 
 def _judge_restart(exam, steps, saved, *_):

@@ -49,9 +49,9 @@ def my_resume(exam):
     exam.require(
         saved["exists"], f"When `my_save` returned on rank {rank}, the file did not exist yet. Which call waits for it?"
     )
-    exam.require(saved["unchanged"], f"On rank {rank} `my_save` changed the run, expected that it only reads it.")
+    exam.require(saved["unchanged"], f"On rank {rank} `my_save` changed the run. It may only read it.")
     files, expected = saved["files"], ["checkpoint.pt"] if rank == 0 else []
-    wanted = "only checkpoint.pt" if rank == 0 else "that only rank 0 writes"
+    wanted = "only checkpoint.pt" if rank == 0 else "none: only rank 0 writes"
     exam.require(files == expected, f"Rank {rank} left the files {', '.join(files) or 'none'}, expected {wanted}.")
     for name, (resumed, right) in saved["numbers"].items():
         exam.require(resumed == right, f"After `my_resume`, on rank {rank} {name} is {resumed}, expected {right}.")
@@ -82,7 +82,7 @@ def my_step(exam):
         )
         exam.require(
             not result["backward under autocast"],
-            f"{where} the backward pass ran under autocast, expected that only the forward pass and the loss do.",
+            f"{where} the backward pass ran under autocast. Only the forward pass and the loss may.",
         )
         exam.require(
             abs(result["scaled"] / scale - 1) < 0.05,
@@ -97,7 +97,7 @@ def my_step(exam):
         if overflows:
             exam.require(
                 result["moved"][0] == 0,
-                f"{where} the step moved the weights by {result['moved'][0]:.3g}, expected that it is skipped.",
+                f"{where} the step moved the weights by {result['moved'][0]:.3g}. On an overflow it must be skipped.",
             )
             exam.require(
                 result["scale"] == scale / 2,

@@ -272,7 +272,7 @@ def errors_of_answer() -> Iterator[None]:
 
 
 def with_hint(error: str) -> str:
-    """Return an error, and what to try if its first line is one of torch's errors that do not say so: in one line."""
+    """Return an error. One of torch's errors that do not say what to do is cut to one line that says it."""
     first_line = error.partition("\n")[0]
     for text, hint in _HINTS.items():
         if text in first_line:

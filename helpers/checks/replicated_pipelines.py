@@ -58,7 +58,7 @@ def my_step(exam):
     )
     exam.require(
         not step.waited,
-        f"{who} waited for each micro-batch before it began the next one, expected that all are under way at once.",
+        f"{who} waited for each micro-batch before it began the next one. All of them must be under way at once.",
     )
     if exam.require(
         step.gradient is not None,

@@ -159,7 +159,7 @@ def _require_left(exam, left, situation, expected):
     )
     exam.require(
         not left.rpc_runs,
-        f"{situation}, and RPC was still running on rank {exam.rank} after `my_leave`, expected that RPC has ended.",
+        f"{situation}, and RPC was still running on rank {exam.rank} after `my_leave`, which must end it.",
     )
 
 

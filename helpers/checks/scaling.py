@@ -115,7 +115,7 @@ def my_noise(exam):
         )
         exam.require(
             torch.equal(own, gradients[rank]),
-            f"The values are right, but rank {rank} changed `gradient`, expected that it stays as it is.",
+            f"The values are right, but rank {rank} changed `gradient`, which must stay as it is.",
         )
     return "Every rank returned the noise and the signal in the gradients of all ranks."
 

@@ -32,8 +32,8 @@ def my_local_sgd(exam):
     )
     exam.require(
         one_at_a_time,
-        f"The weights are right, but rank {rank} fetched a batch before it had taken the step of the batch before, "
-        "expected that the batches are used as they come.",
+        f"The weights are right, but rank {rank} fetched a batch before it had taken the step on the batch "
+        "before it. Take one batch, make its step, then take the next.",
     )
     for period in (3, 1):
         weights, calls, *_ = exam.on_rank(_train, rank, n, period)
@@ -58,8 +58,8 @@ def my_local_sgd(exam):
             )
         exam.require(
             _close(weights, expected),
-            f"{where} on rank {rank} the weights are off by {_off(weights, expected)} in the end, expected that the "
-            "model continues from what `synchronise` returned.",
+            f"{where} on rank {rank} the weights are off by {_off(weights, expected)} in the end. The model must "
+            "continue from what `synchronise` returned.",
         )
     return "Every rank trained on its batches, and continued after each round from what `synchronise` returned."
 
@@ -107,7 +107,7 @@ def my_outer_step(exam):
         )
         exam.require(
             all(map(torch.equal, arguments, (start, vectors[rank], before))),
-            f"The values are right, but on rank {rank} an argument was changed, expected that all stay as they are.",
+            f"The values are right, but on rank {rank} an argument was changed. All of them must stay as they are.",
         )
     return "Every rank returned the same start and velocity, after one all_reduce."
 
@@ -161,7 +161,7 @@ def streamed_average(exam):
             sizes[:-1] == [size],
             f"{where} the values are right. Rank {rank} handed over {sizes[:-1]} bytes, expected {[size]}.",
         )
-        exam.require(sizes[-1], f"The values are right, but rank {rank} changed `own`, expected that it stays.")
+        exam.require(sizes[-1], f"The values are right, but rank {rank} changed `own`, which must stay as it is.")
     return "Every rank averaged only the fragment whose turn it was, with one all_reduce of this fragment."
 
 

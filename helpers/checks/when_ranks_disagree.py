@@ -105,8 +105,8 @@ def detail_group(exam):
     exam.require(not equal, f"All calls in the group were equal, and rank {rank} {_raised(equal)}, expected no error.")
     exam.require(
         not later,
-        f"A group that rank {rank} made after `detail_group` also compares its collectives, expected that it does not: "
-        "set the debug level back.",
+        f"A group that rank {rank} made after `detail_group` also compares its collectives, and must not: set "
+        "the debug level back.",
     )
     return "The group compares its collectives, and a group that was made later does not."
 

@@ -95,12 +95,10 @@ def my_survivors(exam):
     )
     exam.require(
         seconds <= _SECONDS_TO_NAME + _SECONDS_OF_A_BUSY_MACHINE,
-        f"Rank {exam.rank} returned too late, expected it within {_SECONDS_TO_NAME} s: how long does it wait? "
+        f"Rank {exam.rank} returned too late, expected a list within {_SECONDS_TO_NAME} s: how long does it wait? "
         f"{FRESH_RANKS}",
     )
-    exam.require(
-        new_keys, f"The list is right, but no rank set a key in the store, expected a key of each. {FRESH_RANKS}"
-    )
+    exam.require(new_keys, f"The list is right, but no rank set a key in the store. Each must set one. {FRESH_RANKS}")
     return f"Rank {exam.n - 1} is dead, and every other rank returned {expected}."
 
 

@@ -15,12 +15,12 @@ _NOTHING = ["nothing", *[None] * 6]
 _SENTENCES = {
     "missing": ("has not called it", "have not called it"),
     "extra": ("has called it, and the others have not", "have called it, and the others have not"),
-    "swapped": ("makes two calls in another order", "make two calls in another order"),
-    "call": ("calls another function", "call another function"),
-    "operator": ("passes another operator", "pass another operator"),
-    "source": ("names another source", "name another source"),
-    "shape": ("passes another shape", "pass another shape"),
-    "dtype": ("passes another dtype", "pass another dtype"),
+    "swapped": ("makes two calls in a different order", "make two calls in a different order"),
+    "call": ("calls a different function", "call a different function"),
+    "operator": ("passes a different operator", "pass a different operator"),
+    "source": ("names a different source", "name a different source"),
+    "shape": ("passes a different shape", "pass a different shape"),
+    "dtype": ("passes a different dtype", "pass a different dtype"),
 }
 
 

@@ -25,18 +25,18 @@ UNREPAIRED = {
     "all_features": r"On rank 0 `result\[0\]` is -0\.48\d+, expected -0\.60\d+, as in one process\.",
     "clipped": r"On rank 0 `result\[0\]` is 0\.10\d+, expected 0\.02\d+, as in one process\.",
     "devices_of_a_host": r"Expected no error, but rank [23] raised IndexError: list index out of range",
-    "evaluated": HANGS + "calls another function",
+    "evaluated": HANGS + "calls a different function",
     # In which order the callbacks come to their calls is a matter of luck. It ends well in no order.
     "hooked": r"(The ranks did not end within|The ranks hang, expected|Expected no error, but rank \d raised)",
     "one_server": r"On rank \d `result\[0\]` is \d+, expected 24, as in one process\.",
     "order_of_examples": r"On rank 0 `result\[0\]` is 0\.79\d+, expected 0\.81\d+, as in one process\.",
     "positions": r"On rank 0 `result\[0\]` is 0\.68\d+, expected 0\.48\d+, as in one process\.",
-    "recall": HANGS + "passes another shape",
-    "reported_norm": HANGS + "calls another function",
+    "recall": HANGS + "passes a different shape",
+    "reported_norm": HANGS + "calls a different function",
     "resumed": r"On rank 0 `result\[0\]` is 0\.78\d+, expected 1\.28\d+, as in one process\.",
     "running_statistics": r"On rank 0 `result\[0\]` is 1\.00\d+, expected 1, as in one process\.",
     "saved_model": r"On rank 0 `result\[0\]` is 3\.14\d+, expected 0\.007\d+, as in one process\.",
-    "shared_out": HANGS + "calls another function",
+    "shared_out": HANGS + "calls a different function",
     "weighted_loss": r"On rank 0 `result\[0\]` is 0\.63\d+, expected 0\.17\d+, as in one process\.",
 }
 

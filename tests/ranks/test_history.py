@@ -269,19 +269,19 @@ def test_the_table_shows_the_last_calls_or_the_latest_difference(broken_world):
     ]
     run(broken_world, "dist.all_reduce(ones, MAX if rank == 1 else MIN)")
     shown = repr(broken_world.history()).splitlines()
-    assert shown[0] == "Call 4 in group default_pg: rank 1 passes another operator."
+    assert shown[0] == "Call 4 in group default_pg: rank 1 passes a different operator."
     assert shown[1].split() == ["rank", "call", "shape", "dtype", "op", "src", "line", "code"]
     assert [row.split()[:5] for row in shown[2:]] == [
         [str(rank), "all_reduce", "[4]", "float32", "MAX" if rank == 1 else "MIN"] for rank in range(4)
     ]
     run(broken_world, "dist.reduce(ones, 0, MAX if rank == 2 else MIN)\ndist.reduce(ones, 0, MAX if rank else MIN)")
     shown = repr(broken_world.history()).splitlines()
-    assert shown[0] == "Call 6 in group default_pg: rank 0 passes another operator."
+    assert shown[0] == "Call 6 in group default_pg: rank 0 passes a different operator."
     assert shown[1:6] == repr(broken_world.history().differences[-1]).splitlines()[1:]
     assert shown[6:] == [
         "Earlier differences (2), the latest first:",
-        "Call 5 in group default_pg: rank 2 passes another operator.",
-        "Call 4 in group default_pg: rank 1 passes another operator.",
+        "Call 5 in group default_pg: rank 2 passes a different operator.",
+        "Call 4 in group default_pg: rank 1 passes a different operator.",
     ]
 
 

@@ -492,7 +492,7 @@ def test_a_fault_is_seen_in_the_history_and_in_what_the_failed_rank_had(browser,
         notebook.run(1)
         assert notebook.run(2).endswith("[stdout:0-3] \nthrough\n")  # what all print stands there once
         history = notebook.run(3)
-        assert "rank 1 passes another operator" in history and "SUM" in history and "MAX" in history
+        assert "rank 1 passes a different operator" in history and "SUM" in history and "MAX" in history
         assert "IndexError" in notebook.run(4)
         frames = notebook.run(5)
         assert "Rank 1 raised IndexError: " in frames and "loss[step]" in frames

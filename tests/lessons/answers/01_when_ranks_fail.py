@@ -192,7 +192,7 @@ def my_score(tokens, group):
 # solution, with `time.sleep(1)` as `store.wait(["alive 0", "alive 1"])`
 
 # %% my_survivors: looks late
-# Not yet. Rank 0 returned too late, expected it within 3 s: how long does it wait? Call
+# Not yet. Rank 0 returned too late, expected a list within 3 s: how long does it wait? Call
 # fresh_ranks(), ...
 # solution, with `time.sleep(1)` as `time.sleep(4.5)`
 
@@ -206,7 +206,7 @@ def my_survivors(store):
     return None
 
 # %% my_survivors: a constant
-# Not yet. The list is right, but no rank set a key in the store, expected a key of each. Call fresh_ranks(), ...
+# Not yet. The list is right, but no rank set a key in the store. Each must set one. Call fresh_ranks(), ...
 def my_survivors(store):
     return list(range(world_size - 1))
 

@@ -194,8 +194,8 @@ def deliver(message, group):
 # begins with `Detected mismatch`.
 
 # %% detail_group: stays on
-# Not yet. A group that rank 0 made after `detail_group` also compares its collectives, expected that it does not: set
-# the debug level back.
+# Not yet. A group that rank 0 made after `detail_group` also compares its collectives, and must not: set the debug
+# level back.
 # solution, with `dist.set_debug_level(level)` as `pass`
 
 # %% detail_group: too late

@@ -306,7 +306,7 @@ class MyDDP(nn.Module):
 # answer "flat buffers with views", with `p.grad / n` as `p.grad`
 
 # %% MyDDP: launched in order of arrival
-# Not yet. With gradients that arrive in another order on every second rank, in step 1 on rank 0 the gradient of
+# Not yet. With gradients that arrive in a different order on every second rank, in step 1 on rank 0 the gradient of
 # `left.weight` differs from the gradient of one process.
 # answer "flat buffers with views", with `while len(self.works) < len(self.buckets) and self.arrived.issuperset(self.buckets[len(self.works)]):`
 # as `if self.arrived.issuperset(self.bucket_of[p]):`
@@ -347,7 +347,7 @@ class MyDDP(Unused):
         return super().forward(*inputs, **options)
 
 # %% MyDDP: buffers after the forward pass
-# Not yet. After forward pass 3, the buffer `total` of rank 1 begins with ..., expected ..., what this rank's pass ...
+# Not yet. After forward pass 3, the buffer `total` of rank 1 begins with ..., expected ..., which this rank's pass makes of it. ...
 class MyDDP(Unused):
     def forward(self, *inputs, **options):
         outputs = super().forward(*inputs, **options)
@@ -551,7 +551,7 @@ def my_buckets(parameters, limit):
 # bucket.
 
 # %% MyHooks: launched in order of arrival
-# Not yet. With gradients that arrive in another order on every second rank, in step 1 on rank 0 the gradient of
+# Not yet. With gradients that arrive in a different order on every second rank, in step 1 on rank 0 the gradient of
 # `left.weight` differs from the gradient of one process.
 # solution, with `for bucket in self.buckets[self.launched :]:` as `for bucket in [self.bucket_of[parameter]]:`
 
@@ -621,7 +621,7 @@ def my_buckets(parameters, limit):
 # the last gradient, expected a launch as soon as the bucket is full.
 
 # %% MyRebuild: each rank by its own order
-# Not yet. With gradients that arrive in another order on every second rank, in step 2 on rank 0 the gradient of
+# Not yet. With gradients that arrive in a different order on every second rank, in step 2 on rank 0 the gradient of
 # `left.weight` differs from the gradient of one process.
 # solution, without `dist.broadcast(order, src=0)`
 

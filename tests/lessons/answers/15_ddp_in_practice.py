@@ -28,8 +28,8 @@ def my_step(model, optimizer, scaler, images, labels, dtype=torch.bfloat16):
 # answer "zero_grad at the end, loss as a tensor", with `        loss = cross` as `    loss = cross`
 
 # %% my_step: backward under autocast
-# Not yet. With bf16, on rank 0 the backward pass ran under autocast, expected that only the forward pass and the loss
-# do.
+# Not yet. With bf16, on rank 0 the backward pass ran under autocast. Only the forward pass and the loss
+# may.
 # solution, with `    scaler.scale(loss).backward()` as `        scaler.scale(loss).backward()`
 
 # %% my_step: clips before it unscales
@@ -93,7 +93,7 @@ def my_step(model, optimizer, scaler, images, labels, dtype=torch.bfloat16):
 # solution, without `    dist.barrier()`
 
 # %% my_resume: every rank writes
-# Not yet. Rank 1 left the files checkpoint.pt, expected that only rank 0 writes.
+# Not yet. Rank 1 left the files checkpoint.pt, expected none: only rank 0 writes.
 # solution, with `if rank == 0:` as `if True:`
 
 # %% my_resume: without renaming

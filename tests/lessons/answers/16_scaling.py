@@ -183,7 +183,7 @@ def my_noise(gradient, batch):
 # solution, with `return noise.item(), signal.item()` as `return noise / signal`
 
 # %% my_noise: in place
-# Not yet. The values are right, but rank 0 changed `gradient`, expected that it stays as it is.
+# Not yet. The values are right, but rank 0 changed `gradient`, which must stay as it is.
 # solution, with `gradient.clone(), gradient.square().sum() / n` as `gradient, gradient.square().sum() / n`
 
 # %% machines: solution

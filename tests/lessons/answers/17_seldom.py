@@ -106,7 +106,7 @@ def my_outer_step(start, own, velocity, eta=0.7, mu=0.9):
 # solution, with `start - mean(own)` as `mean(start) - mean(own)`
 
 # %% my_outer_step: changes the velocity
-# Not yet. The values are right, but on rank 0 an argument was changed, expected that all stay as they are.
+# Not yet. The values are right, but on rank 0 an argument was changed. All of them must stay as they are.
 # solution, with `velocity = mu * velocity + pseudo_gradient` as `velocity.mul_(mu).add_(pseudo_gradient)`
 
 # %% my_outer_step: returns the start alone
@@ -169,7 +169,7 @@ def streamed_average(own, number, fragments):
 # solution, with `number % fragments` as `number`
 
 # %% streamed_average: in place
-# Not yet. The values are right, but rank 0 changed `own`, expected that it stays.
+# Not yet. The values are right, but rank 0 changed `own`, which must stay as it is.
 def streamed_average(own, number, fragments):
     part = own.tensor_split(fragments)[number % fragments]
     part.copy_(mean(part))

@@ -206,7 +206,7 @@ def my_leave(seconds):
 # solution, with `rpc.shutdown(timeout=seconds)` as `rpc.shutdown()`
 
 # %% my_leave: stays if a worker is missing
-# Not yet. worker3 had left before, and RPC was still running on rank 0 after `my_leave`, expected that RPC has ended.
+# Not yet. worker3 had left before, and RPC was still running on rank 0 after `my_leave`, which must end it.
 # solution, with `rpc.shutdown(graceful=False)` as `pass`
 
 # %% my_leave: always returns True

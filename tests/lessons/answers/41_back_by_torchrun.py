@@ -39,7 +39,7 @@ def my_loop(training, path, goes_on):
 # with `os.replace(f"{path}.part", path)` as `pass`
 
 # %% my_loop: every rank saves
-# Not yet. Rank 1 left checkpoints of the steps [25, 50], expected that only rank 0 saves.
+# Not yet. Rank 1 left checkpoints of the steps [25, 50]. Only rank 0 may save.
 # solution, with `and rank == 0` as `and True`
 
 # %% my_loop: saves every step
