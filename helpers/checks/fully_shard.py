@@ -74,6 +74,11 @@ def my_sharded(exam):
     found = SimpleNamespace(**exam.on_rank(_trained_shards))
     exam.require(found.is_sharded, f"On rank {rank} a parameter is no DTensor, expected slices of every parameter.")
     exam.require(
+        found.is_in_mesh or not found.is_sharded,
+        f"On rank {rank} a parameter is sharded over another mesh, expected `mesh`: pass `mesh=mesh` to every "
+        "`fully_shard`.",
+    )
+    exam.require(
         found.is_held,
         f"Rank {rank} returned {found.returned}, expected an optimizer of the parameters that the model has now. "
         "`fully_shard` replaces the parameters of a module.",
@@ -196,13 +201,15 @@ def _own_examples():
 def _trained_shards():
     """Shard a model by `my_sharded`, and take a step; return what the model, the optimizer and the step are."""
     whole, model = _layers(), _layers()
-    optimizer = answer("my_sharded", [model, init_device_mesh("cpu", (dist.get_world_size(),))])
+    mesh = init_device_mesh("cpu", (dist.get_world_size(),), mesh_dim_names=("of_the_check",))
+    optimizer = answer("my_sharded", [model, mesh])
     parameters = list(model.parameters())
     groups = getattr(optimizer, "param_groups", [])
     held = {id(parameter) for group in groups for parameter in group["params"]}
     result = {
         "returned": type(optimizer).__name__,
         "is_sharded": all(isinstance(parameter, DTensor) for parameter in parameters),
+        "is_in_mesh": all(getattr(parameter, "device_mesh", None) == mesh for parameter in parameters),
         "is_held": held == {id(parameter) for parameter in parameters},
         "gathers": 0,
         "is_right": False,

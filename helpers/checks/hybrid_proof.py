@@ -29,6 +29,7 @@ from helpers.checks.rpc_judging import one_line_errors
 _RATE = 0.5
 _BATCHES = [NUMBERS[start : start + 12] for start in (0, 12, 24, 36)]
 _SECONDS = 0.05  # for a step of the last trainer; the trainers before it take longer
+_SECONDS_LATE = 1  # longer than an answer sleeps that gives each trainer its own time instead of waiting
 
 
 @exercise
@@ -67,14 +68,20 @@ def my_order(exam):
 
 
 def _judge_turns(returned):
-    if fault := fault_of_turns(returned[:-2]):  # the last two are master and server
+    in_time, late = zip(*returned[:-2], strict=True)  # the last two are master and server
+    if fault := fault_of_turns(in_time):
         raise Wrong(fault)
+    if fault := fault_of_turns(late):
+        raise Wrong(f"Trainer 0 called `my_turns` {_SECONDS_LATE} s after the others. {fault}")
     return "The trainers step in the order of their ranks, and no trainer goes on before the last trainer has stepped."
 
 
 @exercise(together=_judge_turns)
 def my_turns(exam):
-    """Check `my_turns(optimizer, context)`: the trainers step one after another, and return when all have stepped."""
+    """Check `my_turns(optimizer, context)`: the trainers step one after another, and return when all have stepped.
+
+    The second time, trainer 0 is late, so an answer that only sleeps is refused.
+    """
     return exam.on_rank(_turns_of_the_answer) if takes_part(exam) else None
 
 
@@ -247,9 +254,15 @@ class _SlowOptimizer:
 
 
 def _turns_of_the_answer():
-    optimizer = _SlowOptimizer()
-    answer("my_turns", [optimizer, None])
-    return optimizer.noted, time.monotonic()
+    """Call the answer twice, the second time with trainer 0 late; return what `turns_noted` returns, for each call."""
+    noted = []
+    for seconds_late in (0, _SECONDS_LATE):
+        if dist.get_rank() == 0:
+            time.sleep(seconds_late)
+        optimizer = _SlowOptimizer()
+        answer("my_turns", [optimizer, None])
+        noted.append((optimizer.noted, time.monotonic()))
+    return noted
 
 
 def _make_with_one_table() -> Weights:

@@ -159,7 +159,9 @@ def _shown(value, words):
         return f"{{{', '.join(map(str, sorted(value)))}}}"
     if isinstance(value, bool) or not isinstance(value, Number):
         return str(value)
-    number = f"{value:.4g}" if isinstance(value, float) else str(value)
+    number = str(value)
+    if isinstance(value, float):
+        number = f"{value:.0f}" if 1e4 <= abs(value) < 1e9 else f"{value:.4g}"  # 864213, and not 8.642e+05
     if "unit" not in words:
         return number
     return f"{number} {_PLURAL.sub('', words['unit']) if value == 1 else words['unit']}"

@@ -141,6 +141,14 @@ def my_sharded(model, mesh):
 def my_sharded(model, mesh):
     return adam(model.parameters())
 
+# %% my_sharded: without the mesh
+# Not yet. On rank 0 a parameter is sharded over another mesh, expected `mesh`: pass `mesh=mesh` to every `fully_shard`.
+def my_sharded(model, mesh):
+    for layer in model:
+        fully_shard(layer)
+    fully_shard(model)
+    return adam(model.parameters())
+
 # %% my_sharded: no optimizer
 # Not yet. Rank 0 returned NoneType, expected an optimizer of the parameters that the model has now. ...
 # solution, without `return adam(model.parameters())`

@@ -59,4 +59,17 @@ MUTANTS = {
         "        model, optimizer = new_hybrid(rows)\n        data",
     ),
     "trainers that share a GPU use NCCL": ("devices.choose(3, 4, 2)", "devices.choose(3, 4, 4)"),
+    "the calls made at once wait for each answer": (
+        "    calls = [table.rpc_async().forward(own, offsets) for table, own in zip(tables, rows)]\n"
+        "    return torch.futures.wait_all(calls)",
+        "    return [table.rpc_async().forward(own, offsets).wait() for table, own in zip(tables, rows)]",
+    ),
+    "a large table has only a thousand rows that are used": (
+        "    return words * 7919 % rows, offsets, labels",
+        "    return words * 7919 % 1000, offsets, labels",
+    ),
+    "the batch of 800 passages has 64": (
+        "hashed(range(passages), rows)\ntimes",
+        "hashed(range(64), rows)\ntimes",
+    ),
 }

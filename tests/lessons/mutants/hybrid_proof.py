@@ -50,4 +50,13 @@ MUTANTS = {
         "weights.copy_(read - RATE * gradient_of_table(context))",
         "weights.sub_(RATE * gradient_of_table(context))",
     ),
+    "the library loses updates only with early reads": (
+        "run((library, step_and_wait), 8)",
+        "run((library, step_at_will), 8)",
+    ),
+    "the last loss is the loss of trainer 0": ("mean_losses(runs)[-16:]", "runs[0][0][-16:]"),
+    "the all-reduce ends as soon as it has begun": (
+        '\n    def end(done):\n        mark("all-reduce ends")\n',
+        '    mark("all-reduce ends")\n\n    def end(done):\n',
+    ),
 }

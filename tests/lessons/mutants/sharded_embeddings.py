@@ -79,4 +79,16 @@ MUTANTS = {
         "    flags = answer(torch.isin(places, updated), plan)",
         "    flags = answer(torch.isin(places, places), plan)",
     ),
+    "validation passages are in the training batches": (
+        "torch.randperm(800, generator=generator)",
+        "torch.randperm(len(bags), generator=generator)",
+    ),
+    "few rows are fetched again": (
+        "refetched.append(len(ids[flags]) / len(ids))",
+        "refetched.append(len(ids[flags]) / rows)",
+    ),
+    "every number of ranks has the passages of this world's ranks": (
+        "batch(passages_of(0, ranks)[asking::ranks])",
+        "batch(passages_of(0, ranks)[asking::n])",
+    ),
 }
