@@ -71,6 +71,7 @@ def _scores_and_values():
         "scores that fall from block to block": rising.flip(0),
         "scores of about 1,000": small + 1000,
         "scores of about -1,000": small - 1000,
+        "scores that differ by 1,000 from query to query": small + 1000 * torch.arange(_QUERIES).view(-1, 1),
         "scores of which some are -inf": hidden,
         "scores of two heads": torch.stack([small, rising], dim=1),
     }

@@ -122,8 +122,8 @@ def my_sums(exam):
         expected = sum(_partial_gradient(shape, index, other) for other in range(n))
         exam.require(
             close(gradient, expected),
-            f"On rank {rank} the gradient of parameter {index} is {show(gradient)}, expected {show(expected)}, the sum "
-            "over the ranks.",
+            f"Rank {rank} has {compared(gradient, expected, f'gradient of parameter {index}')}, expected the sum over "
+            "the ranks.",
         )
     exam.require(
         sum(calls.values()) == 1,

@@ -17,20 +17,31 @@ _TOKENS, _WORDS = 6, 7  # words for each rank
 
 
 def _judge_sum(returned):
-    """Judge the partial sums of all ranks, each with the output of the two whole layers."""
+    """Judge the partial sums of all ranks, each with the output of both layers and whether the rank has its block."""
     expected = returned[0][1]
-    if not close(sum(partial_sum for partial_sum, _ in returned), expected):
+    if not close(sum(partial_sum for partial_sum, *_ in returned), expected):
         raise Wrong(
             "All parts have the right shapes, but the partial sums of the ranks do not add up to the output of "
             "the two layers. The parts of all ranks must make up the whole layer, and a rank's rows of the second "
             "layer must fit its columns of the first."
         )
+    for rank, (*_, has_its_block) in enumerate(returned):
+        if not has_its_block:
+            first = rank * _HIDDEN
+            raise Wrong(
+                f"The partial sums add up to the output. Rank {rank} keeps other outputs of the first layer than "
+                f"expected, outputs {first} to {first + _HIDDEN - 1}. In attention such a block holds whole heads: try "
+                "`chunk`."
+            )
     return f"Each rank keeps 1/{len(returned)} of both layers, and the partial sums add up to the output."
 
 
 @exercise(also=["my_rows"], together=_judge_sum)
 def my_columns(exam):
-    """Check `my_columns(layer)` and `my_rows(layer)`: the partial sums of two split layers add up to their output."""
+    """Check `my_columns(layer)` and `my_rows(layer)`: the partial sums of two split layers add up to their output.
+
+    Rank r keeps the r-th block of neighbouring outputs of the first layer.
+    """
     hidden = _HIDDEN * exam.n
     torch.manual_seed(7)
     up = nn.Linear(_INPUTS, hidden, dtype=torch.float64)
@@ -45,7 +56,8 @@ def my_columns(exam):
     if exam.fault is not None:
         return None
     weight, bias, rows = (torch.as_tensor(part).detach().double() for part in (weight, bias, rows))
-    return linear(gelu(linear(x, weight, bias)), rows), output
+    has_its_block = torch.equal(weight, up.weight.chunk(exam.n)[exam.rank])
+    return linear(gelu(linear(x, weight, bias)), rows), output, has_its_block
 
 
 def _weight_and_bias(exam, result):

@@ -57,11 +57,11 @@ def my_sums(parameters):
         parameter.grad.copy_(part.view_as(parameter))
 
 # %% my_sums: the mean
-# Not yet. On rank 0 the gradient of parameter 0 is ..., expected ..., the sum over the ranks.
+# Not yet. Rank 0 has 0.25 times the gradient of parameter 0, expected the sum over the ranks.
 # solution, with `dist.all_reduce(flat)` as `dist.all_reduce(flat); flat /= n`
 
 # %% my_sums: not written back
-# Not yet. On rank 0 the gradient of parameter 0 is ..., expected ..., the sum over the ranks.
+# Not yet. Rank 0 has 0.1 times the gradient of parameter 0, expected the sum over the ranks.
 # solution, with `parameter.grad = flat[begin : begin + size].view_as(parameter)` as `flat[begin : begin + size]`
 
 # %% my_plan: skeleton

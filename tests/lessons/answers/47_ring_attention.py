@@ -63,6 +63,10 @@ def my_update(state, scores, values):
 # answer "with a correction",
 # with `torch.maximum(largest, scores.amax(-1, keepdim=True))` as `scores.amax(-1, keepdim=True)`
 
+# %% my_update: the largest score of all queries
+# Not yet. With scores that differ by 1,000 from query to query, rank 0 returned nan for a query, ...
+# answer "with a correction", with `scores.amax(-1, keepdim=True)` as `scores.max()`
+
 # %% my_update
 # Not yet. With small scores, rank 0 has [...
 # answer "with a correction", with `weights @ values` as `weights.softmax(-1) @ values`

@@ -54,4 +54,13 @@ MUTANTS = {
         "return n * (shares * probabilities.mean(dim=0)).sum()",
         "return n * probabilities.mean(dim=0).sum()",
     ),
+    "the shares count the tokens of one rank": (
+        "counts = all_reduce(torch.bincount(chosen, minlength=n))",
+        "counts = torch.bincount(chosen, minlength=n)",
+    ),
+    "the routers of the training need no sum of their gradients": (
+        "            dist.all_reduce(parameter.grad)\n",
+        "            pass\n",
+    ),
+    "the last matrix of an expert starts anywhere": ("        expert[2].weight.zero_()\n", ""),
 }

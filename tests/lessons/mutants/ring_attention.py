@@ -84,4 +84,13 @@ MUTANTS = {
         "    return exchanged(output.reshape(n, c, d))",
         "    exchanged(many_heads)\n    return exchanged(output.reshape(n, c, d))",
     ),
+    "the largest score so far starts at 0": (
+        "    return torch.full_like(q[..., :1], -inf), torch.zeros_like(q[..., :1]), torch.zeros_like(q)",
+        "    return torch.zeros_like(q[..., :1]), torch.zeros_like(q[..., :1]), torch.zeros_like(q)",
+    ),
+    "a rank waits as long as all ranks together": (
+        "    waited[name] = sum(waits) / n\n",
+        "    waited[name] = sum(waits)\n",
+    ),
+    "a message is an eighth as large": ("loop(torch.zeros(2, 2**16), compute)", "loop(torch.zeros(2, 2**13), compute)"),
 }

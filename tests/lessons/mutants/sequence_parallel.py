@@ -35,4 +35,16 @@ MUTANTS = {
         "torch.ones(2 * n), mesh, [Shard(0)]",
     ),
     "the library needs no loss_parallel": ("with loss_parallel():\n", "if True:\n"),
+    "the parameters are activations": (
+        "        if storage.data_ptr() not in parameters:\n",
+        "        if True:\n",
+    ),
+    "memory that two tensors share counts twice": (
+        "storages[storage.data_ptr()] = storage  # alive",
+        "storages[len(storages)] = storage  # alive",
+    ),
+    "the received bytes are sent bytes": (
+        "    return carried.bytes / 2  # the other half was received",
+        "    return carried.bytes  # the other half was received",
+    ),
 }

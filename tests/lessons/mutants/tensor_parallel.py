@@ -47,4 +47,13 @@ MUTANTS = {
         "    logits = logits - largest.unsqueeze(-1)",
         "    logits = logits - 0 * largest.unsqueeze(-1)",
     ),
+    "the links carry eight times fewer bits": (
+        "network.limit(world, 8 * 2 * (n - 1) / n * sum_bytes / travel)",
+        "network.limit(world, 2 * (n - 1) / n * sum_bytes / travel)",
+    ),
+    "the waits of the first run are those of both runs": (
+        "    return min(seconds), waits[-12:]",
+        "    return min(seconds), waits[:12]",
+    ),
+    "the output layer needs no f": ("model.enter = f\n", "model.enter = nothing\n"),
 }
