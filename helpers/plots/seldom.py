@@ -10,15 +10,19 @@ from helpers.plots.style import BLUE, GREEN, RED, TINTS, new_axes, subplots
 _GREY = "#404040"
 _STEPS = 8
 _WAIT = 1.1  # for the link, relative to the computation of a step
-# Trainings differ by marker and line as well as by colour.
-_LOOKS = (
-    {"color": BLUE, "marker": "o", "linestyle": "-"},
-    {"color": "#56B4E9", "marker": "s", "linestyle": "-"},
-    {"color": GREEN, "marker": "^", "linestyle": "--"},
-    {"color": RED, "marker": "D", "linestyle": "-."},
-    {"color": "#767676", "marker": "v", "linestyle": "--"},
-    {"color": "#CC79A7", "marker": "X", "linestyle": "-."},
-)
+# A method has a colour, and a period a marker and a line.
+_METHODS = {
+    "DDP": {"color": BLUE, "marker": "o", "linestyle": "-"},
+    "DDP, fp16": {"color": "#56B4E9", "marker": "s", "linestyle": "-"},
+    "post_localSGD_hook": {"color": "#404040", "marker": "P", "linestyle": ":"},
+    "average": {"color": GREEN},
+    "DiLoCo": {"color": RED},
+}
+_PERIODS = {
+    "1": {"marker": "*", "linestyle": "-"},
+    "10": {"marker": "^", "linestyle": "--"},
+    "100": {"marker": "v", "linestyle": "-."},
+}
 
 
 def often_and_seldom(period: int) -> None:
@@ -53,11 +57,11 @@ def loss_by_cost(curves: Mapping[str, Sequence[tuple[int, float, float]]]) -> No
     """
     figure, (left, right) = subplots(1, 2, figsize=(9.2, 3.9), sharey=True)
     last = {name: curve[-1] for name, curve in curves.items()}
-    for look, (name, curve) in zip(_LOOKS, curves.items(), strict=False):
+    for name, curve in curves.items():
         sent, seconds, losses = zip(*curve[1:], strict=True)
         shown = [(size / 1e6, loss) for size, loss in zip(sent, losses, strict=True) if size]
-        left.plot(*zip(*shown, strict=True), **look, markersize=5, label=name)
-        right.plot(seconds, losses, **look, markersize=5)
+        left.plot(*zip(*shown, strict=True), **_look(name), markersize=5, label=name)
+        right.plot(seconds, losses, **_look(name), markersize=5)
     left.set(xscale="log", xlabel="MB that a rank has handed over", ylabel="validation loss")
     right.set(xlabel="seconds on the slow links", xlim=(0, None))
     most, least = (pick(size for size, _, _ in last.values()) for pick in (max, min))
@@ -76,16 +80,21 @@ def loss_by_learning_rate(losses: Mapping[str, Mapping[float, float]]) -> None:
     best = {rate: min(losses, key=lambda name: losses[name][rate]) for rate in rates}
     title = "; ".join(f"best at {rate:g}: {name.replace(', ', ' with ')}" for rate, name in best.items())
     axes = new_axes(title[0].upper() + title[1:], height=3.9)
-    looks = {name: look for name, look in zip(("DDP", "", *list(losses)[1:]), _LOOKS, strict=False) if name}
     for name, by_rate in losses.items():
-        axes.plot(rates, by_rate.values(), **looks[name], markersize=6)
+        axes.plot(rates, by_rate.values(), **_look(name), markersize=6)
     axes.set(xscale="log", xlabel="learning rate", ylabel="validation loss after training")
     axes.set_xlim(rates[0] / 1.2, rates[-1] * 3)
     axes.set_xticks(rates, [f"{rate:g}" for rate in rates])
     axes.minorticks_off()
     places = _apart([by_rate[rates[-1]] for by_rate in losses.values()], axes)
     for name, place in zip(losses, places, strict=True):
-        axes.annotate(name, (rates[-1] * 1.08, place), va="center", fontsize="small", color=looks[name]["color"])
+        axes.annotate(name, (rates[-1] * 1.08, place), va="center", fontsize="small", color=_look(name)["color"])
+
+
+def _look(name):
+    """Return the look of a training, such as "DiLoCo, H = 10"."""
+    method, _, period = name.partition(", H = ")
+    return _METHODS[method] | _PERIODS.get(period, {})
 
 
 def _apart(values, axes: Axes):

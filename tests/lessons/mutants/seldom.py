@@ -38,12 +38,12 @@ MUTANTS = {
         'world.call("train", name, 0.01)',
     ),
     "a period of one is longer than one": (
-        'world.call("train", "average, H = 1", 0.001)',
-        'world.call("train", "average, H = 10", 0.001)',
+        'methods[f"average, H = {period}"] = period, average',
+        'methods[f"average, H = {period}"] = max(period, 10), average',
     ),
     "the library never averages weights": (
-        "            averager.average_parameters(model.parameters())\n        bytes_by_step",
-        "        bytes_by_step",
+        "return model, PostLocalSGDOptimizer(adamw, averager)",
+        "return model, adamw",
     ),
     "all ranks start from the same weights twice": (
         "averaged_once(SEED + 100 * (rank + 1))",
@@ -85,6 +85,22 @@ MUTANTS = {
     "the clock runs on during the validation": (
         "                dist.barrier()\n                begin = time.perf_counter()\n",
         "                dist.barrier()\n",
+    ),
+    "only the first training run is paced": (
+        'curves[name] = world.call("train", name, 0.001)[0]\nnetwork.lift(world)',
+        'curves[name] = world.call("train", name, 0.001)[0]\n    network.lift(world)',
+    ),
+    "the velocity outlives a training run": (
+        'methods[f"DiLoCo, H = {period}"] = period, DiLoCo',
+        'methods[f"DiLoCo, H = {period}"] = period, DiLoCo()',
+    ),
+    "the seconds by bytes take a byte for a bit": (
+        "(WORLD_SIZE - 1) / WORLD_SIZE * 8 * handed_bytes / RATE",
+        "(WORLD_SIZE - 1) / WORLD_SIZE * handed_bytes / RATE",
+    ),
+    "the hook exchanges its warm-up and its period": (
+        "with_library(learning_rate, warm_up=100, period=10)",
+        "with_library(learning_rate, warm_up=10, period=100)",
     ),
     "the links are ten times as fast": ("RATE = 100e6\n", "RATE = 1e9\n"),
 }
