@@ -26,7 +26,7 @@ from helpers.checks.learner import learners_module
 from helpers.checks.rpc_judging import one_line_errors, require_rpc
 
 _SECONDS = 0.2  # for the function of a request, so that the same request comes again while it runs
-_SILENCE = 1.5  # the timeout in seconds with which the answer asks silent workers
+_SILENCE = 1.2  # the timeout in seconds with which the answer asks silent workers; the lesson itself uses 2 s
 _WAITED = "waited"  # instead of the size of a group or the result of an answer, if a wait ended with a timeout
 
 
@@ -96,7 +96,7 @@ def my_living(exam):
             returned = alive if isinstance(alive, list) else show(alive)
             exam.require(alive == expected, f"{who} `my_living` returned {returned}, expected {expected}.")
             if not exam.require(
-                seconds < 1.6 * _SILENCE,
+                seconds < 1.5 * _SILENCE,
                 f"{who} `my_living(names, {_SILENCE})` took {seconds:.1f} s, expected about "
                 f"{_SILENCE if stopped else 0} s: give each call the timeout, and ask all workers before you wait.",
             ):

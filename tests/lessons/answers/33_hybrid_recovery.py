@@ -33,7 +33,7 @@ def my_living(names, seconds):
 # Not yet. When trainer1 is silent, `my_living` returned ['server', 'trainer0', 'trainer1', 'master'], expected ...
 
 # %% my_living: one after the other
-# Not yet. When trainer1 and server are silent, `my_living(names, 1.5)` took ... s, expected about 1.5 s: give each ...
+# Not yet. When trainer1 and server are silent, `my_living(names, 1.2)` took ... s, expected about 1.2 s: give each ...
 def my_living(names, seconds):
     alive = []
     for name in names:
@@ -45,8 +45,12 @@ def my_living(names, seconds):
     return alive
 
 # %% my_living: no timeout
-# Not yet. When trainer1 is silent, `my_living(names, 1.5)` took ... s, expected about 1.5 s: give each call ...
+# Not yet. When trainer1 is silent, `my_living(names, 1.2)` took ... s, expected about 1.2 s: give each call ...
 # solution, with `, timeout=seconds` as ``
+
+# %% my_living: a timeout of its own
+# Not yet. When trainer1 is silent, `my_living(names, 1.2)` took ... s, expected about 1.2 s: give each call ...
+# solution, with `timeout=seconds` as `timeout=2`
 
 # %% my_living: the dead
 # Not yet. When no rank is silent, `my_living` returned [], expected ['server', 'trainer0', 'trainer1', 'master'].

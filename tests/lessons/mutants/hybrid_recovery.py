@@ -47,4 +47,16 @@ MUTANTS = {
         "fresh_ranks()\nstart_on(master",
         "fresh_ranks(forget=True)\nstart_on(master",
     ),
+    "trainer 1 trained on before trainer 0 was killed": (
+        'seconds = max(end for what, _, end, _ in marks["trainer 1"]',
+        'seconds = min(end for what, _, end, _ in marks["trainer 1"]',
+    ),
+    "the figure shows the new master before it regroups": (
+        'start_on(server, "run", 500).get(60)\nmarks = marks_of_ranks(dead=master)\n',
+        'marks = marks_of_ranks(dead=master)\nstart_on(server, "run", 500).get(60)\n',
+    ),
+    "the fresh ranks trained on before the server was killed": (
+        'min(begin for what, begin, *_ in back["trainer 0"]',
+        'min(begin for what, begin, *_ in marks["trainer 0"]',
+    ),
 }

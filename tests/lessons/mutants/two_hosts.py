@@ -14,8 +14,8 @@ MUTANTS = {
         "    start_training(timeout=1)\n    world.unplug(cut_off)",
     ),
     "a cable that is out for good ends after a moment": (
-        "    time.sleep(1)\n    where = world.where()",
-        "    time.sleep(1)\n    world.plug(cut_off)\n    where = world.where()",
+        "        time.sleep(1)\n        where = world.where()",
+        "        time.sleep(1)\n        world.plug(cut_off)\n        where = world.where()",
     ),
     "a killed rank is as silent as a cable": (
         "    os.kill(world.pids[-1], signal.SIGKILL)",
@@ -60,5 +60,14 @@ MUTANTS = {
     "one ring sends no more than two levels": (
         "counted[name] = leaving(name)",
         'counted[name] = leaving("two_levels")',
+    ),
+    "the panel of the unplugged cable shows the killed rank": (
+        "scene(cut, cut_at, cut_until)",
+        "scene(death, cut_at, cut_until)",
+    ),
+    "the panel of the killed rank shows the unplugged cable": ("scene(death, killed_at)", "scene(cut, killed_at)"),
+    "the last step is the next step after the outage": (
+        "first_after = min(done for done in times if done > plugged_at)",
+        "first_after = max(done for done in times if done > plugged_at)",
     ),
 }
