@@ -69,7 +69,8 @@ def my_synchronise(model):
 # answer "summed, then divided", with `.grad` as `.data`
 
 # %% my_synchronise: on rank 0 only
-# Not yet. Deadlock: the group's timeout ended ... Run the lesson again, from the cell with `World` to this check.
+# Not yet. Deadlock: until the timeout, rank 0 waited in `all_reduce`. Run the lesson again, from the cell with
+# `World` to this check.
 # answer "summed, then divided", with `dist.all_reduce(parameter.grad)` as
 # `dist.all_reduce(parameter.grad) if rank == 0 else None`
 

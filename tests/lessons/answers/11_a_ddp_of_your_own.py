@@ -433,7 +433,8 @@ class MyDDP(DDP):
         pass
 
 # %% MyDDP: the extra message before the missing buckets
-# Not yet. Rank ... is dead (SIGABRT). gloo aborts a process if the calls of the ranks do not match. Call ...
+# Not yet. Rank ... is dead (SIGABRT). gloo aborts a process if the calls of the ranks do not match. Run the lesson
+# again, from the cell with `World` to this check.
 class MyDDP(DDPOfTheLesson):
     def finish(self):
         missing = [parameter for bucket in self.buckets for parameter in bucket.waiting]

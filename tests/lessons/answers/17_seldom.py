@@ -46,7 +46,8 @@ def my_local_sgd(model, optimizer, batches, period, synchronise):
             start.copy_(synchronise(start, weights_of(model)))
 
 # %% my_local_sgd: fetches all batches first
-# Not yet. The weights are right, but rank 0 fetched a batch before it had taken the step of the batch before, ...
+# Not yet. The weights are right, but rank 0 fetched a batch before it had taken the step on the batch before it. Take
+# one batch, make its step, then take the next.
 # solution, with `enumerate(batches, start=1)` as `enumerate(list(batches), start=1)`
 
 # %% my_local_sgd: stops after the last full round
