@@ -96,7 +96,7 @@ def my_living(exam):
             returned = alive if isinstance(alive, list) else show(alive)
             exam.require(alive == expected, f"{who} `my_living` returned {returned}, expected {expected}.")
             if not exam.require(
-                seconds < 1.5 * _SILENCE,
+                seconds < 1.6 * _SILENCE,
                 f"{who} `my_living(names, {_SILENCE})` took {seconds:.1f} s, expected about "
                 f"{_SILENCE if stopped else 0} s: give each call the timeout, and ask all workers before you wait.",
             ):
