@@ -114,7 +114,7 @@ def my_exchange(exam):
 
 @exercise
 def my_allgather(exam):
-    """Check `my_allgather(group, outputs, inputs, opts)`: the tensors of all ranks go round the ring, n - 1 exchanges.
+    """Check `my_allgather(group, outputs, inputs, opts)`: the tensors of all ranks go round a ring in n - 1 steps.
 
     The tensors differ in shape and dtype.
     """
@@ -140,14 +140,18 @@ def my_allgather(exam):
         )
         exam.require(
             gathered.is_work,
-            f"The outputs are right. Rank {rank} returned {gathered.returned}, expected a work, as `done` returns.",
+            f"The outputs are right. Rank {rank} returned {gathered.returned}, "
+            "expected a work object, as `done` returns.",
         )
     return f"Every rank holds the tensors of all ranks, and sent {n - 1} of them."
 
 
 @exercise
 def my_later(exam):
-    """Check `my_later(thread, collective, *arguments)`: the work returns at once, and ends as the collective does."""
+    """Check `my_later(thread, collective, *arguments)`, which returns a work object at once.
+
+    The work completes when the collective does.
+    """
     rank = exam.rank
     later = exam.on_rank(_run_later, rank)
     who = f"On rank {rank}"
@@ -204,7 +208,7 @@ def Sharding(exam):
     size = 4 * _NUMBERS * (n - 1)
     exam.require(sent == size, _other_bytes(rank, sent, size, "a reduce-scatter"))
     expected = _trained(n)
-    exam.require(trained == expected, f"Rank {rank} trained to {trained}, expected {expected}.")
+    exam.require(trained == expected, f"After training, rank {rank} holds {trained}, expected {expected}.")
     return f"Every rank sent {size} bytes, and sharded momentum trains as one process does."
 
 
@@ -285,7 +289,7 @@ def _brought(rank, n):
 
 
 def _own_tensor(rank, shape, dtype):
-    """Return the tensor that a rank brings to an all-gather."""
+    """Return the tensor that a rank contributes to an all-gather."""
     return torch.full(shape, 10 * rank + 3, dtype=dtype)
 
 

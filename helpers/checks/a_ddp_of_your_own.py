@@ -26,7 +26,7 @@ _HALVES = (torch.float16, torch.bfloat16) * 5  # of the same size, and not the s
 
 
 class TrainingCase(NamedTuple):
-    """A training that a class has to get right, and how a sentence about it begins.
+    """A training run that a class must reproduce, and the beginning of each sentence about it.
 
     `steps` has the micro-batches of each step; a micro-batch says, by rank, in which order the model calls its
     branches. All micro-batches of a step except the last are under `no_sync`. `limit` is the limit of a bucket in
@@ -99,7 +99,7 @@ def MyNoSync(exam):
     """Check `MyNoSync(module, bucket_cap_mb)`: nothing is sent under `no_sync`, and what has been added up is kept."""
     if _judge_cases(exam, "MyNoSync", [*_cases_of_hooks(exam.n), _quiet_case(exam.n)]):
         _judge_error(exam, "MyNoSync", [])
-    return "Under `no_sync` no rank sent anything, and the last micro-batch averaged all that had been added up."
+    return "Under `no_sync` no rank sent anything, and the last micro-batch averaged the accumulated gradients."
 
 
 @exercise
@@ -374,7 +374,7 @@ def _judge_ready(exam):
 
 
 def _judge_error(exam, name, arguments):
-    """Require that a step is averaged after an error inside `no_sync`."""
+    """Require that the gradients of a step are averaged after an error inside `no_sync`."""
     with _errors_placed(name, "In the step after an error inside `no_sync`, "):
         sent = exam.on_rank(_after_an_error, name, arguments, exam.rank)
     exam.require(

@@ -92,7 +92,7 @@ def sharded_step(exam):
 
 @exercise
 def skip_together(exam):
-    """Check `skip_together(gradient)`: whether any rank's gradient contains a NaN, and the norm of the own gradient.
+    """Check `skip_together(gradient)`: whether any rank has a NaN, and the norm of the rank's own gradient.
 
     The last rank comes late, so that an answer without `wait()` reads the result too early.
     """

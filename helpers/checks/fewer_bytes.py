@@ -99,7 +99,9 @@ def my_low_rank(exam):
         sorted(sizes) == [9 * 2, 12 * 2],
         f"Rank {rank} gave tensors of {sizes} elements to all-reduce, expected {[12 * 2, 9 * 2]}: P and Q.",
     )
-    return "P and Q are averaged, their product is the mean of all ranks, and each rank keeps what it misses."
+    return (
+        "P and Q are averaged, their product is the mean of all ranks, and each rank keeps its own compression error."
+    )
 
 
 @exercise

@@ -42,7 +42,7 @@ def ReduceScatter(exam):
 
 
 def _judge_gradients(returned):
-    """Judge the gradients of all ranks: for a loss that all ranks share, and for a loss of each rank's own."""
+    """Judge the gradients of all ranks: for a loss that all ranks share, and for a different loss on each rank."""
     n = len(returned)
     shared, of_its_own = (torch.stack(gradients).mean(dim=0) for gradients in zip(*returned, strict=True))
     weights = _weights()
@@ -61,7 +61,7 @@ def _judge_gradients(returned):
 def global_mean(exam):
     """Check `global_mean(values)`: a mean over all ranks whose gradients, averaged, are the gradients of one process.
 
-    The gradients are compared for a loss that all ranks share, and for a loss of each rank's own.
+    The gradients are compared for a loss that all ranks share, and for a different loss on each rank.
     """
     rank, n = exam.rank, exam.n
     expected = _mean_of_all(n, _weights()).detach()
@@ -116,7 +116,7 @@ def _require_function(exam, name, x, output, what, gradient_of):
     calls = {}
     for losses, scales in (
         ("the same loss on all ranks", torch.ones(n)),
-        ("a loss of each rank's own", torch.arange(1.0, n + 1)),
+        ("a different loss on each rank", torch.arange(1.0, n + 1)),
     ):
         found, gradient, changed, *counts = exam.on_rank(
             _output_and_gradient, name, x.clone(), scales[rank].item(), list(output.shape)

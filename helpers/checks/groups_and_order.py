@@ -138,7 +138,7 @@ def hierarchical_sum(exam):
         f"The sums are right. Rank {rank} brought {elements} to all_reduces across hosts, expected 1 element, once.",
     )
     if len(expected) == 1:
-        return "Every rank holds the sum. Its host has no other rank, so nothing could be saved: try 4 ranks, too."
+        return "Every rank holds the sum. Its host has no other rank, so nothing could be saved: try 4 ranks as well."
     return "Every rank holds the sum, and brought only one chunk to an all_reduce across hosts."
 
 
@@ -200,7 +200,7 @@ def _require_agreement(store, asked):
 
 
 class _Rehearsed:
-    """Stands for a group that has been asked for and not been made."""
+    """Represents a group that was requested but not created."""
 
     def __init__(self, members):
         self.members = members
@@ -250,7 +250,7 @@ def _item(result):
 
 
 def _hierarchical_sum(chunks, hosts):
-    """Return what `hierarchical_sum` returns, and how many elements it brings to each all_reduce across hosts."""
+    """Return what `hierarchical_sum` returns, and how many elements it passes to each all_reduce across hosts."""
     ten_seconds = dist.ProcessGroupGloo.Options("gloo", timedelta(seconds=10))
     override = {name: ("gloo", ten_seconds) for name in ("host", "local")}
     shape = hosts, dist.get_world_size() // hosts

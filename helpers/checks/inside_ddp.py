@@ -132,7 +132,7 @@ def accumulate_all(exam):
 def weigh(exam):
     """Check `weigh(samples, bucket)`, a communication hook that averages over samples rather than over ranks.
 
-    The second call has other numbers of samples, with another sum.
+    The second call has different numbers of samples, with a different sum.
     """
     rank, n = exam.rank, exam.n
     for case, shares in (

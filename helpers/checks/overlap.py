@@ -224,7 +224,9 @@ def _require_two_buckets(exam, step, size):
     if "all_reduce" not in calls:  # DDP's, which launches in backward and waits at its end
         return
     sent = sum(nbytes for call, nbytes in step.calls if call == "all_reduce")
-    exam.require(sent == size, f"Rank {rank} sent {sent} bytes in its buckets, expected {size}, as the gradients have.")
+    exam.require(
+        sent == size, f"Rank {rank} sent {sent} bytes in its buckets, expected {size}, the size of the gradients."
+    )
     exam.require(
         "all_reduce" in _before(_GRADIENT, calls),
         f"Rank {rank} launched its first bucket after the last gradient was complete, expected a launch before.",

@@ -31,9 +31,9 @@ _OF_RANK_1 = {
 
 @exercise(own_group=True, restart=FRESH_RANKS)
 def checked_all_reduce(exam):
-    """Check `checked_all_reduce(name, tensor, group)`: it adds up, or every rank raises a ValueError if ranks differ.
+    """Check `checked_all_reduce(name, tensor, group)`: it sums, or every rank raises a ValueError if the calls differ.
 
-    Ranks differ if they pass another name, shape or dtype. Then no tensor changes.
+    Calls differ if their names, shapes or dtypes do. Then no tensor changes.
     """
     rank, total = exam.rank, float(exam.n * (exam.n + 1) / 2)
     outcomes, outside = exam.on_rank(_try_calls)
@@ -139,7 +139,7 @@ def _try_calls():
 
 
 def _deliver(messages):
-    """Call `deliver` once for each message, each in a new group, until rank 1 returns another message.
+    """Call `deliver` once for each message, each in a new group, until rank 1 returns a different message.
 
     A long message would abort rank 1 in an answer that fails with short messages. Return the results, tensors as lists,
     and the names of all calls in the default group.

@@ -265,5 +265,5 @@ def my_host_group(hosts):
 # solution
 
 # %% hierarchical_sum: skeleton with a rank on each host
-# Solved. Every rank holds the sum. Its host has no other rank, so nothing could be saved: try 4 ranks, too.
+# Solved. Every rank holds the sum. Its host has no other rank, so nothing could be saved: try 4 ranks as well.
 # skeleton

@@ -164,7 +164,7 @@ def two_buckets(model):
     return model, lambda: [bucket.finish() for bucket in buckets]
 
 # %% two_buckets: that leave a gradient out
-# Not yet. Rank 0 sent 704 bytes in its buckets, expected 992, as the gradients have.
+# Not yet. Rank 0 sent 704 bytes in its buckets, expected 992, the size of the gradients.
 # answer "split after three", with `parameters[3:]` as `parameters[4:]`
 
 # %% exposed_seconds: solution

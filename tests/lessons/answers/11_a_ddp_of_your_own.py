@@ -577,7 +577,7 @@ def my_buckets(parameters, limit):
 # solution, with `hook(self.ready)` as `hook(lambda p: MyHooks.ready(self, p))`
 
 # %% MyNoSync: solution
-# Solved. Under `no_sync` no rank sent anything, and the last micro-batch averaged all that had been added up.
+# Solved. Under `no_sync` no rank sent anything, and the last micro-batch averaged the accumulated gradients.
 
 # %% MyNoSync: skeleton
 # Not yet. With two micro-batches under `no_sync` and one after it, in step 1 rank 0 sent ... bytes under `no_sync`,

@@ -61,7 +61,7 @@ def my_compress(dtype, bucket):
 # skeleton, with `return work.get_future().then(lambda done: done.value()[0])` as `return bucket.buffer()`
 
 # %% my_low_rank: solution
-# Solved. P and Q are averaged, their product is the mean of all ranks, and each rank keeps what it misses.
+# Solved. P and Q are averaged, their product is the mean of all ranks, and each rank keeps its own compression error.
 
 # %% my_low_rank: skeleton
 # Not yet. On rank 0 the product of P and Q is off by ..., expected the mean of all ranks' matrices.

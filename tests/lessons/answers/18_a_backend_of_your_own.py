@@ -219,7 +219,7 @@ def my_allgather(group, outputs, inputs, opts):
 # solution, without `tensors[rank].copy_(inputs[0])`
 
 # %% my_allgather: without return
-# Not yet. The outputs are right. Rank 0 returned None, expected a work, as `done` returns.
+# Not yet. The outputs are right. Rank 0 returned None, expected a work object, as `done` returns.
 # solution, without `    return done(outputs)`
 
 # %% my_allgather: replaces a tensor in the list
