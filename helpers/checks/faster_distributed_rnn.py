@@ -185,11 +185,11 @@ def _of_type(value):
 # These functions run in the process of the learner's code.
 
 _lstm_runs = []  # when the learner's LSTM began to run, by `time.monotonic`
-_SECONDS = 3  # at most, that the decoder holds a call until another one comes: a busy machine may be slow
+_SECONDS = 3  # for which the decoder holds a call at most, until a second call arrives: a busy machine may be slow
 
 
 def _watch():
-    """Have the learner's decoder hold a call until there is another one, and note when the LSTM runs."""
+    """Have the learner's decoder hold a call until a second call arrives, and note when the LSTM runs."""
     _lstm_runs.clear()
     model = cut_model.learners_model()
     with one_line_errors():
@@ -199,7 +199,7 @@ def _watch():
 
 
 def _watched():
-    """Return of each call of the decoder whether there was another one, and when the LSTM ran on the last window."""
+    """Return for each call of the decoder whether a second call arrived, and when the LSTM ran on the last window."""
     runs, _lstm_runs[:] = list(_lstm_runs), []
     return rpc.rpc_sync("server", _take_pairs), runs[len(runs) // 2 :]
 
@@ -246,11 +246,11 @@ def _remote(module_class, arguments, parameters):
 
 # These functions run on the owner of the decoder.
 
-_pairs = []  # of each call of the decoder, whether there was another one at the same time
+_pairs = []  # for each call of the decoder, whether a second call arrived at the same time
 
 
 def _hold_calls(reference):
-    """Have the module hold each call until there is another one, at most for `_SECONDS`."""
+    """Have the module hold each call until a second call arrives, for at most `_SECONDS`."""
     both = threading.Barrier(2)
 
     module = reference.local_value()
@@ -268,6 +268,6 @@ def _hold_calls(reference):
 
 
 def _take_pairs():
-    """Return of each call whether there was another one, and forget it."""
+    """Return for each call whether a second call arrived, and forget the calls."""
     taken, _pairs[:] = list(_pairs), []
     return taken

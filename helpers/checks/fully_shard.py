@@ -75,7 +75,7 @@ def my_sharded(exam):
     exam.require(found.is_sharded, f"On rank {rank} a parameter is no DTensor, expected slices of every parameter.")
     exam.require(
         found.is_in_mesh or not found.is_sharded,
-        f"On rank {rank} a parameter is sharded over another mesh, expected `mesh`: pass `mesh=mesh` to every "
+        f"On rank {rank} a parameter is sharded over a different mesh, expected `mesh`: pass `mesh=mesh` to every "
         "`fully_shard`.",
     )
     exam.require(

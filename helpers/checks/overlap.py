@@ -216,7 +216,7 @@ def _running_sums(bucket, sizes):
 
 
 def _require_two_buckets(exam, step, size):
-    """Require that a step has made the right calls in the right order; `size` is that of all gradients, in bytes."""
+    """Require the right calls of a step, in the right order; `size` is the size of all gradients in bytes."""
     rank, calls = exam.rank, [call for call, _ in step.calls]
     times = {0: "did not call all_reduce", 1: "called all_reduce once"}
     done = times.get(step.all_reduces, f"called all_reduce {step.all_reduces} times")

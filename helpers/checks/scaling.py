@@ -29,10 +29,10 @@ def my_step_seconds(exam):
         expected = min(laps[2:])
         seconds = number(result)
         shown = show(result) if seconds is None else f"{seconds:.3f}"
-        another = ", and is another rank in every step" if members > 1 else ""
+        changes = ", and a different rank is the slowest in every step" if members > 1 else ""
         exam.require(
             seconds is not None and 0.8 * expected < seconds < 1.5 * expected + 0.02,
-            f"In a group of {words} the slowest rank takes {expected:.3f} s for a step{another}. The first step is "
+            f"In a group of {words} the slowest rank takes {expected:.3f} s for a step{changes}. The first step is "
             f"longer, and once a step is disturbed. Rank {rank} returned {shown}, expected about {expected:.3f} s.",
         )
     return "Every rank returned the step time of the slowest rank."

@@ -29,9 +29,9 @@ def _judge_sum(returned):
         if not has_its_block:
             first = rank * _HIDDEN
             raise Wrong(
-                f"The partial sums add up to the output. Rank {rank} keeps other outputs of the first layer than "
-                f"expected, outputs {first} to {first + _HIDDEN - 1}. In attention such a block holds whole heads: try "
-                "`chunk`."
+                f"The partial sums add up to the output. Rank {rank} does not keep the block of neighbouring "
+                f"outputs, expected outputs {first} to {first + _HIDDEN - 1} of the first layer. In attention such a "
+                "block holds whole heads: try `chunk`."
             )
     return f"Each rank keeps 1/{len(returned)} of both layers, and the partial sums add up to the output."
 

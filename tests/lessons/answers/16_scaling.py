@@ -10,9 +10,13 @@
 # Not yet. Rank 0 called `step` 1 times, expected 8: two without the clock, then six with it.
 
 # %% my_step_seconds: the own time
-# Not yet. In a group of all ranks the slowest rank takes 0.05... s for a step, and is another rank in every step. The first
-# step is longer, and once a step is disturbed. Rank 0 returned 0.02..., expected about 0.05... s.
+# Not yet. In a group of all ranks the slowest rank takes 0.05... s for a step, and a different rank is the slowest in
+# every step. The first step is longer, and once a step is disturbed. Rank 0 returned 0.02..., expected about 0.05... s.
 # solution, without `dist.all_reduce(slowest, dist.ReduceOp.MAX, group=group)`
+
+# %% my_step_seconds: in the default group
+# Not yet. Deadlock: until the timeout, ranks 0, 1 and 2 waited in `all_reduce` or `barrier`. Run the lesson again, ...
+# solution, with `, group=group` as ``
 
 # %% my_step_seconds: the mean of six
 # Not yet. In a group of all ranks the slowest rank takes 0.05... s for a step, ..., expected about 0.05... s.
@@ -35,8 +39,8 @@
 # solution, with `return slowest.min().item()` as `slowest.min().item()`
 
 # %% my_step_seconds: first the shortest, then the slowest rank
-# Not yet. In a group of all ranks the slowest rank takes 0.05... s for a step, and is another rank in every step. The
-# first step is longer, and once a step is disturbed. Rank 0 returned 0.02..., expected about 0.05... s.
+# Not yet. In a group of all ranks the slowest rank takes 0.05... s for a step, and a different rank is the slowest in
+# every step. The first step is longer, and once a step is disturbed. Rank 0 returned 0.02..., expected about 0.05... s.
 # solution, with `torch.tensor(times)` as `torch.tensor(min(times))`
 
 # %% my_step_seconds: the barrier inside the clock, the median, a tensor

@@ -142,7 +142,8 @@ def my_sharded(model, mesh):
     return adam(model.parameters())
 
 # %% my_sharded: without the mesh
-# Not yet. On rank 0 a parameter is sharded over another mesh, expected `mesh`: pass `mesh=mesh` to every `fully_shard`.
+# Not yet. On rank 0 a parameter is sharded over a different mesh, expected `mesh`: pass `mesh=mesh` to every
+# `fully_shard`.
 def my_sharded(model, mesh):
     for layer in model:
         fully_shard(layer)
