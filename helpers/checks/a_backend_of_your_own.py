@@ -376,7 +376,8 @@ def _exchange(rank, size):
                     _close_after_silence(right, store)
                 break
             if stage == _EARLY:
-                socket.socket.sendall(right, stream[:8])
+                with suppress(ConnectionError):  # the right neighbour has failed, and says so itself
+                    socket.socket.sendall(right, stream[:8])
                 select.select([left], [], [], _SECONDS)
             elif stage == _SILENT:
                 right.settimeout(_SECONDS_OF_SILENCE)
@@ -397,7 +398,8 @@ def _close_after_silence(right, store):
     """Close the connection to rank 1 after its timeout, or later, if `my_exchange` on rank 1 ignores the timeout."""
     with suppress(dist.DistStoreError):
         store.wait(["the silence has ended"], timedelta(seconds=_SECONDS))
-    right.shutdown(socket.SHUT_WR)
+    with suppress(OSError):  # rank 1 has failed before, and says so itself
+        right.shutdown(socket.SHUT_WR)
 
 
 def _error_of_exchange(*arguments):

@@ -68,7 +68,7 @@ def loss_by_cost(curves: Mapping[str, Sequence[tuple[int, float, float]]]) -> No
     longest, shortest = (pick(seconds for _, seconds, _ in last.values()) for pick in (max, min))
     for axes, title in (
         (left, f"Up to {most / least:.0f} times fewer bytes"),
-        (right, f"{longest:.1f} s of the slowest training become {shortest:.1f} s"),
+        (right, f"Training takes {longest:.1f} s at most, {shortest:.1f} s at least"),
     ):
         _dress(axes, title)
     figure.legend(loc="outside lower center", ncols=3, frameon=False)
