@@ -293,7 +293,7 @@ def _own_tensor(rank, shape, dtype):
     return torch.full(shape, 10 * rank + 3, dtype=dtype)
 
 
-# What follows runs in the process of the learner's code.
+# The functions below run in the process of the learner's code.
 
 
 class _Watched(socket.socket):
@@ -342,7 +342,7 @@ def _store():
 
 
 def _connected(rank, size):
-    """Return sockets to the right neighbour and from the left one, as the lesson's `connect` does."""
+    """Return sockets to the right neighbour and from the left neighbour, as the lesson's `connect` does."""
     address, store = os.environ["MASTER_ADDR"], _store()
     with socket.create_server((address, 0)) as server:
         server.settimeout(_SECONDS)

@@ -218,7 +218,7 @@ def _judge_case(exam, name, case):
 
 @contextmanager
 def _errors_placed(name, where):
-    """Add to the first line of an error of the answer in which case it was raised; `where` begins a sentence."""
+    """Name the case in the first line of an error that the answer raises; `where` begins a sentence."""
     try:
         yield
     except AnswerError as error:
@@ -353,7 +353,7 @@ def _judge_start(exam, name, arguments):
 
 
 def _judge_ready(exam):
-    """Require that hooks call `ready`, so that a class derived from it can change what they do, and so can `finish`."""
+    """Require that hooks call `ready`, which derived classes override, and that `finish` can call it as well."""
     counts, gradients = exam.on_rank(_through_ready, exam.rank, exam.n)
     names, _ = _parameters_of("branches")
     exam.require(
@@ -450,7 +450,7 @@ def _is_list_of_parameters(value):
 
 
 def _require_buckets(exam, limit, buckets, sizes, dtypes):
-    """Require the right buckets; they, `sizes` and `dtypes` are given by the numbers of the parameters."""
+    """Require the right buckets; `buckets`, `sizes` and `dtypes` give each parameter by its number."""
     rank, given = exam.rank, sum(buckets, [])
     for number in range(len(sizes)):
         count = given.count(number)
@@ -547,7 +547,7 @@ class _Mixed(nn.Module):
 
 
 class _WithBuffers(nn.Module):
-    """A layer that adds up its inputs in buffers; it keeps what the buffers are when a forward pass begins."""
+    """A layer that adds up its inputs in buffers; it records the buffers at the beginning of each forward pass."""
 
     def __init__(self):
         super().__init__()
@@ -612,7 +612,7 @@ def _loss(model, inputs, route):
     return (model(inputs, route) ** 2).mean()
 
 
-# What follows runs next to the learner's code.
+# The functions below run next to the learner's code.
 
 
 def _names_of_arguments(name):

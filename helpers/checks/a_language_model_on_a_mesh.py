@@ -244,7 +244,7 @@ def my_step(exam):
 
 
 def _steps(steps, most):
-    """Take steps by the learner's function and by one process; return losses, and how long each update is.
+    """Take steps with the learner's function and in one process; return the losses and the length of each update.
 
     An update that is no multiple of the expected update counts as 0 times the expected update.
     """

@@ -331,7 +331,7 @@ def _fill_the_mailbox(spawn):
 
 
 def _arrive():
-    """Have an `InOrder` of the learner's get all arrivals; return what it returned for each of them."""
+    """Pass all arrivals to the learner's `InOrder`; return what it returned for each of them."""
     in_order = answer("InOrder", [])
     return [_arrived(in_order, sender, number) for sender, number, _ in _ARRIVALS]
 

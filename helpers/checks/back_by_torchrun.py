@@ -19,8 +19,8 @@ _EVERY = 25  # steps between two checkpoints
 def my_loop(exam):
     """Check `my_loop(training, path, goes_on)`: it loads, steps, and saves every 25 steps, on one rank and atomically.
 
-    The training and its step are the check's. It is judged half by half: first without a file, then with a file. Each
-    rank has a path of its own, so the check sees which rank writes.
+    The check provides the training and its step. It judges the loop first without a file, then with a file. Each rank
+    has a path of its own, so the check sees which rank writes.
     """
     _judge_first_start(exam, *exam.on_rank(_looped, None))
     _judge_restart(exam, *exam.on_rank(_looped, 30))
@@ -115,7 +115,7 @@ def best_interval(exam):
 
 
 def _why(seconds, save, between):
-    """Say how much time an interval loses, and which of both losses is larger."""
+    """Say how much time an interval loses, and which of the two losses is larger."""
     if seconds is None or seconds <= 0:
         return ""
     saving, failing = save / seconds, seconds / (2 * between)
@@ -205,7 +205,7 @@ def _examples(batch):
 
 
 def _gradient_of_loss(rank, n, batch):
-    """Return the result of `my_loss` and its gradient, or None as the gradient of anything but one element.
+    """Return the result of `my_loss` and its gradient; None as the gradient if the result is not a single element.
 
     The losses have an autograd graph.
     """

@@ -689,7 +689,7 @@ def _agent(seed):
 
 
 def _train(agent, updates):
-    """Make updates with different gradients, without chance."""
+    """Make updates with different gradients, without randomness."""
     for update in updates:
         observations = torch.linspace(-1, 1 + update, 8).reshape(2, 4)
         agent.optimizer.zero_grad()

@@ -25,8 +25,9 @@ _TIMEOUT = "RPC ran for more than set timeout"
 class Window(NamedTuple):
     """What the learner's model made of one window.
 
-    `result` is what its method returned, `calls` are its RPCs, `gradients` those of its parameters on their owners:
-    none without a backward pass, which is `in_vain` if it has waited for a gradient until the timeout.
+    `result` is what its method returned, and `calls` are its RPCs. `gradients` are the gradients of its parameters on
+    their owners, none without a backward pass. `in_vain` tells whether the backward pass waited for a gradient until
+    the timeout.
     """
 
     result: object
@@ -39,7 +40,7 @@ _model = []  # the learner's, in the process of the trainer
 
 
 def compare_windows(exam, one, method, require_result) -> Window:
-    """Run windows through the learner's method and through one process, and return what came of the last window.
+    """Run windows through the learner's method and through one process, and return the outcome of the last window.
 
     The method is `forward`, which returns logits, or `loss`. `require_result(exam, window, number, expected)` judges
     the logits or the loss; for logits it also gets the expected hidden state. The first window with a fault is the last
@@ -173,15 +174,15 @@ def run_window(method, arguments, weights) -> Window:
 
 
 def write(reference, values):
-    """Set on its owner the values of a parameter."""
+    """Set the values of a parameter. Runs on its owner."""
     reference.local_value().detach().copy_(values)
 
 
 def shape(reference):
-    """Return on its owner the shape of a parameter."""
+    """Return the shape of a parameter. Runs on its owner."""
     return list(getattr(reference.local_value(), "shape", ()))
 
 
 def gradient(context, reference):
-    """Return on its owner the gradient of a parameter in a context, None if there is none."""
+    """Return the gradient of a parameter in a context, None if there is none. Runs on its owner."""
     return dist_autograd.get_gradients(context).get(reference.local_value())

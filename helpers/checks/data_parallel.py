@@ -35,7 +35,7 @@ class BucketStep(NamedTuple):
 
 @exercise
 def my_synchronise(exam):
-    """Check `my_synchronise(model)`, which replaces the gradients of each rank by their mean over all ranks."""
+    """Check `my_synchronise(model)`, which replaces the gradients of each rank with their mean over all ranks."""
     rank, data = exam.rank, [new_data(other, _IMAGES) for other in range(exam.n)]
     model, reference = new_model().double(), new_model().double()
     loss(model, [data[rank]]).backward()

@@ -185,7 +185,7 @@ def _numbers_of_images(n):
 
 
 class _Run:
-    """A small run with what the learner's functions use of the lesson's `Run`."""
+    """A small run with the parts of the lesson's `Run` that the learner's functions use."""
 
     def __init__(self, seed):
         with torch.random.fork_rng():

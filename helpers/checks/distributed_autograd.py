@@ -25,9 +25,9 @@ _SHORT = {"AccumulateGrad": "w", "SendRpcBackward": "Send", "RecvRpcBackward": "
 def whole_graph(parts: Sequence[tuple]) -> Mapping[str, set[str]]:
     """Return for each function of a graph over several ranks the set of functions that it passes a gradient to.
 
-    `parts` has each rank's names, edges, and functions of sent and received messages. A name in the result is that of a
-    function, in short, and its rank, such as "Recv 0", so it must occur once on a rank. "w 0" is a weight's function,
-    which passes nothing on.
+    `parts` has each rank's names, edges, and functions of sent and received messages. A name in the result is the
+    short name of a function and its rank, such as "Recv 0", so it must occur once on a rank. "w 0" is the function of a
+    weight, which passes nothing on.
     """
     shown = [
         [f"{_SHORT.get(name, name.removesuffix('Backward0'))} {rank}" for name in names]
@@ -127,8 +127,9 @@ def train_frozen(exam):
 class _Training(NamedTuple):
     """What `my_step` made of a model: the weights afterwards, and the results of the steps.
 
-    `gradients` are those of the last context of the first step that held any, none without a context or a backward
-    pass. `runs` counts the forward passes on worker1, and `payloads` the bytes of tensors in the calls of each step.
+    `gradients` are the gradients of the last context of the first step that held any; there are none without a context
+    or a backward pass. `runs` counts the forward passes on worker1, and `payloads` the bytes of tensors in the calls of
+    each step.
     """
 
     weights: list[torch.Tensor]
@@ -184,7 +185,7 @@ def _require_first_half(exam, trained, expected):
         "The gradients in the context differ, expected the gradients of one process.",
     )
     exam.refuse(
-        "The first half is right: the gradients in the context equal one process. "
+        "The first half is right: the context holds the gradients of one process. "
         f"The weights on worker1 did not change, expected {_STEPS} steps of the optimizer, each in the same context."
     )
 

@@ -148,7 +148,7 @@ def _require_logits(exam, window, number, expected, expected_hidden):
     logits, hidden = window.result
     exam.require(
         is_pair(hidden) and all(close(*pair, 1e-5) for pair in zip(hidden, expected_hidden, strict=True)),
-        f"The hidden state after the {_ORDINALS[number]} window differs from one process.",
+        f"The hidden state after the {_ORDINALS[number]} window differs from the hidden state of one process.",
     )
     exam.require(
         len(asked) > 1,
@@ -157,7 +157,8 @@ def _require_logits(exam, window, number, expected, expected_hidden):
     )
     exam.require(len(asked) == _CALLS, f"`forward` called the server {len(asked)} times, expected {_CALLS} calls.")
     exam.require(
-        close(logits, expected, 1e-5), f"The logits of the {_ORDINALS[number]} window differ from one process."
+        close(logits, expected, 1e-5),
+        f"The logits of the {_ORDINALS[number]} window differ from the logits of one process.",
     )
     exam.require(
         getattr(logits, "requires_grad", False),
@@ -203,7 +204,7 @@ def _require_first_half(exam, step, number, expected_loss, one):
     for name, gradient, parameter in zip(_NAMES, step.gradients, one.parameters(), strict=False):
         exam.require(
             close(gradient, parameter.grad, 1e-5),
-            f"In step {number} the loss is right, and a gradient of {name} differs from one process.",
+            f"In step {number} the loss is right, but a gradient of {name} differs from the gradient of one process.",
         )
 
 
@@ -211,18 +212,18 @@ def _require_second_half(exam, step, number, expected_hidden, one):
     """Require one step of the optimizer, the weights of one process, and a detached hidden state."""
     exam.require(
         step.updates == 1,
-        f"The first half is right: the gradients equal one process. `optimizer.step` was called {step.updates} "
-        "times in a step, expected once.",
+        f"The first half is right: the gradients are the gradients of one process. `optimizer.step` was called "
+        f"{step.updates} times in a step, expected once.",
     )
     for name, weights, parameter in zip(_NAMES, step.weights, one.parameters(), strict=True):
         exam.require(
             close(weights, parameter.detach(), 1e-5),
-            f"After step {number} the weights of {name} differ from one process.",
+            f"After step {number} the weights of {name} differ from the weights of one process.",
         )
     hidden = step.result[1] if is_pair(step.result) else None
     exam.require(
         is_pair(hidden) and all(close(*pair, 1e-5) for pair in zip(hidden, expected_hidden, strict=True)),
-        f"The weights are right. The hidden state after step {number} differs from one process.",
+        f"The weights are right. The hidden state after step {number} differs from the hidden state of one process.",
     )
     exam.require(
         not any(getattr(state, "requires_grad", False) for state in hidden or ()),
@@ -306,8 +307,8 @@ def _require_kinds(exam, result, window):
 class _Step(NamedTuple):
     """The outcome of a step of the learner.
 
-    `in_context` says of each forward pass whether it ran in a context; `gradients` are those of the context at its end,
-    `updates` counts the steps of the optimizer, and `weights` are those afterwards.
+    `in_context` says of each forward pass whether it ran in a context; `gradients` are the gradients of the context
+    at its end, `updates` counts the steps of the optimizer, and `weights` are the weights afterwards.
     """
 
     result: object
@@ -398,7 +399,7 @@ def _step(words, targets, hidden) -> _Step:
 
 
 def _value(reference):
-    """Return on its owner the value of a parameter."""
+    """Return the value of a parameter. Runs on its owner."""
     return reference.local_value().detach()
 
 

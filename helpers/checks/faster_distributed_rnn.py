@@ -87,7 +87,7 @@ def loss_on_server(exam):
         for name, gradient, tensor in zip(
             ("the output", "the weight", "the bias"), gradients, (output, *decoder.parameters()), strict=True
         ):
-            exam.require(close(gradient, tensor.grad, 1e-5), f"The loss is right, and the gradient of {name} is not.")
+            exam.require(close(gradient, tensor.grad, 1e-5), f"The loss is right, but the gradient of {name} is wrong.")
     return f"The loss and all gradients are right, and the trainer received {received} bytes instead of {logits}."
 
 
@@ -125,15 +125,15 @@ def looked_up(exam):
             )
         exam.require(
             gradient is not None and gradient.numel() > 0,
-            "The vectors are right, and no gradient comes to the table.",
+            "The vectors are right, but no gradient reaches the table.",
         )
         right = gradient is not None and torch.allclose(gradient.to(weight.dtype), weight.grad, rtol=0.1, atol=0.1)
-        exam.require(right, "The vectors are right, and the gradient of the table is not.")
+        exam.require(right, "The vectors are right, but the gradient of the table is wrong.")
     return f"The vectors and the gradient are right up to rounding, and the trainer received {received} bytes."
 
 
 def _compare_with_one_process(exam, name, prepare=None):
-    """Run windows through the learner's model `name` and through one process; return what came of the last window."""
+    """Run windows through the learner's model `name` and through one process; return the outcome of the last window."""
     exam.on_rank(cut_model.make, name, [_WORDS, _WIDTH])
     one = cut_model.one_process(_WORDS, _WIDTH)
     exam.on_rank(cut_model.start_from, [parameter.detach() for parameter in one.parameters()])

@@ -181,7 +181,7 @@ def _is_rounded(tensor, n):
 
 
 def _errors(steps, whole):
-    """Return by how much the sums of the gradients of steps are off at most, by the names of the parameters."""
+    """Return the largest error in the summed gradients of each parameter, by the name of the parameter."""
     errors = {}
     for place, (name, parameter) in enumerate(whole.named_parameters()):
         gradients = [step.gradients[place] for step in steps]
@@ -197,7 +197,7 @@ def _near(result, expected):
     return _distance(result, expected) < 1e-4
 
 
-# What follows runs beside the learner's code.
+# The functions below run next to the learner's code.
 
 
 def _compressed_step(rank, dtype):

@@ -178,7 +178,7 @@ def _require_an_end(world, answer):
 
 
 def _check_each(world, name, wrong_with, praise):
-    """Return the verdict on an answer for each of the cases, with a sentence for each that is not open."""
+    """Return the verdict on an answer for each of the cases, with a sentence for each case that is not open."""
     try:
         cases = {number: case for number, case in faulty.dealt().items() if number > 0}
         if not cases:

@@ -199,7 +199,7 @@ def _own_examples():
 
 
 def _trained_shards():
-    """Shard a model by `my_sharded`, and take a step; return what the model, the optimizer and the step are."""
+    """Shard a model by `my_sharded`, and take a step; return facts about the model, the optimizer and the step."""
     whole, model = _layers(), _layers()
     mesh = init_device_mesh("cpu", (dist.get_world_size(),), mesh_dim_names=("of_the_check",))
     optimizer = answer("my_sharded", [model, mesh])

@@ -94,7 +94,7 @@ def grid_sums(exam):
 
 @exercise
 def stop_together(exam):
-    """Check `stop_together(wish)`: it returns True on every rank when any rank wishes to stop, else False.
+    """Check `stop_together(wish)`: it returns True on every rank if any rank wishes to stop, and False otherwise.
 
     It is called four times: no rank wishes, the last does, the first does, all do. With gloo a `reduce` to rank 0
     leaves the wish of the last rank on every rank, but the wish of the first rank on rank 0 only.

@@ -142,7 +142,7 @@ def examine_on_ranks(world, exercise: exam.Exercise) -> list[exam.Outcome]:
         raise
 
 
-examine = examine_on_ranks  # `helpers.grade.runner` replaces it by `helpers.grade.outside.examine`
+examine = examine_on_ranks  # `helpers.grade.runner` replaces it with `helpers.grade.outside.examine`
 
 
 @contextmanager
@@ -167,7 +167,7 @@ def _require_idle(world, actors=False):
     for pid, state in zip(world.pids, world.where(), strict=True):
         if state.state not in (("idle", "serving") if actors else ("idle",)):
             if interrupted := _interrupted_on(pid, state):
-                wait = "Wait until its call comes to its timeout, then run this check again."
+                wait = "Wait until its call times out, then run this check again."
                 raise Wrong(
                     f"Rank {state.rank} is still in the check of `{interrupted.name}`, which you interrupted. "
                     f"{wait if interrupted.own_group else RESTART}"

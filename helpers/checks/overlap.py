@@ -180,7 +180,7 @@ def _number_of(value, parameters):
 
 
 def _require_buckets(exam, limit, sizes, buckets):
-    """Require the right buckets; they and `sizes` are given by the numbers of the parameters."""
+    """Require the right buckets; `buckets` and `sizes` give each parameter by its number."""
     rank = exam.rank
     for number, bucket in enumerate(buckets):
         exam.require(bucket, f"Bucket {number} of rank {rank} is empty.")
@@ -256,7 +256,7 @@ def _data(step, n):
     return [new_data(step * n + rank, _IMAGES) for rank in range(n)]
 
 
-# What follows runs beside the learner's code.
+# The functions below run next to the learner's code.
 
 
 def _steps_of_early_buckets(rank, n):

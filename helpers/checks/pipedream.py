@@ -78,7 +78,7 @@ def staleness(exam):
 
 @exercise
 def enough_micro_batches(exam):
-    """Check `enough_micro_batches(stages, most)`: the smallest number of micro-batches with so small a bubble."""
+    """Check `enough_micro_batches(stages, most)`: the fewest micro-batches with a bubble of at most `most`."""
     for stages, most in _BUBBLES:
         expected = next(m for m in range(1, 1000) if _bubble(stages, m) <= most + 1e-12)
         result = exam.call(stages, most)

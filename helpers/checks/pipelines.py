@@ -103,7 +103,7 @@ def _gradient_of_stage(rank, stages):
 
 
 def _compared(gradient, expected):
-    """Return "" for equal gradients, the factor between proportional ones in words, and "not" for any others."""
+    """Return "" for equal gradients, the factor in words for proportional gradients, and "not" otherwise."""
     if torch.allclose(gradient, expected, rtol=1e-9):
         return ""
     factor = (gradient.norm() / expected.norm()).item()

@@ -122,7 +122,7 @@ def my_meeting(exam):
 def my_meet(exam):
     """Check `my_meet()`: the process goes to the first meeting that is not over, until a list has its incarnation.
 
-    The meetings are the check's: a function that returns a list and sets the key of the meeting.
+    The check provides the meetings: each is a function that returns a list and sets the key of the meeting.
     """
     rank = exam.rank
     for what, over, lacking, expected in [
@@ -176,7 +176,7 @@ def catch_up(exam):
 def majority(exam):
     """Check `majority(store, me, grace, last)`: the members, or None without more than half of `last`.
 
-    The check replaces `quorum` by a function that returns a given list.
+    The check replaces `quorum` with a function that returns a given list.
     """
     rank, n = exam.rank, exam.n
     last = [f"{name}.1" for name in range(n)]

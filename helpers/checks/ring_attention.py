@@ -299,7 +299,7 @@ def _triples(result):
 
 @exercise
 def my_chunks(exam):
-    """Check `my_chunks(rank, n)`: each of 2n chunks belongs to one rank, and every rank meets as many chunks.
+    """Check `my_chunks(rank, n)`: each of 2n chunks belongs to one rank, and all ranks meet equally many chunks.
 
     The check asks every rank for the chunks of all ranks, for 2 to 8 ranks.
     """

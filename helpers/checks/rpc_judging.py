@@ -62,7 +62,7 @@ def one_line_errors() -> Iterator[None]:
 
 
 def rpc_runs() -> bool:
-    """Return whether RPC runs on this rank: it called `init_rpc`, and did not leave RPC since."""
+    """Return whether RPC runs on this rank: it called `init_rpc`, and has not left RPC since."""
     try:
         rpc.get_worker_info()
     except RuntimeError:

@@ -554,7 +554,7 @@ _all_have_met = threading.Event()
 
 
 def meet(rank: int, size: int) -> None:
-    """Note on the last worker that a rank is there, until as many as `size` are."""
+    """Record on the last worker that a rank has arrived, until `size` ranks have arrived."""
     _have_met.add(rank)
     if len(_have_met) == size:
         _all_have_met.set()

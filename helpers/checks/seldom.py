@@ -233,7 +233,7 @@ def _kinds(result):
     return ", ".join(map(show, result)) if isinstance(result, tuple | list) else show(result)
 
 
-# What follows runs beside the learner's code.
+# The functions below run next to the learner's code.
 
 
 def _train(rank, n, period):

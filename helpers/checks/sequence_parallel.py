@@ -78,7 +78,7 @@ def MyGather(exam):
 def _backward_of_my_mlp(x, up, down):
     """Return the output of `my_mlp`, the gradients of x, up and down, and how often it called the lesson's functions.
 
-    The gradients are None if the output has not the shape of x.
+    The gradients are None if the output does not have the shape of x.
     """
     inputs = [tensor.requires_grad_() for tensor in (x, up, down)]
     with _calls_of("joined", "scattered") as calls:

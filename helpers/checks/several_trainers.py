@@ -512,8 +512,8 @@ def _require_one_at_a_time(exam):
 def _updates_by_one_thread(versions):
     """Make updates by 1 with gradients of these versions.
 
-    Returns what `read` returned first if that is no pair, else "", what came of each update, and the value that `read`
-    returned first as it is in the end.
+    Returns what `read` returned first if that is no pair, otherwise ""; the result of each update; and, as it is in the
+    end, the value that `read` returned first.
     """
     with one_line_errors():
         bounded = answer("Bounded", [_slow_zeros(), 1])
@@ -564,7 +564,7 @@ _slow = threading.local()
 
 
 def _slow_zeros():
-    """Return a tensor with one value, 0; threads that ask for it compute slowly with this tensor."""
+    """Return a tensor with one value, 0, with which a thread computes slowly if it has set `_slow.here`."""
 
     class Slow(torch.Tensor):
         @classmethod

@@ -119,7 +119,7 @@ def _step_of_one_process():
 def _step_in(layout):
     """Return what `my_step` does in a layout: samples through each block, gradients, and bytes of each axis.
 
-    The bytes of an axis are a multiple of those that every step must hand over; axes that are switched off are left
+    The bytes of an axis are divided by the bytes that every step must hand over. Axes that are switched off are left
     out.
     """
     samples = []

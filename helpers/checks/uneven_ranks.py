@@ -160,7 +160,7 @@ def _show(value):
     return f"a {type(value).__name__}" if hasattr(value, "shape") else show(value)
 
 
-# What follows runs beside the learner's code.
+# The functions below run next to the learner's code.
 
 
 def _train(inputs):

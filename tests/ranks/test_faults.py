@@ -344,7 +344,7 @@ def test_after_an_interrupt_a_check_with_its_own_group_asks_to_wait(shared):
     shown = shared.run("checks.when_ranks_fail.my_total(world)")
     assert shown == (
         "Not yet. Rank 0 is still in the check of `my_total`, which you interrupted. "
-        "Wait until its call comes to its timeout, then run this check again."
+        "Wait until its call times out, then run this check again."
     )
     shared.run("while world.where()[0].state == 'busy': pass")
     shared.run("%%px\ndef my_total(group):\n    return 0.0")

@@ -256,7 +256,7 @@ def my_step(net, optimizer, images, labels):
 # and `return loss` as `return loss.item()`
 
 # %% my_step: without a step
-# Not yet. The first half is right: the gradients in the context equal one process. The weights on worker1 did not
+# Not yet. The first half is right: the context holds the gradients of one process. The weights on worker1 did not
 # change, expected 2 steps of the optimizer, each in the same context.
 def my_step(net, optimizer, images, labels):
     with dist_autograd.context() as context_id:
@@ -313,7 +313,7 @@ def my_step(net, optimizer, images, labels):
     return loss.item()
 
 # %% my_step: a context for each half
-# Not yet. The first half is right: the gradients in the context equal one process. The weights on worker1 did not
+# Not yet. The first half is right: the context holds the gradients of one process. The weights on worker1 did not
 # change, expected 2 steps of the optimizer, each in the same context.
 def my_step(net, optimizer, images, labels):
     with dist_autograd.context() as context_id:

@@ -48,19 +48,19 @@ class MyModel(Cut):
         return torch.zeros(*words.shape, vocabulary), hidden
 
 # %% MyModel: the LSTM without the table
-# Not yet. The hidden state after the first window differs from one process.
+# Not yet. The hidden state after the first window differs from the hidden state of one process.
 # answer "the first half", with `self.lstm(vectors` as `self.lstm(0 * vectors`
 
 # %% MyModel
-# Not yet. The hidden state after the second window differs from one process.
+# Not yet. The hidden state after the second window differs from the hidden state of one process.
 # solution, with `vectors, hidden` as `vectors`
 
 # %% MyModel
-# Not yet. The logits of the first window differ from one process.
+# Not yet. The logits of the first window differ from the logits of one process.
 # solution, with `forward(output)` as `forward(vectors)`
 
 # %% MyModel
-# Not yet. The hidden state after the first window differs from one process.
+# Not yet. The hidden state after the first window differs from the hidden state of one process.
 # solution, with `self.decoder.rpc_sync().forward(output), hidden` as `self.decoder.rpc_sync().forward(output), None`
 
 # %% MyModel
@@ -115,8 +115,8 @@ def my_step(model, optimizer, words, targets, hidden):
 # solution, without `dist_autograd.backward(context, [loss])` and without `optimizer.step(context)`
 
 # %% my_step: the first half
-# Not yet. The first half is right: the gradients equal one process. `optimizer.step` was called 0 times in a
-# step, expected once.
+# Not yet. The first half is right: the gradients are the gradients of one process. `optimizer.step` was called
+# 0 times in a step, expected once.
 # solution, without `optimizer.step(context)`
 
 # %% my_step
@@ -138,7 +138,7 @@ def my_step(model, optimizer, words, targets, hidden):
     return loss.item(), [state.detach() for state in hidden]
 
 # %% my_step: the optimizer first
-# Not yet. After step 0 the weights of the table differ from one process.
+# Not yet. After step 0 the weights of the table differ from the weights of one process.
 def my_step(model, optimizer, words, targets, hidden):
     with dist_autograd.context() as context:
         logits, hidden = model.forward(words, hidden)
@@ -160,7 +160,7 @@ def my_step(model, optimizer, words, targets, hidden):
 # solution, with `loss_of(logits, targets)` as `nn.functional.cross_entropy(logits, torch.zeros(5, 7, dtype=int))`
 
 # %% my_step
-# Not yet. In step 0 the loss is right, and a gradient of the table differs from one process.
+# Not yet. In step 0 the loss is right, but a gradient of the table differs from the gradient of one process.
 # solution, with `backward(context, [loss])` as `backward(context, [2 * loss])`
 
 # %% my_step
@@ -168,7 +168,7 @@ def my_step(model, optimizer, words, targets, hidden):
 # solution, with `[state.detach() for state in hidden]` as `hidden`
 
 # %% my_step
-# Not yet. The weights are right. The hidden state after step 0 differs from one process.
+# Not yet. The weights are right. The hidden state after step 0 differs from the hidden state of one process.
 # solution, with `[state.detach() for state in hidden]` as `None`
 
 # %% my_step

@@ -247,11 +247,11 @@ class MyHalves(FewBytes):
 # solution, with `targets.flatten()` as `targets.flatten(), reduction="none"`
 
 # %% loss_on_server
-# Not yet. The loss is right, and the gradient of the output is not.
+# Not yet. The loss is right, but the gradient of the output is wrong.
 # solution, with `loss_on_owner, (reference, output, targets)` as `loss_on_owner, (reference, output.detach(), targets)`
 
 # %% loss_on_server
-# Not yet. The loss is right, and the gradient of the output is not.
+# Not yet. The loss is right, but the gradient of the output is wrong.
 # solution,
 # with `cross_entropy(logits.flatten(0, 1), targets.flatten())`
 # as `cross_entropy(logits.flatten(0, 1), targets.flatten()).detach()`
@@ -349,7 +349,7 @@ def looked_up(table, words):
 # solution, with `[places]` as `[0 * places]`
 
 # %% looked_up
-# Not yet. The vectors are right, and no gradient comes to the table.
+# Not yet. The vectors are right, but no gradient reaches the table.
 # solution, with `.bfloat16()` as `.detach().bfloat16()`
 
 # %% looked_up
