@@ -35,12 +35,12 @@ def MyModel(exam):
         one = cut_model.one_process(*shape_of_table)
         exam.on_rank(cut_model.start_from, [parameter.detach() for parameter in one.parameters()])
         cut_model.compare_windows(exam, one, "forward", _require_logits)
-    return "Logits, hidden states and gradients equal one process, with two calls in each forward pass."
+    return "Logits, hidden states and gradients equal those of one process, with two calls in each forward pass."
 
 
 @exercise
 def my_step(exam):
-    """Check `my_step(model, optimizer, words, targets, hidden)`: a step over two ranks that equals one process."""
+    """Check `my_step(model, optimizer, words, targets, hidden)`: it trains on two ranks as one process does."""
     exam.on_rank(require_rpc, "my_step")
     if exam.rank == 0:
         one = cut_model.one_process(_WORDS, _WIDTH)
@@ -56,7 +56,7 @@ def my_step(exam):
             _require_second_half(exam, step, number, hidden, one)
             if exam.fault:
                 break
-    return f"Losses, gradients, weights and hidden states equal one process in all {_STEPS} steps."
+    return f"Losses, gradients, weights and hidden states equal those of one process in all {_STEPS} steps."
 
 
 @exercise
@@ -111,7 +111,7 @@ def clip(exam):
                     f"With a norm of {expected_norm:.4f} and a limit of {limit:.4f}, the gradients on {name} have norm "
                     f"{norms[name]:.4f} afterwards, expected {expected:.4f}.",
                 )
-    return "The gradients of both ranks equal one process, above the limit and below it."
+    return "The gradients of both ranks equal those of one process, above the limit and below it."
 
 
 @exercise

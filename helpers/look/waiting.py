@@ -104,7 +104,7 @@ class Waiter:
         raise WorldError(
             f"Interrupted, but {_say_ranks(stuck)} inside a call that an interrupt does not reach.\n\n"
             + "\n".join([f"{self._world.where()!r}\n", *errors])
-            + "\nCall world.restart() for working ranks, or wait until the call comes to its timeout."
+            + "\nCall world.restart() for working ranks, or wait until the call times out."
         )
 
 

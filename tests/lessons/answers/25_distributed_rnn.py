@@ -5,22 +5,22 @@
 # cell `class Cut:`
 
 # %% MyModel: solution
-# Solved. Logits, hidden states and gradients equal one process, with two calls in each forward pass.
+# Solved. Logits, hidden states and gradients equal those of one process, with two calls in each forward pass.
 
 # %% MyModel
-# Solved. Logits, hidden states and gradients equal one process, with two calls in each forward pass.
+# Solved. Logits, hidden states and gradients equal those of one process, with two calls in each forward pass.
 # solution, with `rpc_sync().forward(words)` as `rpc_async().forward(words).wait()`
 
 # %% MyModel: by remote calls
-# Solved. Logits, hidden states and gradients equal one process, with two calls in each forward pass.
+# Solved. Logits, hidden states and gradients equal those of one process, with two calls in each forward pass.
 # solution, with `self.table.rpc_sync().forward(words)` as `self.table.remote().forward(words).to_here()`
 
 # %% MyModel: solution and the lesson s own
-# Solved. Logits, hidden states and gradients equal one process, with two calls in each forward pass.
+# Solved. Logits, hidden states and gradients equal those of one process, with two calls in each forward pass.
 # solution
 
 # %% MyModel
-# Solved. Logits, hidden states and gradients equal one process, with two calls in each forward pass.
+# Solved. Logits, hidden states and gradients equal those of one process, with two calls in each forward pass.
 # solution
 
 # %% MyModel: skeleton
@@ -81,10 +81,10 @@ class MyModel(Cut):
 del MyModel
 
 # %% my_step: solution
-# Solved. Losses, gradients, weights and hidden states equal one process in all 3 steps.
+# Solved. Losses, gradients, weights and hidden states equal those of one process in all 3 steps.
 
 # %% my_step: a loss by hand
-# Solved. Losses, gradients, weights and hidden states equal one process in all 3 steps.
+# Solved. Losses, gradients, weights and hidden states equal those of one process in all 3 steps.
 def my_step(model, optimizer, words, targets, hidden):
     with dist_autograd.context() as number:
         logits, states = model.forward(words, hidden)
@@ -232,7 +232,7 @@ def set_training(model, training):
 # solution, without `model.lstm.train(training)`
 
 # %% clip: solution
-# Solved. The gradients of both ranks equal one process, above the limit and below it.
+# Solved. The gradients of both ranks equal those of one process, above the limit and below it.
 
 # %% clip: skeleton
 # Not yet. `clip` returned 0.0000, expected the norm of all gradients: 0.7308.
@@ -459,7 +459,7 @@ def call(module, *arguments):
 # solution, with `self.lstm(vectors,` as `self.lstm(vectors.detach(),`
 
 # %% MyModel: solution after a backward that has waited in vain
-# Solved. Logits, hidden states and gradients equal one process, with two calls in each forward pass.
+# Solved. Logits, hidden states and gradients equal those of one process, with two calls in each forward pass.
 # solution
 
 # %% my_step: a message that has no part in the loss
@@ -475,5 +475,5 @@ def my_step(model, optimizer, words, targets, hidden):
     return loss.item(), [state.detach() for state in hidden]
 
 # %% my_step: solution after a backward that has waited in vain
-# Solved. Losses, gradients, weights and hidden states equal one process in all 3 steps.
+# Solved. Losses, gradients, weights and hidden states equal those of one process in all 3 steps.
 # solution
