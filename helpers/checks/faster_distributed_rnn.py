@@ -93,7 +93,7 @@ def loss_on_server(exam):
 
 @exercise
 def looked_up(exam):
-    """Check `looked_up(table, words)`: each different row and its gradient travel once, in half the bytes."""
+    """Check `looked_up(table, words)`: each distinct row and its gradient travel once, in half the bytes."""
     exam.on_rank(require_rpc, "looked_up")
     received = 0
     if exam.rank == 0:
@@ -143,7 +143,7 @@ def _compare_with_one_process(exam, name, prepare=None):
 
 
 def _require_few_bytes(exam, window):
-    """Require that a forward pass moves no logits, and each different row once."""
+    """Require that a forward pass moves no logits, and each distinct row once."""
     logits = 4 * ROWS * COLUMNS * _WORDS
     received = sum(call.received for call in window.calls)
     exam.require(
