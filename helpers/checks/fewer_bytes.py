@@ -90,7 +90,7 @@ def my_low_rank(exam):
         f"On rank {rank} the product of P and Q is off by {off:.0%}, expected the mean of all ranks' matrices.",
     )
     exam.require(
-        not _near(rest, expected - product) and not _near(rest, gradients[rank] - product),
+        not _near(rest + product, expected) and not _near(rest + product, gradients[rank]),
         f"On rank {rank} the third result is not what the product misses of gradient + `missed` of this rank.",
     )
     off = _distance(rest, own - product)

@@ -66,6 +66,8 @@ from hybrid_model import new_optimizer
 
 # %% my_one_process: by hand, without an optimizer
 # Solved. ...
+RATE = 0.5
+
 def my_one_process(model, batches):
     losses, dense_weights = [], []
     rates = {"dense.weight": RATE, "dense.bias": RATE, "table.weight": trainers * RATE}
