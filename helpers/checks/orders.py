@@ -33,9 +33,13 @@ def _pairs(order):
     return pairs
 
 
-def require_order(exam, orders, m, durations, expected):
-    """Require that every stage does each action once, that no stage waits forever, and that all end in time."""
-    fault = _fault_of_actions(exam.rank, orders, m, durations) or _fault_of_time(orders, m, durations, expected)
+def require_order(exam, orders, m, durations, expected, advice=""):
+    """Require that every stage does each action once, that no stage waits forever, and that all end in time.
+
+    `advice` says what to try if the step takes too long.
+    """
+    fault = _fault_of_actions(exam.rank, orders, m, durations)
+    fault = fault or _fault_of_time(orders, m, durations, expected, advice)
     return exam.require(not fault, fault)
 
 
@@ -55,14 +59,14 @@ def _fault_of_actions(rank, orders, m, kinds):
     return ""
 
 
-def _fault_of_time(orders, m, durations, expected):
+def _fault_of_time(orders, m, durations, expected, advice):
     """Return a sentence about a stage that waits forever or about a step that takes too long, or ""."""
     case = f"With {len(orders)} stages and {m} micro-batches"
     ticks, stuck = _ticks(orders, durations)
     if stuck:
         stage, action = stuck
         return f"{case} stage {stage} waits forever before {action!r}."
-    return f"{case} a step takes {ticks} ticks, expected {expected}." if ticks > expected else ""
+    return f"{case} a step takes {ticks} ticks, expected {expected}. {advice}".strip() if ticks > expected else ""
 
 
 def require_room(exam, orders, m, freed_by, rooms):

@@ -32,9 +32,10 @@ def my_order(exam):
 
     Every rank returns the orders of all stages. A backward takes twice as long as a forward.
     """
+    advice = "How many forwards can a stage run before its first gradient can arrive?"
     for stages, m in ((4, 8), (2, 3), (3, 3), (4, 2), (1, 2)):
         orders = asked_orders(exam, "my_order", stages, m)
-        if require_order(exam, orders, m, {"F": 1, "B": 2}, expected=3 * (m + stages - 1)):
+        if require_order(exam, orders, m, {"F": 1, "B": 2}, 3 * (m + stages - 1), advice):
             require_room(exam, orders, m, "B", [min(m, stages - stage) for stage in range(stages)])
     return (
         "No order ends sooner, and a stage keeps at most as many micro-batches as there are stages from it to the end."

@@ -33,12 +33,14 @@ _SOLVED = "Every stage has the gradients of one process, and all micro-batches w
 class _Step(NamedTuple):
     """What a step of the learner did on the rank of a first stage, and what one process does.
 
-    `waited` says whether calls of `last_stage` had ended before the last one began.
+    `waited` says whether calls of `last_stage` had ended before the last one began, and `forwards_first` whether all
+    forwards of the rank's own stage had begun before the first call.
     """
 
     all_reduces: int
     calls: int
     waited: bool
+    forwards_first: bool
     result: object
     gradient: torch.Tensor | None
     expected_loss: float
@@ -59,6 +61,11 @@ def my_step(exam):
     exam.require(
         not step.waited,
         f"{who} waited for each micro-batch before it began the next one. All of them must be under way at once.",
+    )
+    exam.require(
+        not step.forwards_first,
+        f"{who} began its last forward before it called `last_stage` for the first time, expected a call after each "
+        "forward: otherwise the last stage is idle during all these forwards.",
     )
     if exam.require(
         step.gradient is not None,
@@ -118,6 +125,8 @@ def _step():
 
 
 def _driven(lesson):
+    forwards = []  # when each forward of the own stage began
+    lesson["stage"].register_forward_pre_hook(lambda *_: forwards.append(time.monotonic()))
     with dist_autograd.context() as context:
         result, made = answer_with_rpc("my_step", [context, _MICRO_BATCHES])
         gradient = dist_autograd.get_gradients(context).get(lesson["stage"].module.linear.weight)
@@ -133,6 +142,7 @@ def _driven(lesson):
         all_reduces=len(lesson["reduced"]),
         calls=len(calls),
         waited=waited,
+        forwards_first=bool(calls and forwards) and forwards[-1] < calls[0].begin,
         result=result,
         gradient=gradient,
         expected_loss=expected_loss.item(),

@@ -93,11 +93,11 @@ def my_order(stage, stages, m):
 # solution, with `stages - stage` as `stage + 1`
 
 # %% my_order
-# Not yet. With 4 stages and 8 micro-batches a step takes 96 ticks, expected 33.
+# Not yet. With 4 stages and 8 micro-batches a step takes 96 ticks, expected 33. How many forwards can a ...
 # solution, with `stages - stage` as `1`
 
 # %% my_order
-# Not yet. With 4 stages and 8 micro-batches a step takes 69 ticks, expected 33.
+# Not yet. With 4 stages and 8 micro-batches a step takes 69 ticks, expected 33. How many forwards can a ...
 # solution, with `stages - stage` as `stages`
 
 # %% my_order

@@ -53,7 +53,7 @@ def my_stages(rank, ranks, each, shape):
 # Solved. The bubble is (p - 1) / (3m + p - 1): every stage waits only while the pipeline fills.
 
 # %% my_split_order: skeleton
-# Not yet. With 4 stages and 8 micro-batches a step takes 30 ticks, expected 27.
+# Not yet. With 4 stages and 8 micro-batches a step takes 30 ticks, expected 27. While a stage waits for its last ...
 
 # %% my_split_order
 # Solved. The bubble is (p - 1) / (3m + p - 1): every stage waits only while the pipeline fills.
@@ -104,10 +104,14 @@ def my_split_order(stage, stages, m):
 # solution, without `order.append(("I", i))`
 
 # %% my_split_order: with all weights at the end
-# Not yet. With 4 stages and 8 micro-batches a step takes 30 ticks, expected 27.
+# Not yet. With 4 stages and 8 micro-batches a step takes 30 ticks, expected 27. While a stage waits for its last ...
 def my_split_order(stage, stages, m):
     order = [("F" if kind == "F" else "I", i) for kind, i in one_forward_one_backward(stage, stages, m)]
     return order + [("W", i) for i in range(m)]
+
+# %% my_split_order: with the weights as late on every stage as on the last stage
+# Not yet. With 4 stages and 8 micro-batches a step takes 30 ticks, expected 27. While a stage waits for its last ...
+# solution, with `i >= stage` as `i >= stages - 1` and `i - stage` as `i - stages + 1` and `m - stage)` as `m - stages + 1)`
 
 # %% my_split_order: that runs further ahead
 # Not yet. For stage 3 of 4 and 8 micro-batches the order of rank 0 keeps 5 micro-batches at once, expected 4 at most.

@@ -26,13 +26,20 @@ next_rank = f"rank{rank + 1}"
 # Solved. Every stage has the gradients of one process, and all micro-batches were under way at once.
 # solution, with `rpc_async(next_rank` as `rpc_async(rank + 1` and `loss.item()` as `loss`
 
-# %% my_step: by positions
+# %% my_step: all forwards before the first call
+# Not yet. Rank 0 began its last forward before it called `last_stage` for the first time, expected a call after ...
+# solution, with `stage(x)` as `next(outputs)` and `futures = []` as `futures, outputs = [], iter([stage(x) for x in my_inputs.chunk(m)])`
+
+# %% my_step: one forward for all micro-batches
+# Not yet. Rank 0 began its last forward before it called `last_stage` for the first time, expected a call after ...
+# solution, with `my_inputs.chunk(m)` as `stage(my_inputs).chunk(m)` and `(stage(x), target)` as `(x, target)`
+
+# %% my_step: in a list
 # Solved. Every stage has the gradients of one process, and all micro-batches were under way at once.
 def my_step(context, m):
-    outputs = [stage(x) for x in my_inputs.chunk(m)]
     calls = [
-        rpc.rpc_async(next_rank, last_stage, args=(output, target))
-        for output, target in zip(outputs, my_targets.chunk(m))
+        rpc.rpc_async(next_rank, last_stage, args=(stage(x), target))
+        for x, target in zip(my_inputs.chunk(m), my_targets.chunk(m))
     ]
     losses = [call.wait() for call in calls]
     dist_autograd.backward(context, [sum(losses) / len(losses)])

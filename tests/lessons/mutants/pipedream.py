@@ -42,4 +42,16 @@ MUTANTS = {
         "run(order, update_every=n)",
         "run(order, update_every=1)",
     ),
+    "the run with a flush is drawn for PipeDream": (
+        '"PipeDream": boxes["no flush"]}',
+        '"PipeDream": boxes["flush after n"]}',
+    ),
+    "a step with a flush keeps only its last gradient": (
+        "newest = backward(x, output, used, newest)",
+        "newest = backward(x, output, used, weights)",
+    ),
+    "shared updates have a flush": (
+        "run(order, update_every=n)",
+        "run(with_flush(rank, n, batches, n), update_every=n)",
+    ),
 }

@@ -44,4 +44,14 @@ MUTANTS = {
         'steps = {"GPipe": by_gpipe, "1F1B": by_1f1b}',
         'steps = {"GPipe": by_gpipe, "1F1B": by_gpipe}',
     ),
+    "stage 1 is drawn for stage 0": ('"1F1B": ofob_history[0]}', '"1F1B": ofob_history[1]}'),
+    "GPipe is measured twice": ('f"step({schedule}, {number})"', 'f"step(gpipe, {number})"'),
+    "the even step is drawn for the uneven step": (
+        '"1F1B, the last stage takes twice as long": by_uneven}',
+        '"1F1B, the last stage takes twice as long": by_1f1b}',
+    ),
+    "a stage works in its backwards only": (
+        "busy_seconds = samples * sum(seconds.values())",
+        'busy_seconds = samples * seconds["B"]',
+    ),
 }

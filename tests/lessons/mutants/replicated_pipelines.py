@@ -74,4 +74,10 @@ MUTANTS = {
         "reshard_after_forward=reshard)",
         "reshard_after_forward=False)",
     ),
+    "the first pipeline is drawn twice": ('"ranks 2 and 3": boxes[2:4]}', '"ranks 2 and 3": boxes[0:2]}'),
+    "the stages follow the order of GPipe": ("ahead = min(stages - stage, m)", "ahead = m"),
+    "each pipeline sends the activations of the whole batch": (
+        "ALPHA + samples // replicas // m * features * 4 / BANDWIDTH",
+        "ALPHA + samples // m * features * 4 / BANDWIDTH",
+    ),
 }

@@ -62,4 +62,10 @@ MUTANTS = {
         "schedule.step(target=targets.chunk(pipelines)[0])",
     ),
     "DualPipeV is placed as a loop": ('"DualPipeV": "V"', '"DualPipeV": "loop"'),
+    "the two drawings of one order": ('f"run_order({name})"', '"run_order(postponed)"'),
+    "a micro-batch is kept after its W": ("kept.pop(i)", "kept[i]"),
+    "the bubble of one layer counts the work of two": (
+        "return 1 - 3 * m * 0.02 / duration(boxes)",
+        "return 1 - 6 * m * 0.02 / duration(boxes)",
+    ),
 }
