@@ -88,6 +88,12 @@ def my_sharded(exam):
         f"In a forward pass rank {rank} called {found.gathers} all_gather, expected {_LAYERS}, one for each layer.",
     )
     exam.require(
+        found.gathers_of_step >= 2 * _LAYERS - 1,
+        f"In a step rank {rank} called {found.gathers_of_step} all_gather, expected {2 * _LAYERS}, two for each layer: "
+        "each layer stayed whole after its forward pass. Call `fully_shard` on the model, too, and leave "
+        "`reshard_after_forward` as it is.",
+    )
+    exam.require(
         found.is_right,
         f"The units are right. After a step the parameters of rank {rank} differ from those of one process, expected "
         "a step of Adam with a learning rate of 0.01.",
@@ -212,15 +218,18 @@ def _trained_shards():
         "is_in_mesh": all(getattr(parameter, "device_mesh", None) == mesh for parameter in parameters),
         "is_held": held == {id(parameter) for parameter in parameters},
         "gathers": 0,
+        "gathers_of_step": 0,
         "is_right": False,
     }
     if result["is_sharded"] and result["is_held"]:
         _train(whole, torch.optim.Adam(whole.parameters(), lr=0.01))
         with errors_of_answer():
+            with collectives() as calls:
+                _train(model, optimizer, _own_examples())
+            result["gathers_of_step"] = calls["all_gather"]
             with collectives() as calls, torch.no_grad():
                 model(torch.ones(1, 9, dtype=torch.float64))
             result["gathers"] = calls["all_gather"]
-            _train(model, optimizer, _own_examples())
             result["is_right"] = torch.allclose(_flat(model), _flat(whole), rtol=0, atol=1e-10)
     return result
 

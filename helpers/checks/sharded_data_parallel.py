@@ -32,6 +32,7 @@ def my_zero1(exam):
             f"The optimizer of rank {exam.rank} keeps {training.state} bytes, expected {shards}: twice the bytes of "
             "its shards.",
         )
+        _require_kept(exam, training, training.whole + shards // 2)
         _require_no_all_reduce(exam, training)
         _require_traffic(exam, training, 2 * (exam.n - 1) * training.whole // exam.n)
     return "Each rank keeps the state of its shards, and all have the weights of one process."
@@ -42,9 +43,10 @@ def my_zero3(exam):
     """Check `my_zero3(units)`: a rank keeps its shards only, and holds a layer whole only while it computes.
 
     The optimizer and the function that it returns train a model of six layers for three steps. The answer must fetch
-    its layers by the lesson's `gather`, because the lesson goes on with the answer and another `gather`.
+    its layers by the lesson's `gather`, because the lesson goes on with the answer and another `gather`, and keep its
+    gradients until the next step, because the lesson counts them.
     """
-    return _judge_sharded(exam, "my_zero3", gathers=2 * _LAYERS - 1)  # the last layer may stay for backward
+    return _judge_sharded(exam, "my_zero3", gathers=2 * _LAYERS - 1, keeps=True)  # the last layer may stay for backward
 
 
 @exercise
@@ -70,11 +72,13 @@ def largest(exam):
 class _Step(NamedTuple):
     """What a rank measured in a step: `held` pairs each moment with the bytes of all tensors of the training.
 
+    `kept` is the bytes of parameters and gradients after the update.
     `gathers` is the number of calls of the lesson's `gather`.
     `in_shards` and `in_layers` are the largest differences from one process, in its shards and in its whole layers.
     """
 
     held: list
+    kept: int
     sent: int
     collectives: dict
     gathers: int
@@ -99,12 +103,14 @@ def _training(exam, name):
     return None if none else training
 
 
-def _judge_sharded(exam, name, gathers=0):
+def _judge_sharded(exam, name, gathers=0, keeps=False):
     training = _training(exam, name)
     if training:
         _require_weights(exam, [(step.in_shards,) for step in training.steps])
         _require_no_all_reduce(exam, training)  # gloo may still hold its tensor, so before the memory
         _require_shards_only(exam, training)
+        if keeps:
+            _require_kept(exam, training, 2 * training.whole // exam.n)
         _require_traffic(exam, training, 3 * (exam.n - 1) * training.whole // exam.n)
         for number, step in enumerate(training.steps):
             exam.require(
@@ -148,6 +154,22 @@ def _require_shards_only(exam, training):
                 f"In step {number}, {_in_words(moment)}, rank {exam.rank} holds {held} bytes, expected at most {most}. "
                 f"Its shards, their gradients and optimizer's state take {kept} bytes, and a whole layer {layer}.",
             )
+
+
+def _require_kept(exam, training, expected):
+    """Require that a rank has its parameters and the gradients of its shards after the update, and nothing else."""
+    for number, step in enumerate(training.steps):
+        exam.require(
+            step.kept <= expected,
+            f"After step {number} rank {exam.rank} holds {step.kept} bytes of parameters and gradients, expected "
+            f"{expected}: use `unit.shard` itself, and no gradient except those of the shards. A gradient that is a "
+            "view keeps the whole flat vector in memory: `/ n` makes a tensor of its own, and `.div_(n)` does not.",
+        )
+        exam.require(
+            step.kept >= expected,
+            f"After step {number} rank {exam.rank} holds {step.kept} bytes of parameters and gradients, expected "
+            f"{expected}: leave each gradient in `unit.shard.grad` until the next step. The lesson counts them.",
+        )
 
 
 def _require_traffic(exam, training, expected):
@@ -200,7 +222,8 @@ def _train(name, rank, n):
             held.append(("update", tensors.alive() - before))
             sent = sum(message.bytes for message in messages if message.sent)
             differences = _differences(units, alone, rank)
-            steps.append(_Step(list(held), sent, dict(collectives), len(gathers), *differences))
+            kept = tensors.nbytes(_parameters_and_gradients(units, optimizer))
+            steps.append(_Step(list(held), kept, sent, dict(collectives), len(gathers), *differences))
         sizes = [unit.full.nbytes for unit in units]
         return _Training(sum(sizes), max(sizes), tensors.nbytes(_state(optimizer)), steps)
 
@@ -246,6 +269,14 @@ def _observe(units, note):
 
 def _state(optimizer):
     return [v for state in optimizer.state.values() for v in state.values() if isinstance(v, torch.Tensor)]
+
+
+def _parameters_and_gradients(units, optimizer):
+    """Return the tensors of the units and of the optimizer, and their gradients."""
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    for unit in units:
+        parameters += [unit.full, unit.shard, *unit.layer.parameters()]
+    return parameters + [parameter.grad for parameter in parameters]
 
 
 def _differences(units, alone, rank):

@@ -36,7 +36,7 @@ def my_zero1(units):
     return optimizer, update
 
 # %% my_zero1: with one vector for the model
-# Solved. ...
+# Not yet. After step 0 rank 0 holds 33408 bytes of parameters and gradients, expected 27840: use `unit.shard` itself ...
 def my_zero1(units):
     optimizer = adam([torch.cat([unit.shard for unit in units])])
     (mine,) = optimizer.param_groups[0]["params"]
@@ -48,6 +48,17 @@ def my_zero1(units):
             all_gather(part, unit.full)
 
     return optimizer, update
+
+# %% my_zero1: one unit after the other
+# Not yet. After step 0 rank 0 holds 23200 bytes of parameters and gradients, expected 27840: leave each gradient in ...
+# solution, with `gradient = unit.take_gradient() / n` as `optimizer.zero_grad(); gradient = unit.take_gradient() / n`
+# and `        optimizer.step()` as `            optimizer.step()`
+
+# %% my_zero1: a view of a gradient
+# Not yet. After step 0 rank 0 holds 44544 bytes of parameters and gradients, expected 27840: use `unit.shard` itself, and
+# no gradient except those of the shards. A gradient that is a view keeps the whole flat vector in memory: `/ n` makes a
+# tensor of its own, and `.div_(n)` does not.
+# solution, without `.clone()`
 
 # %% my_zero1
 # Solved. ...
@@ -138,6 +149,11 @@ import functools
 # %% my_zero3: a view of a gradient
 # Not yet. In step 0, after the update, rank 0 holds 39000 bytes, expected at most 24128. Its shards ...
 # answer "as in the lesson", with ` / n; free` as `.div_(n); free`
+
+# %% my_zero3: without gradients after the update
+# Not yet. After step 0 rank 0 holds 5568 bytes of parameters and gradients, expected 11136: leave each gradient in ...
+# answer "as in the lesson", with `return optimizer, optimizer.step`
+# as `return optimizer, lambda: [optimizer.step(), optimizer.zero_grad()]`
 
 # %% my_zero3: whole after forward
 # Not yet. In step 1, in the forward of layer 3, rank 0 holds ...

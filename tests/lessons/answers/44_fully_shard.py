@@ -127,7 +127,7 @@ def my_clip(parameters, most):
 # Solved. ...
 def my_sharded(model, mesh):
     for layer in model.children():
-        fully_shard(layer, mesh=mesh, reshard_after_forward=False)
+        fully_shard(layer, mesh=mesh)
     return adam(fully_shard(model, mesh=mesh).parameters())
 
 # %% my_sharded: one unit
@@ -135,6 +135,15 @@ def my_sharded(model, mesh):
 def my_sharded(model, mesh):
     fully_shard(model, mesh=mesh)
     return adam(model.parameters())
+
+# %% my_sharded: without a call for the model
+# Not yet. In a step rank 0 called 3 all_gather, expected 6, two for each layer: each layer stayed whole after its
+# forward pass. Call `fully_shard` on the model, too, and leave `reshard_after_forward` as it is.
+# solution, without `fully_shard(model, mesh=mesh)`
+
+# %% my_sharded: layers that stay whole
+# Not yet. In a step rank 0 called 3 all_gather, expected 6, two for each layer: ...
+# solution, with `fully_shard(layer, mesh=mesh)` as `fully_shard(layer, mesh=mesh, reshard_after_forward=False)`
 
 # %% my_sharded: nothing
 # Not yet. On rank 0 a parameter is no DTensor, expected slices of every parameter.

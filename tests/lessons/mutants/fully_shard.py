@@ -58,4 +58,16 @@ MUTANTS = {
         '"fully_shard": world.view["adam_of_slices"]',
         '"fully_shard": world.view["adam_of_zero"]',
     ),
+    "the bytes of the parameters do not include padding": (
+        "sum(8 * n * -(-len(p) // n) * p[0].numel()",
+        "sum(8 * len(p) * p[0].numel()",
+    ),
+    "as many ranks load a checkpoint as saved it": (
+        "world = new_world(n // 2)",
+        "world = new_world(n)",
+    ),
+    "the model that loads begins with the seed of the model that was saved": (
+        'world.view["SEED"] = SEED + 7',
+        'world.view["SEED"] = SEED',
+    ),
 }

@@ -93,4 +93,16 @@ MUTANTS = {
         "network.limit(world, 8 * B / L * (n - 1) / n / travel)",
         "network.lift(world)",
     ),
+    "the table shows what a rank holds at its peak": (
+        'holds = times_B | {"Zero',
+        'holds = measured | {"Zero',
+    ),
+    "the table counts the bytes of the update only": (
+        "sends = {name: sent[name][0] / B for",
+        "sends = {name: sent[name][1] / B for",
+    ),
+    "the figure shows the slowest steps": (
+        "fastest = {name: min(ranks[0], key=seconds)",
+        "fastest = {name: max(ranks[0], key=seconds)",
+    ),
 }
