@@ -1,5 +1,7 @@
 """Exercises of 40_ranks_come_and_go: a quorum, meetings of processes that come and go, and the state they share."""
 
+import functools
+import inspect
 import os
 import time
 import uuid
@@ -12,6 +14,7 @@ import torch.distributed as dist
 from helpers.checks.exam import AnswerError, Wrong, answer, errors_of_answer, exercise, show
 from helpers.checks.judging import SECONDS_TO_ANSWER
 from helpers.checks.learner import learners_module
+from helpers.checks.patching import replaced
 from helpers.measure.traffic import handed_over
 
 _GRACE = 0.6
@@ -36,6 +39,7 @@ def _judge_quorum(returned):
     """Return the sentence of success if all lists hold the processes that signed in time, or raise `Wrong`."""
     last = len(returned) - 1
     late_one = _incarnation(last)
+    signatures = {_incarnation(rank) for rank in range(len(returned))}
     for late, what in enumerate([f"Rank {last} never signed", f"Rank {last} signed after the others returned"]):
         results = [of_rank[late] for of_rank in returned if of_rank[late] is not None]
         for rank, (result, _, _) in enumerate(results[:last]):
@@ -54,8 +58,10 @@ def _judge_quorum(returned):
                 raise Wrong(
                     f"{what}: rank 0 returned {results[0][0]}, rank {rank} returned {result}, expected the same."
                 )
-            if result != sorted(result):
-                raise Wrong(f"Rank {rank} returned {result}, expected a sorted list.")
+            if result != sorted(set(result)):
+                raise Wrong(f"Rank {rank} returned {result}, expected a sorted list, with each incarnation once.")
+            if unknown := set(result) - signatures:
+                raise Wrong(f"Rank {rank} returned {result}, but no process has the incarnation {min(unknown)!r}.")
     for rank, of_rank in enumerate(returned):
         if not all(decided for _, _, decided in filter(None, of_rank)):
             raise Wrong(
@@ -92,7 +98,7 @@ def my_meeting(exam):
     """
     rank, n = exam.rank, exam.n
     members = [*range(1, n - 1), 0]
-    result, asked, grace, size, place, total = exam.on_rank(_meeting, rank, members, n)
+    result, asked, grace, made, size, place, total = exam.on_rank(_meeting, rank, members, n)
     listed = [_incarnation(member) for member in members]
     exam.require(asked, f"Rank {rank} did not call `quorum(store, me, GRACE)`.")
     exam.require(grace, f"Rank {rank} did not pass the store, `me` and `GRACE` to `quorum`, in this order.")
@@ -115,6 +121,13 @@ def my_meeting(exam):
             f"{listed}.",
         )
         exam.require(total == len(members), f"An all-reduce of ones gave {total}, expected {len(members)}.")
+        for with_timeout, in_meeting in made:
+            exam.require(with_timeout, f"Rank {rank} made a group without the timeout, expected `timeout=TIMEOUT`.")
+            exam.require(
+                in_meeting,
+                f"Rank {rank} made its group in another store than the meeting's, so the next meeting would find the "
+                'keys of this one. Expected `dist.PrefixStore("group", store)`.',
+            )
     return "The processes in the list are one group, each at its place in the list, and a late process is in no group."
 
 
@@ -300,8 +313,9 @@ def _majority(signed, last):
 def _meeting(name, members, n):
     """Return what `my_meeting` returned, how it called `quorum`, and the group of this rank afterwards.
 
-    These are: the result, whether it called `quorum`, whether with the right arguments, the size of the group or None,
-    this rank in it, and the sum of an all-reduce of ones. If the rank was in a group before, it is in a group of all
+    These are: the result, whether it called `quorum`, whether with the right arguments, for each group that it made
+    whether with the timeout and in the store of the meeting, the size of the group or None, this rank in it, and the
+    sum of an all-reduce of ones. If the rank was in a group before, it is in a group of all
     ranks afterwards, which later exercises need.
     """
     was_in_group = dist.is_initialized()
@@ -320,13 +334,26 @@ def _met(name, members):
         dist.destroy_process_group()
     timeout = timedelta(seconds=_SECONDS_TO_FORM_A_GROUP)
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1, timeout=timeout)
-    store, calls = _store_of_attempt("meeting"), []
+    store, calls, made = _store_of_attempt("meeting"), [], []
+    make = dist.init_process_group
+
+    @functools.wraps(make)
+    def init_process_group(*arguments, **options):
+        asked = inspect.signature(make).bind(*arguments, **options).arguments
+        in_meeting = _is_inside(asked.get("store"), store)
+        made.append((asked.get("timeout") == timeout, in_meeting))
+        # Another store may have the keys of an earlier attempt, on which the group would hang.
+        asked |= {"init_method": None, "timeout": timeout} | ({} if in_meeting else {"store": store})
+        return make(**asked)
 
     def quorum(*arguments):
         calls.append(arguments)
         return [_incarnation(member) for member in members]
 
-    with _names_of_lesson(quorum=quorum, me=_incarnation(name), GRACE=_GRACE, TIMEOUT=timeout):
+    with (
+        _names_of_lesson(quorum=quorum, me=_incarnation(name), GRACE=_GRACE, TIMEOUT=timeout),
+        replaced([(dist, "init_process_group", init_process_group)]),
+    ):
         result = answer("my_meeting", [store])
     as_asked = bool(calls) and calls[0][1:] == (_incarnation(name), _GRACE)
     size = place = total = None
@@ -336,7 +363,14 @@ def _met(name, members):
             with errors_of_answer():
                 dist.all_reduce(ones)
         total = int(ones)
-    return result, bool(calls), as_asked, size, place, total
+    return result, bool(calls), as_asked, made, size, place, total
+
+
+def _is_inside(store, meeting):
+    """Return whether a store is the store of the meeting, or has prefixes of its own inside that store."""
+    while store is not meeting and isinstance(store, dist.PrefixStore):
+        store = store.underlying_store
+    return store is meeting
 
 
 class _Place(dist.PrefixStore):

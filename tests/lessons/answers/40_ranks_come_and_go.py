@@ -75,8 +75,12 @@ def my_quorum(store, me, grace):
 # solution, with `"members"` as `"list"`
 
 # %% my_quorum: unsorted
-# Not yet. Rank 0 returned [...], expected a sorted list.
+# Not yet. Rank 0 returned [...], expected a sorted list, with each incarnation once.
 # solution, with `sorted(store.get("signatures").decode().split())` as `sorted(store.get("signatures").decode().split())[::-1]`
+
+# %% my_quorum: an empty name behind the last blank
+# Not yet. Rank 0 returned ['', '0.1', '1.2', '2.1'], but no process has the incarnation ''.
+# solution, with `.split()` as `.split(" ")`
 
 # %% my_quorum: bytes
 # Not yet. Rank 0 returned b'["0.1", "1.2", "2.1"]', expected a list of incarnations, as in ['0.1', '2.1'].
@@ -139,6 +143,14 @@ def my_meeting(store):
 # %% my_meeting: its name as the rank
 # Not yet. The process '0.1' has rank 0 after the meeting, expected 2: its place in ['1.2', '2.1', '0.1'].
 # solution, with `members.index(me)` as `int(me[0])`
+
+# %% my_meeting: without the timeout
+# Not yet. Rank 0 made a group without the timeout, expected `timeout=TIMEOUT`.
+# solution, with `, timeout=TIMEOUT` as ``
+
+# %% my_meeting: one prefix for all meetings
+# Not yet. Rank 0 made its group in another store than the meeting's, so the next meeting would find the keys of this ...
+# solution, with `dist.PrefixStore("group", store)` as `dist.PrefixStore("group", base)`
 
 # %% my_meeting: returns nothing
 # Not yet. Rank 0 returned None, expected the list of the quorum, ['1.2', '2.1', '0.1'].

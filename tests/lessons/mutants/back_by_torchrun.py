@@ -31,4 +31,16 @@ MUTANTS = {
         'torch.save(training.state(), f"{folder}/end")',
         'torch.save(Training().state(), f"{folder}/end")',
     ),
+    "the line of the spare is the line of the survivors": (
+        '"spare": (*of_spare, DIES_AT),',
+        '"spare": (*of_survivors, DIES_AT),',
+    ),
+    "the line of torchrun begins at the return of the host": (
+        '"torchrun": (failed, interruption.steps_in(log), last_of_both),',
+        '"torchrun": (left_alone, interruption.steps_in(log), last_alone),',
+    ),
+    "the return of a host costs what its failure costs": (
+        '["torchrun, the host comes back", 2, on_return],',
+        '["torchrun, the host comes back", 2, by_torchrun],',
+    ),
 }

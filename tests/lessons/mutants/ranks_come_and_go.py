@@ -31,4 +31,13 @@ MUTANTS = {
         "while False:",
     ),
     "the spare does not join": ("    return train(until)", "    return [[until, 0, [me]]]"),
+    "each step takes the same batch": ("first = self.step * BATCH % len(inputs)", "first = 0"),
+    "a process keeps its name as its rank": (
+        "rank, n = dist.get_rank(), dist.get_world_size()\n    take_state()",
+        "rank, n = name, dist.get_world_size()\n    take_state()",
+    ),
+    "the line of the kill is the line of the arrival": (
+        "first = of_rank_0[:STEPS], killed, ",
+        "first = of_rank_0[:STEPS], joined_at, ",
+    ),
 }

@@ -59,12 +59,12 @@ MUTANTS = {
         "    network.limit(world, 8 * R / 4, ranks=[m])",
     ),
     "the cable stays in": (
-        "    world.unplug(cut_off)\n    time.sleep(outage)",
-        "    time.sleep(outage)",
+        "    world.unplug(cut_off)\n    try:\n        time.sleep(outage)",
+        "    try:\n        time.sleep(outage)",
     ),
     "the host keeps the addresses without its cable": (
-        "    world.unplug(cut_off)\n    time.sleep(0.2)\n    known_without_cable",
-        "    time.sleep(0.2)\n    known_without_cable",
+        "    world.unplug(cut_off)\n    try:\n        time.sleep(0.2)\n        known_without_cable",
+        "    try:\n        time.sleep(0.2)\n        known_without_cable",
     ),
     "the H100 hosts have slow cables": (
         "(450e9, 8 * 400e9 / 8),\n}",
@@ -73,5 +73,17 @@ MUTANTS = {
     "the A100 hosts have fast cables": (
         '"A100, 400 Gbit/s": (300e9, 400e9 / 8),',
         '"A100, 400 Gbit/s": (300e9, 8 * 400e9 / 8),',
+    ),
+    "an arrow carries the tensors of a single step": (
+        "tensors[source, to] = tensors.get((source, to), 0) + count * size",
+        "tensors[source, to] = tensors.get((source, to), 0) + size",
+    ),
+    "a host with GPUs has as many ranks as a host of the lesson": (
+        'world.call("by_model", h, 8, size, *links_of_host)',
+        'world.call("by_model", h, m, size, *links_of_host)',
+    ),
+    "a GPU sends at NVLink's rate for both directions": (
+        '"A100, 400 Gbit/s": (300e9, 400e9 / 8),',
+        '"A100, 400 Gbit/s": (600e9, 400e9 / 8),',
     ),
 }
