@@ -133,7 +133,7 @@ FAULTS = {
     ),
     "accumulated": Fault(
         "no_sync missing",
-        ["for micro_batch in range(4):", "loss = nn.functional", "loss.backward()"],
+        ["for micro_batch in range(4):", "mine = slice(", "loss = nn.functional", "loss.backward()"],
         _all,
         "Avoid unnecessary DDP synchronization when gradient_accumulation_steps > 1",
         "https://github.com/Lightning-AI/pytorch-lightning/issues/4092",
@@ -148,7 +148,14 @@ FAULTS = {
     ),
     "all_features": Fault(
         "collective without gradient",
-        ["parts = [torch.empty_like", "dist.all_gather(parts", "parts[rank] = features", "return torch.cat(parts)"],
+        [
+            "parts = [torch.empty_like",
+            "dist.all_gather(parts",
+            "parts[rank] = features",
+            "return torch.cat(parts)",
+            "features = gather(",
+            "loss = nn.functional",
+        ],
         _all,
         "DistributedDataParallel",
         "https://github.com/HobbitLong/SupContrast/issues/26",
@@ -171,7 +178,7 @@ FAULTS = {
     ),
     "clipped": Fault(
         "local gradient norm",
-        ["shards = [parameter.grad", "norm = nn.utils.get_total_norm(shards)", "shard.mul_(min(1"],
+        ["shards = [parameter.grad", "norm = nn.utils.get_total_norm(shards)", "for shard in", "shard.mul_(min(1"],
         _all,
         "[BUG] Gradient norm is not properly reduced across the world with the FSDP backend",
         "https://github.com/areal-project/AReaL/issues/312",
@@ -182,7 +189,7 @@ FAULTS = {
     ),
     "devices_of_a_host": Fault(
         "RANK instead of LOCAL_RANK",
-        ["device = devices["],
+        ['number = int(os.environ["RANK"])'],
         _second_host,
         "Multi-node fine-tuning getting RuntimeError: : CUDA error: invalid device ordinal",
         "https://github.com/meta-llama/llama-cookbook/issues/90",
@@ -190,7 +197,12 @@ FAULTS = {
     ),
     "evaluated": Fault(
         "implicit collective on one rank",
-        ["if rank == chosen:", "loss = nn.functional.mse_loss(model(inputs), targets)"],
+        [
+            "model = DistributedDataParallel(",
+            "if rank == chosen:",
+            "with torch",
+            "loss = nn.functional.mse_loss(model(inputs), targets)",
+        ],
         _chosen,
         "Using torch.distributed.barrier() makes the whole code hang",
         "https://github.com/pytorch/pytorch/issues/54059",
@@ -214,7 +226,14 @@ FAULTS = {
     ),
     "one_server": Fault(
         "race condition",
-        ["weight = self.weight", "time.sleep(0.005)", "self.weight = weight + gradient"],
+        [
+            "def add(self, gradient):",
+            "Add a gradient to the weight,",
+            "weight = self.weight",
+            "time.sleep(0.005)",
+            "self.weight = weight + gradient",
+            "server.add(gradient)",
+        ],
         _chosen,
         "[WIP] Fix rpc param server example",
         "https://github.com/pytorch/examples/pull/842",
@@ -227,7 +246,7 @@ FAULTS = {
             "            time.sleep(0.005)  # the optimizer at work\n"
             "            self.weight = weight + gradient\n",
         ),
-        ["time.sleep(0.005)"],
+        ["weight = self.weight\n", "time.sleep(0.005)", "self.weight = weight + gradient"],
     ),
     "order_of_examples": Fault(
         "set_epoch missing",
@@ -272,7 +291,12 @@ FAULTS = {
     ),
     "resumed": Fault(
         "optimizer state not restored",
-        ["model, optimizer = new()", "saved = torch.load(file)", 'model.load_state_dict(saved["model"])'],
+        [
+            "model, optimizer = new()",
+            "saved = torch.load(file)",
+            'model.load_state_dict(saved["model"])',
+            "train(model, optimizer, 5)",
+        ],
         _all,
         "Question: restoring optimizer state during checkpoint resuming",
         "https://github.com/NVlabs/stylegan2-ada-pytorch/issues/108",
@@ -280,22 +304,25 @@ FAULTS = {
             'model.load_state_dict(saved["model"])\n',
             'model.load_state_dict(saved["model"])\noptimizer.load_state_dict(saved["optimizer"])\n',
         ),
+        ["model, optimizer = new()", "torch.load(file)"],
     ),
     "running_statistics": Fault(
         "BatchNorm not synchronised",
-        ["layers.eval()", "loss = nn.functional.mse_loss(layers("],
+        ["layers.eval()", "with torch.no_grad():", "loss = nn.functional.mse_loss(layers("],
         _all_or_not_the_first,
         "Method to broadcast parameters/buffers of DDP model",
         "https://github.com/pytorch/pytorch/issues/30718",
         ("layers.eval()\n", "for buffer in layers.buffers():\n    dist.broadcast(buffer, src=0)\nlayers.eval()\n"),
+        ["loss_of_the_file = nn.functional.mse_loss(layers(inputs), targets"],
     ),
     "saved_model": Fault(
         "state_dict prefix",
-        ["torch.save(model.state_dict(), file)", "fresh.load_state_dict("],
+        ["torch.save(model.state_dict(), file)", "fresh = nn.Linear(", "fresh.load_state_dict("],
         _all,
         "Problem when I load a state dictionary",
         "https://github.com/pytorch/pytorch/issues/3805",
         ("torch.save(model.state_dict(), file)", "torch.save(model.module.state_dict(), file)"),
+        ["torch.load(file)"],
     ),
     "weighted_loss": Fault(
         "gradients scaled twice",

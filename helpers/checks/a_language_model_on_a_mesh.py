@@ -204,7 +204,10 @@ def _in_words(calls):
 
 @exercise
 def my_step(exam):
-    """Check `my_step(model, optimizer, micro_batches, most)`: two steps without clipping, then one that clips."""
+    """Check `my_step(model, optimizer, micro_batches, most)`: steps of a `fully_shard` model and of a plain model.
+
+    Two steps do not clip, and then one step of each model does.
+    """
     rank = exam.rank
     free = SimpleNamespace(**exam.on_rank(_steps, 2, 1e6))
     for number_of_step, (returned, expected) in enumerate(zip(free.returned, free.losses, strict=True)):
@@ -237,13 +240,21 @@ def my_step(exam):
         f"The update is right. In a step rank {rank} called {free.scatters} reduce_scatter, expected {free.units}: one "
         "for each unit, in the last micro-batch.",
     )
+    if near(factor, 1, 1e-5):  # on all ranks or on none, because the updates of whole tensors are compared
+        plain = SimpleNamespace(**exam.on_rank(_steps, 1, free.norm / 2, False))
+        (factor,) = plain.factors
+        exam.require(
+            near(factor, 1, 1e-5),
+            f"With `fully_shard` the step is right. Rank {rank}: on a model without `fully_shard` the update is "
+            f"{show(factor)} times the expected update. Clip once, after the last micro-batch.",
+        )
     return (
         f"The step with {_MICRO_BATCHES} micro-batches is the step of one process, clipped or not, and each unit "
         "reduces once."
     )
 
 
-def _steps(steps, most):
+def _steps(steps, most, sharded=True):
     """Take steps with the learner's function and in one process; return the losses and the length of each update.
 
     An update that is no multiple of the expected update counts as 0 times the expected update.
@@ -251,7 +262,9 @@ def _steps(steps, most):
     lesson = vars(learners_module())
     rank, n = lesson["rank"], lesson["n"]
     whole = lesson["new_model"](torch.float64)
-    model = lesson["shard"](lesson["new_model"](torch.float64), lesson["line"])
+    model = lesson["new_model"](torch.float64)
+    if sharded:
+        model = lesson["shard"](model, lesson["line"])
     optimizers = [torch.optim.SGD(each.parameters(), lr=0.1) for each in (whole, model)]
     result = {"returned": [], "losses": [], "factors": [], "norm": 0.0, "units": len(whole.blocks) + 1}
     for step in range(steps):
@@ -259,7 +272,8 @@ def _steps(steps, most):
         before = _flat(whole)
         norm = _true_step(lesson, whole, optimizers[0], batches, most)
         result["norm"] = result["norm"] or norm
-        own = [tuple(part[rank::n] for part in micro_batch) for micro_batch in batches]
+        share = slice(rank, None, n) if sharded else slice(None)
+        own = [tuple(part[share] for part in micro_batch) for micro_batch in batches]
         with torch.no_grad():
             losses = [lesson["loss_of"](model, *micro_batch).item() for micro_batch in own]
         own_before = _flat(model)

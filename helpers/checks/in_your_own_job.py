@@ -163,7 +163,7 @@ def _under_alarms(late):
         with errors_of_answer(), answer("my_alarm", [_SECONDS_OF_ALARM, str(waits)]):
             dist.all_reduce(torch.ones(13), group=group)
             ended = time.time()
-        record = _written(waits), ended, _shapes(waits)
+        record = _written(waits), ended, _shapes(waits, group.group_name)
         with errors_of_answer(), answer("my_alarm", [_SECONDS_OF_ALARM, str(quick)]):
             pass
         raised = _raised(str(fails))
@@ -185,9 +185,11 @@ def _written(path):
     return os.path.getmtime(path) if path.exists() else None
 
 
-def _shapes(path):
+def _shapes(path, group):
+    """Return the shapes in the file of a flight record, without the calls of other groups than this one."""
     try:
-        return [shape for entry in pickle.loads(path.read_bytes())["entries"] for shape in entry["input_sizes"]]
+        entries = pickle.loads(path.read_bytes())["entries"]
+        return [shape for entry in entries if entry["process_group"][0] == group for shape in entry["input_sizes"]]
     except Exception:
         return None
 

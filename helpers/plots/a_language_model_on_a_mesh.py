@@ -23,7 +23,7 @@ def layouts_of_ranks(n: int) -> None:
     }
     figure, panels = subplots(1, len(layouts), figsize=(9.2, 3.0))
     figure.suptitle(
-        "Four layouts share out the sequences, the matrices, or both",
+        "Four layouts split the sequences, the matrices, or both",
         x=0.01,
         ha="left",
         fontsize="medium",

@@ -1,6 +1,7 @@
 """Figures of 51_in_your_own_job: where a job can be observed, and the flight records of all ranks side by side."""
 
 from collections.abc import Sequence
+from itertools import zip_longest
 from string import ascii_uppercase
 
 from matplotlib.patches import Rectangle
@@ -39,11 +40,13 @@ def sources_of_a_job() -> None:
         axes.text(7.05, height - 0.1, shows, va="center", fontsize="small")
 
 
-def flight_records(calls: Sequence[Sequence[str]], number: int) -> None:
+def flight_records(calls: Sequence[Sequence[str]]) -> None:
     """Draw a row of squares for each rank: a square for each of its calls, with a letter for each distinct call.
 
-    `calls[rank]` has the calls of a rank as text. A frame marks the first call that differs, `number`, counted from 1.
+    `calls[rank]` has the calls of a rank as text. A frame marks the first call that differs.
     """
+    rows = enumerate(zip_longest(*calls), start=1)
+    number = next(number for number, row in rows if len({*row}) > 1)
     kinds = list(dict.fromkeys(call for rank_calls in calls for call in rank_calls))
     longest = max(map(len, calls))
     height = 0.5 * len(calls) + 0.25 * len(kinds) + 1.2

@@ -9,8 +9,11 @@ import torch.distributed as dist
 dist.init_process_group("gloo", timeout=timedelta(seconds=30))
 rank, n = dist.get_rank(), dist.get_world_size()
 devices = ["cpu"] * int(os.environ["LOCAL_WORLD_SIZE"])  # as many as a host has ranks
-device = devices[int(os.environ["RANK"])]
-total = torch.arange(24.0, device=device)[rank::n].sum()
+number = int(os.environ["RANK"])
+total = torch.arange(24.0, device=devices[number])[rank::n].sum()
+users = torch.zeros(len(devices))
+users[number] = 1
 dist.all_reduce(total)
-result = [total.item()]
+dist.all_reduce(users)
+result = [total.item(), (users.max() - users.min()).item()]  # 0: all devices have equally many ranks
 print(result)

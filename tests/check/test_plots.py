@@ -321,7 +321,7 @@ def test_the_slowest_rank_of_each_step_of_a_ring():
 
 
 def test_flight_records_have_a_letter_for_each_kind_of_call_and_a_frame_where_they_part():
-    plots.flight_records([["sum", "sum"], ["sum", "log", "sum"]], 2)
+    plots.flight_records([["sum", "sum"], ["sum", "log", "sum"]])
     (axes,) = plt.gcf().axes
     assert [text.get_text() for text in axes.texts] == ["A", "A", "A", "B", "A"]
     assert axes.get_xlabel().endswith("A: sum\nB: log")

@@ -79,7 +79,7 @@ REPAIRS_OF_ANOTHER_STYLE = {
         "if rank == chosen:\n    weight = model.weight.full_tensor()\n    norm = weight.norm().item()\n",
         "norm = model.weight.full_tensor().norm().item()\n",
     ),
-    "devices_of_a_host": ('[int(os.environ["RANK"])]', "[rank % len(devices)]"),
+    "devices_of_a_host": ('int(os.environ["RANK"])', "rank % len(devices)"),
     "evaluated": ("if rank == chosen:", "if True:"),
     "order_of_examples": ("for epoch in range(4):\n", "for epoch in range(4):\n    sampler.set_epoch(epoch)\n"),
     "saved_model": (
@@ -130,6 +130,7 @@ def test_a_repair_of_another_style(dealt, name):
             ", expected 2.5",
         ),
         ("devices_of_a_host", [('os.environ["RANK"]', 'os.environ["NODE_RANK"]')], "raised KeyError"),
+        ("devices_of_a_host", [('int(os.environ["RANK"])', "0")], "`result[1]` is 4, expected 0"),
         ("evaluated", [("if rank == chosen:", "if rank == 0:")], "The ranks hang, expected all of them to end."),
         (
             "evaluated",
@@ -138,6 +139,24 @@ def test_a_repair_of_another_style(dealt, name):
         ),
         ("evaluated", [("dist.barrier()\n", "")], "this is another training."),
         ("one_server", [("        time.sleep(0.005)  # the optimizer at work\n", "")], "this is another training."),
+        (
+            "one_server",
+            [
+                ("        weight = self.weight\n", ""),
+                ("self.weight = weight + gradient", "self.weight += gradient"),
+            ],
+            "this is another training.",
+        ),
+        (
+            "resumed",
+            [("model, optimizer = new()", "model, optimizer = first, first_optimizer")],
+            "this is another training.",
+        ),
+        (
+            "running_statistics",
+            [('nn.functional.mse_loss(layers(inputs), targets, reduction="sum")', "loss")],
+            "this is another training.",
+        ),
         ("order_of_examples", [("shuffle=True", "shuffle=False")], ", expected 0.81"),
         ("recall", [("if labels[part].sum() > 0:\n    dist.all_reduce(counts)\n", "")], "this is another training."),
         (
@@ -194,6 +213,45 @@ def test_a_line_that_the_repair_changes_is_one_of_the_diagnosis(name):
     for line in wrong.splitlines():
         if line.strip() and line not in right.splitlines():
             assert case.line(line) in [case.line(text) for text in FAULTS[name].lines], line
+
+
+# Repairs of lines that the course's own repairs leave as they are.
+REPAIRS_ELSEWHERE = [
+    ("accumulated", "mine = slice(", "model.require_backward_grad_sync = micro_batch == 3\n        mine = slice("),
+    ("all_features", "loss = nn.", "loss = n * nn."),
+    (
+        "all_features",
+        "features = gather(model(inputs.chunk(n)[rank]))",
+        "import torch.distributed.nn\n"
+        "    features = torch.cat(torch.distributed.nn.all_gather(model(inputs.chunk(n)[rank])))",
+    ),
+    (
+        "evaluated",
+        "model = DistributedDataParallel(",
+        "from functools import partial\nmodel = partial(DistributedDataParallel, broadcast_buffers=False)(",
+    ),
+    ("one_server", "server.add(gradient)", "with server.lock:\n        server.add(gradient)"),
+    (
+        "resumed",
+        "train(model, optimizer, 5)\nresult",
+        'optimizer.load_state_dict(saved["optimizer"])\ntrain(model, optimizer, 5)\nresult',
+    ),
+    (
+        "running_statistics",
+        "with torch.no_grad():",
+        "with torch.no_grad():\n    for buffer in layers.buffers():\n        dist.broadcast(buffer, src=0)",
+    ),
+    ("saved_model", "fresh = nn.Linear(3, 1).double()", "fresh = DistributedDataParallel(nn.Linear(3, 1).double())"),
+]
+
+
+@pytest.mark.parametrize(("name", "old", "new"), REPAIRS_ELSEWHERE)
+def test_a_line_that_another_repair_changes_is_one_of_the_diagnosis(dealt, name, old, new):
+    world, cases = dealt
+    case = cases[name]
+    assert repr(checks.find_the_fault.repair(world, case, (old, new))).startswith("Solved. ")
+    ranks, _, cause = reference(case, 4)
+    assert checks.find_the_fault.diagnosis(world, case, ranks, case.line(old.splitlines()[0]), cause)
 
 
 @pytest.mark.parametrize("name", NAMES)

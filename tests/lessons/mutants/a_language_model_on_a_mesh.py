@@ -53,6 +53,8 @@ MUTANTS = {
         "    norm = nn.utils.get_total_norm(own)\n"
         "    [gradient.mul_((most / norm).clamp(max=1)) for gradient in own]",
     ),
+    "the steps do not clip": ("0.5) for number in range(3)]", "50) for number in range(3)]"),
+    "the logits are in 16 bits": ("mp_policy=replace(policy, output_dtype=torch.float32))", "mp_policy=policy)"),
     "nothing is computed again": ("    model.recompute = recompute\n", ""),
     "gradients are reduced in 16 bits": ("reduce_dtype=torch.float32)", "reduce_dtype=torch.bfloat16)"),
     "the optimizer starts again": (

@@ -11,5 +11,8 @@ MUTANTS = {
     "the line on which it shows is at fault": ("in_backward, 23,", "in_backward, 28,"),
     "the timeout is too short": ('23, "uneven inputs"', '23, "timeout too short"'),
     "one step is as good as two": ("[:2]", "[:1]"),
+    "the check rejects two parts only": ("waiting, 28,", "waiting, 23,"),
+    "no step is as good as one": ("[:1]", "[:0]"),
+    "the seed does not decide": ("deal(world, SEED)", "deal(world, WORLD_SIZE)"),
     "the 49th example can be kept": ("[:2]", "[:3]"),
 }

@@ -26,6 +26,8 @@ MUTANTS = {
         "DETAIL, torch.ones(3, 5))",
         "DETAIL, torch.ones(15))",
     ),
+    "the stack of rank 0 is the stack of rank 1": ("= dumps[1]", "= dumps[0]"),
+    "the last entry of rank 0 is the last entry of rank 1": ("records[1][-1]", "records[0][-1]"),
     "the last rank is not late": ("time.sleep(3)\n    try", "time.sleep(0)\n    try"),
     "the barrier and the training share a group": (
         "dist.monitored_barrier(barrier_group, timeout",
