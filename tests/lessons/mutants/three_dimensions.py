@@ -101,4 +101,16 @@ MUTANTS = {
         '"bubble": (pipeline - 1) / micro_batches *',
         '"bubble": pipeline / micro_batches *',
     ),
+    "a point is the step time of the best layout": (
+        'measured = results[layout]["seconds"] if',
+        'measured = results[best]["seconds"] if',
+    ),
+    "the second panel shows the second worst layout": (
+        'for what, layout in (("best", best), ("worst", worst)):',
+        'for what, layout in (("best", best), ("worst", in_order[-2])):',
+    ),
+    "a GPU needs memory for model states only": (
+        "rows.append((label, on_paper[sizes], sum(gigabytes(*sizes)), sizes in fitting))",
+        "rows.append((label, on_paper[sizes], gigabytes(*sizes)[0], sizes in fitting))",
+    ),
 }
