@@ -3,6 +3,7 @@
 The trainers call `my_save` and `my_table_rate`, and rank 0 calls `tidy`.
 """
 
+import os
 import tempfile
 import threading
 import time
@@ -143,6 +144,11 @@ def fault_of_save(what: str, last: int, save: "Saved") -> str:
             f"{what}, `latest` was written before {save.before_latest}, expected last: if the job dies between the "
             "two, `latest` names an incomplete checkpoint."
         )
+    if save.in_place:
+        return (
+            f"{what}, `latest` was overwritten in place, expected a new file that is renamed to `latest`, so that no "
+            "rank reads a half-written file: use `write`."
+        )
     return ""
 
 
@@ -162,6 +168,7 @@ class Saved(NamedTuple):
     dense_is_right: bool
     before_latest: str
     waited_for_others: bool = False
+    in_place: bool = False  # whether `latest`, which existed, was overwritten instead of replaced
 
 
 def _prepare_saves():
@@ -217,6 +224,8 @@ def _save(number, group, updates, function="my_save"):
     first = dist.get_rank(group) == 0
     if first:
         rpc.rpc_sync("server", watch_saves, (table,))
+    latest = Path(kept["folder"], "latest")
+    before = latest.open("rb") if latest.exists() else None
     try:
         dist.barrier(group)
         _step(_LATE * dist.get_rank(group))
@@ -228,7 +237,8 @@ def _save(number, group, updates, function="my_save"):
     finally:
         tables = rpc.rpc_sync("server", saves_watched) if first else []
     dist.barrier(group)  # before another trainer watches
-    return _read_save(number, tables, dense, updates) if first else None
+    in_place = before is not None and os.fstat(before.fileno()).st_nlink > 0
+    return _read_save(number, tables, dense, updates)._replace(in_place=in_place) if first else None
 
 
 def saved_at_will(function: str) -> "Saved | None":

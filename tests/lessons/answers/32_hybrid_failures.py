@@ -49,6 +49,16 @@ def my_save(model, number, group):
         rpc.rpc_sync("server", save_table, (model.table.get_module_rref(), number))
         write(f"dense-{number}", model.dense.module.state_dict())
 
+# %% my_save: files written in place
+# Not yet. When only trainer 1 called `my_save`, in a group of its own, `latest` was overwritten in place, expected a new
+# file that is renamed to `latest`, so that no rank reads a half-written file: use `write`.
+# solution, with `write("latest", number)` as `torch.save(number, f"{job.folder}/latest")`
+
+# %% my_save: files renamed without `write`
+# Solved. The server wrote the table after all updates of the step, and `latest` was written last.
+# solution, with `write("latest", number)` as `torch.save(number, f"{job.folder}/new"); os.replace(f"{job.folder}/new",
+# f"{job.folder}/latest")`
+
 # %% my_save: rank 0
 # Not yet. When only trainer 1 called `my_save`, in a group of its own, the server ran `save_table` 0 times, expected ...
 # solution, with `dist.get_rank(group) == 0` as `rank == 0`

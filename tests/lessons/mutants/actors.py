@@ -43,4 +43,16 @@ MUTANTS = {
     ),
     "batches under way have no age": ("sum(ages + under_way)", "sum(ages)"),
     "no generator is slow": ("slowest if r == 1 else 0.005", "0.005"),
+    "the actor gets its four calls one after another": (
+        'answers = [counter.call("add_one") for _ in range(4)]\nunder',
+        'answers = []\nfor _ in range(4):\n    answers.append(counter.call("add_one"))\n    answers[-1].wait()\nunder',
+    ),
+    "the figure shows the first run": (
+        'at_steps, under_way = runs["one slow"]',
+        'at_steps, under_way = runs["one pace"]',
+    ),
+    "the loss goes the wrong way": (
+        "loss = -(advantages * torch.stack(log_probs)).mean()",
+        "loss = (advantages * torch.stack(log_probs)).mean()",
+    ),
 }

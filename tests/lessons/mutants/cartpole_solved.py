@@ -38,4 +38,10 @@ MUTANTS = {
         "for _, actions in requests[-1:]:\n            actions.set_exception(error)",
     ),
     "the running reward moves faster": ("running.append(running[-1] + 0.05", "running.append(running[-1] + 0.1"),
+    "an observer that has finished is still counted": ("            self.playing -= 1\n", "            pass\n"),
+    "the greedy agent draws its actions": (
+        "return agent.policy(observations).argmax(dim=1)",
+        "return Categorical(logits=agent.policy(observations)).sample()",
+    ),
+    "the slower round counts": ("(version, max(runs))", "(version, min(runs))"),
 }

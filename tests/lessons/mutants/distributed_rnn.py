@@ -96,4 +96,16 @@ MUTANTS = {
     ),
     "the columns leave out a part of the text": ("words[: len(words) // 16 * 16]", "words[: len(words) // 17 * 16]"),
     "the sample reads the same word again and again": ("torch.tensor([drawn[-1:]])", "torch.tensor([drawn[:1]])"),
+    "the baseline has the worst discount": (
+        'baselines["bigram"] = min(map(perplexity_of, bigrams))',
+        'baselines["bigram"] = max(map(perplexity_of, bigrams))',
+    ),
+    "results are published only at the end": (
+        "            steps.append(math.exp(loss))\n            publish_data(results)\n",
+        "            steps.append(math.exp(loss))\n",
+    ),
+    "only three of the six shapes of targets are tried": (
+        "from itertools import permutations\n",
+        "from itertools import combinations as permutations\n",
+    ),
 }

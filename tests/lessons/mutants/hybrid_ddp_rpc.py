@@ -48,4 +48,10 @@ MUTANTS = {
         'parts = ["from hybrid_model import *"]',
         'parts = ["from hybrid_model import HybridModel"]',
     ),
+    "DDP leaves the first weights of each trainer as they are": (
+        "self.dense = DDP(nn.Linear(16, 6).to(self.device), process_group=group)",
+        "self.dense = DDP(nn.Linear(16, 6).to(self.device), process_group=group, init_sync=False)",
+    ),
+    "the last 32 training passages are never used": ("torch.randperm(800,", "torch.randperm(768,"),
+    "the model learns half as fast": ("kind=torch.optim.SGD, lr=0.5", "kind=torch.optim.SGD, lr=0.25"),
 }

@@ -41,4 +41,16 @@ MUTANTS = {
         "def save_table(table, number):\n",
         'def save_table(table, number):\n    rpc.rpc_sync("trainer1", latest)\n',
     ),
+    "the error of a call is dropped": (
+        "        call.result()  # raises the error of the call\n",
+        "        call.exception()\n",
+    ),
+    "a trainer runs two calls at once": (
+        "def train(begin, end):\n    with busy:\n",
+        "def train(begin, end):\n    if True:\n",
+    ),
+    "the master asks for all steps in one call": (
+        "    for first in range(begin, end, 10):\n        call_trainers(members, train, first, min(first + 10, end))",
+        "    for first in range(begin, end, 400):\n        call_trainers(members, train, first, min(first + 400, end))",
+    ),
 }

@@ -63,4 +63,13 @@ MUTANTS = {
     "a death ends the training": ("        except Exception:", "        except ValueError:"),
     "nobody learns after the death": ("    if agent.rewards:", "    if len(agent.rewards) == n - 1:"),
     "another observer dies": ("[world.pids[-1], signal.SIGKILL]", "[world.pids[1], signal.SIGKILL]"),
+    "the agent takes the likelier action": (
+        "action = distribution.sample()",
+        "action = distribution.logits.argmax()",
+    ),
+    "the agent keeps probabilities": (
+        "self.log_probs[observer].append(distribution.log_prob(action))",
+        "self.log_probs[observer].append(distribution.probs[action])",
+    ),
+    "the agent keeps an RRef to itself": ("me = rpc.RRef(agent)", "me = agent.me = rpc.RRef(agent)"),
 }

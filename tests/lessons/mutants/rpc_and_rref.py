@@ -28,7 +28,10 @@ MUTANTS = {
     ),
     "a timeout stops the work": ('later = rpc.rpc_sync("worker1", finished) - before', "later = at_once"),
     "there is no timeout": ("(slow, (2,), timeout=0.5)", "(slow, (2,))"),
-    "the bare socket is an RPC": ("on_the_wire = bare(each_way)", "on_the_wire = small"),
+    "the bare socket is an RPC": (
+        "on_the_wire, bare_each_way = bare(each_way)",
+        "on_the_wire, bare_each_way = small, each_way",
+    ),
     "bytes are counted that do not belong to the calls": ("each_way = wire.bytes // 400", "each_way = wire.bytes"),
     "a large call is a hundred small calls": (
         'large = fastest({"1 MiB": call_with(echo, 2**20)}, turns=20)["1 MiB"]',
@@ -82,4 +85,13 @@ MUTANTS = {
         '"ended": time.monotonic()}',
         '"ended": time.monotonic() + 0.01}',
     ),
+    "the large call carries 1 KiB": (
+        'large = fastest({"1 MiB": call_with(echo, 2**20)}',
+        'large = fastest({"1 MiB": call_with(echo, 2**10)}',
+    ),
+    "remote() is one more rpc_sync()": (
+        "table.remote().add(1).to_here()",
+        "table.rpc_sync().add(1)",
+    ),
+    "the bare socket carries 4 bytes": ("bare_each_way = bare(each_way)", "bare_each_way = bare(4)"),
 }

@@ -69,4 +69,13 @@ MUTANTS = {
         "for r in range(n)])\n        rpc.shutdown",
         "for r in range(1)])\n        return True\n        rpc.shutdown",
     ),
+    "the slow read leaves no time for a lost update": (
+        "    before = read()\n    time.sleep(0.1)\n    return before\n",
+        "    before = read()\n    return before\n",
+    ),
+    "the queue of rank 0 is read": ("world.view.queue_status()[1]", "world.view.queue_status()[0]"),
+    "ask waits at most 5 s": (
+        "return rank, rpc.rpc_sync(worker, function, timeout=2)",
+        "return rank, rpc.rpc_sync(worker, function, timeout=5)",
+    ),
 }
