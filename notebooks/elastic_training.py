@@ -118,7 +118,7 @@ def train(until, dies_at=None, waits_at=None):
 def one_step(dies_at):
     if training.step == dies_at:
         Path(tempfile.gettempdir(), "doomed").touch()
-        time.sleep(60)
+        time.sleep(10)
     gradient = training.gradient(rank, n)
     dist.all_reduce(gradient)
     training.update(gradient)
