@@ -78,17 +78,21 @@ class RankKernel(IPythonParallelKernel):
     """
 
     _message = None  # stands for the message that is being handled
+    _outside = None  # the handler of interrupts between two messages, which ignores them
 
     def pre_handler_hook(self):
-        """Prepare for the next message: an interrupt raises KeyboardInterrupt in the learner's code only."""
-        super().pre_handler_hook()
+        """Prepare for the next message: an interrupt raises KeyboardInterrupt in the learner's code only.
+
+        The base class is not asked, because it would first set a handler that raises KeyboardInterrupt here, where an
+        interrupt that arrives at that moment would end the rank.
+        """
         self._message = object()
-        signal.signal(signal.SIGINT, self._interrupt)
+        self._outside = signal.signal(signal.SIGINT, self._interrupt)
 
     def post_handler_hook(self):
         """Let interrupts be ignored again, because the answer has been sent."""
         self._message = None
-        super().post_handler_hook()
+        signal.signal(signal.SIGINT, self._outside)
 
     def _interrupt(self, _number, frame):
         while frame is not None:

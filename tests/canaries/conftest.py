@@ -13,6 +13,8 @@ def pytest_runtest_makereport(item, call):
 
 def pytest_terminal_summary(terminalreporter):
     for report in terminalreporter.stats.get("failed", []):
-        terminalreporter.write_line(f"moved: {dict(report.sections)['what has moved']}")
+        moved = dict(report.sections).get("what has moved")
+        if moved is not None:  # otherwise it is the report of another test, which ran together with the canaries
+            terminalreporter.write_line(f"moved: {moved}")
     for report in terminalreporter.stats.get("error", []):  # a whole module whose imports have moved
         terminalreporter.write_line(f"moved: {str(report.longrepr).splitlines()[-1]}")

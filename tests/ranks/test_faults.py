@@ -303,6 +303,26 @@ def test_no_answer_is_lost_to_an_interrupt(world):
         assert answer.wait(30)
 
 
+INTERRUPT_AT_EVERY_CHANGE = """
+import os, signal, sys
+
+def interrupt(frame, event, result):
+    if event == "return" and frame.f_code is signal.signal.__code__:
+        os.kill(os.getpid(), signal.SIGINT)
+
+sys.setprofile(interrupt)
+"""
+
+
+def test_a_rank_survives_an_interrupt_while_it_changes_the_handler_of_interrupts(world):
+    """It does so before and after every message; here the rank interrupts itself whenever `signal.signal` returns."""
+    rank = world.call(os.getpid, targets=0)
+    world.view.execute(f"exec({INTERRUPT_AT_EVERY_CHANGE!r}, {{}})")  # outside of the learner's variables
+    for _ in range(5):
+        assert world.call(os.getpid, targets=0) == rank
+    world.view.execute("import sys; sys.setprofile(None)")
+
+
 def test_interrupt_of_a_check_ends_the_work_of_the_ranks(shared):
     shared.run("from helpers import World, checks\nworld = World(2)")
     shared.run("%%px\nimport time\ndef mean(numbers):\n    while True:\n        time.sleep(0.01)")
