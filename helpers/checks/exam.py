@@ -21,6 +21,7 @@ between this process and the rank.
 import functools
 import importlib
 import os
+import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -53,11 +54,16 @@ class Run(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """A function's result in the learner's process, its calls of the learner's function, and the answer's error."""
+    """The outcome of a function of the course in the learner's process.
+
+    It has the result, the calls of the learner's function, the error that the learner's function raised, and the
+    traceback of an error that the function of the course raised itself.
+    """
 
     result: object
     runs: list[Run]
-    error: str
+    error: str = ""
+    failure: str = ""
 
 
 class Outcome(NamedTuple):
@@ -65,13 +71,15 @@ class Outcome(NamedTuple):
 
     `runs` are the calls of the learner's function. `error` has the class and the text of the error that the learner's
     function raised, and is empty if it raised none. `fault` is the first requirement that failed: the number of
-    requirements before it, and its sentence. `returned` is the result of the exercise.
+    requirements before it, and its sentence. `returned` is the result of the exercise. `failure` is the traceback of an
+    error that the exercise raised itself, often because the learner's function did something wrong on another rank.
     """
 
     runs: list[Run]
     error: str
     fault: tuple[int, str] | None
     returned: object
+    failure: str = ""
 
     @property
     def messages(self) -> list:
@@ -81,6 +89,10 @@ class Outcome(NamedTuple):
 
 class AnswerError(Exception):
     """The learner's code raised an error; the text has the class and the text of that error."""
+
+
+class _Failure(Exception):
+    """A function of the course raised an error in the learner's process; the text is the traceback of that error."""
 
 
 class Wrong(Exception):
@@ -129,6 +141,8 @@ class Exam:
         self.runs += asked.runs
         if asked.error:
             raise AnswerError(asked.error)
+        if asked.failure:
+            raise _Failure(asked.failure)
         return asked.result
 
     def require(self, holds: object, sentence: str) -> bool:
@@ -196,15 +210,16 @@ class Exercise:
     def sit(self, rank: int, n: int, ask: Callable) -> Outcome:
         """Run the exercise as one rank; `ask(function, arguments)` runs a function in the learner's process."""
         exam = Exam(self.name, rank, n, ask)
-        error, returned = "", None
+        error, returned, failure = "", None, ""
         try:
             returned = self.function(exam)
         except AnswerError as raised:
             error = str(raised)
+        except _Failure as raised:
+            failure = str(raised)
         except Exception:
-            if exam.fault is None:  # otherwise a wrong result, which the exam has recorded, may have caused the error
-                raise
-        return Outcome(exam.runs, error, exam.fault, returned)
+            failure = traceback.format_exc()
+        return Outcome(exam.runs, error, exam.fault, returned, failure)
 
 
 def exercise(function=None, **options):
@@ -236,9 +251,11 @@ def ask_here(function: Callable, arguments: Sequence) -> Asked:
     """Run a function of the course in this process."""
     _runs.clear()
     try:
-        return Asked(plain(function(*arguments)), list(_runs), "")
+        return Asked(plain(function(*arguments)), list(_runs))
     except AnswerError as error:
-        return Asked(None, list(_runs), str(error))
+        return Asked(None, list(_runs), error=str(error))
+    except Exception:
+        return Asked(None, list(_runs), failure=traceback.format_exc())
 
 
 def answer(name: str, arguments: Sequence, watch: torch.Tensor | None = None, then: str = "") -> object:

@@ -84,6 +84,7 @@ def verdict(world, exercise: exam.Exercise) -> Verdict:
         for pid in world.pids:
             _interrupted.pop(pid, None)
         outcomes = examine(world, exercise)
+        _require_no_failure(exercise, ranks, outcomes)
         _require_an_end(outcomes, (exercise.name, *exercise.also), _what_to_do(world, exercise, outcomes))
         if faults := [outcome.fault for outcome in outcomes if outcome.fault]:
             # The earliest requirement that failed; if it failed on several ranks, min returns the lowest rank's fault.
@@ -255,6 +256,22 @@ def _meet(ranks):
     except RuntimeError as error:
         return f"{type(error).__name__}: {str(error).splitlines()[0]}"
     return ""
+
+
+def _require_no_failure(exercise, ranks, outcomes):
+    """Raise `WorldError` when the exercise itself failed on a rank, and no rank shows that the answer is the cause.
+
+    A check sends messages, too, and such a message fails if the answer has failed on the rank at the other end.
+    """
+    errors = [outcome.error for outcome in outcomes if outcome.error]
+    if any(outcome.fault for outcome in outcomes) or any(not TIMEOUT_ERROR.search(error) for error in errors):
+        return
+    for rank, outcome in zip(ranks, outcomes, strict=True):
+        if outcome.failure and not (errors and TIMEOUT_ERROR.search(outcome.failure)):
+            raise WorldError(
+                f"The check of `{exercise.name}` failed on rank {rank}, and no rank shows why. {RESTART} If it fails "
+                f"again, please report this error of the course:\n\n{outcome.failure}"
+            )
 
 
 def _unfinished(outcome):
