@@ -35,11 +35,12 @@ from helpers.checks.learner import learners_module
 from helpers.measure.traffic import collectives, recorded
 
 _COURSE = __name__.partition(".")[0] + "."
-_HINTS = {  # by a text of torch's error: what to try
+_HINTS = {  # by a text of the error: what to try
     "Could not find autograd context": "Use a context inside its `with` block.",
     "'RRefProxy' object is not callable": "Name a method, such as `rpc_sync().forward(...)`.",
     "PyRRef' object is not callable": "Call `local_value()` on the owner, which returns the object.",
     "'RemoteModule' object has no attribute '_backward_hooks'": "Call the `forward` of the module.",
+    "NoneType": "If the None is a `grad`: no backward pass has reached this tensor, or it requires no gradient.",
 }
 
 
@@ -289,10 +290,10 @@ def errors_of_answer() -> Iterator[None]:
 
 
 def with_hint(error: str) -> str:
-    """Return an error. One of torch's errors that do not say what to do is cut to one line that says it."""
+    """Return an error. An error that does not say what to do is cut to one line that says it."""
     first_line = error.partition("\n")[0]
     for text, hint in _HINTS.items():
-        if text in first_line:
+        if text in error:
             return f"{first_line.rstrip('.')}. {hint}"
     return error
 

@@ -61,6 +61,16 @@ def my_stashed_backward(x, output, used, newest):
 # Not yet. Rank ... raised RuntimeError: The differentiated Tensor at index 0 appears to not have been used in the ...
 # solution, with `used if first else [*used, x]` as `newest if first else [*newest, x]`
 
+# %% my_stashed_backward: the gradients of tensors that the forward did not use
+# Not yet. Rank ... raised TypeError: ... 'NoneType'. If the None is a `grad`: no backward pass has reached this tensor,
+# or it requires no gradient. ...
+def my_stashed_backward(x, output, used, newest):
+    output.backward(None if last else receive(output, rank + 1))
+    new_weights = updated(newest, [tensor.grad for tensor in newest])
+    if not first:
+        send(x.grad, rank - 1)
+    return new_weights
+
 # %% my_stashed_backward: ignores the gradient of the next stage
 # Not yet. Stage 0, batch 0: it returned other weights, expected one update by the gradient of this batch...
 # solution, with `x], gradient)` as `x], None if last else torch.ones_like(output))`

@@ -147,6 +147,11 @@ my_step = step
 # Not yet. ... tensor 4 ...
 # solution, with `run_block(out_BSD, weights, group("tensor", layout))` as `run_block(out_BSD, weights, None)`
 
+# %% my_step: what was received requires no gradient
+# Not yet. Rank ... raised TypeError: ... If the None is a `grad`: no backward pass has reached this tensor, or it
+# requires no gradient. ...
+# solution, without `.requires_grad_()`
+
 # %% my_step: received in vain
 # Not yet. Stages 1 and 2 are right. In the layout pipeline 4, on rank 0, the gradient ...
 # solution,
