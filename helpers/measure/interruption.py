@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from ipyparallel import Reference
 
+_SECONDS_TO_WRITE = 0.5  # until the rest of torchrun's report is in the log
 MARK = "# every new rank runs this cell"  # the first line of such a cell, below `%%px`
 
 
@@ -69,12 +70,19 @@ def _in_all_reduce(state):
     return "all_reduce" in (state.call, state.arguments.get("in"))
 
 
-def wait_for(holds: Callable[[], bool], seconds: float = 120) -> None:
-    """Wait until a condition holds. Raises `TimeoutError` after this many seconds."""
+def wait_for(holds: Callable[[], bool], seconds: float = 120, log: Path | None = None) -> None:
+    """Wait until a condition holds.
+
+    Raises `TimeoutError` after this many seconds, and `RuntimeError` as soon as the torchrun that writes into this log
+    has given up.
+    """
     deadline = time.monotonic() + seconds
     while not holds():
         if time.monotonic() > deadline:
             raise TimeoutError(f"what this cell waits for did not happen within {seconds:g} s")
+        if log is not None and "ChildFailedError" in log.read_text():
+            time.sleep(_SECONDS_TO_WRITE)
+            raise RuntimeError(f"torchrun has given up:\n{log.read_text()}")
         time.sleep(0.01)
 
 
