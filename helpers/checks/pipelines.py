@@ -9,6 +9,7 @@ from helpers.checks.exam import answer, errors_of_answer, exercise, near, show
 from helpers.checks.orders import asked_orders, kept_after_each, require_order, require_room
 
 _WIDTH, _SAMPLES = 4, 6
+_SENT_X = " The stage received its own output, expected the gradient of its output: send `x.grad` instead of `x`."
 
 
 @exercise
@@ -22,7 +23,10 @@ def my_backward(exam):
         f"The parameters of stage {exam.rank} have no gradient, expected the gradient of one process.",
     ):
         difference = _compared(gradient, layers[exam.rank].weight.grad)
-        exam.require(not difference, f"The gradient of stage {exam.rank} is {difference} the gradient of one process.")
+        why = "" if _compared(gradient, _gradient_by_output(layers, inputs, exam.rank)) else _SENT_X
+        exam.require(
+            not difference, f"The gradient of stage {exam.rank} is {difference} the gradient of one process.{why}"
+        )
     return "Every stage has the gradients of one process."
 
 
@@ -101,6 +105,13 @@ def _gradient_of_stage(rank, stages):
     x = x.detach().requires_grad_(rank > 0)
     answer("my_backward", [x, layers[rank](x), targets], then="finish")
     return layers[rank].weight.grad
+
+
+def _gradient_by_output(layers, x, rank):
+    """Return the gradient of a stage's weight if the next stage sends `x`, the stage's own output."""
+    output = nn.Sequential(*layers[: rank + 1])(x)
+    (gradient,) = torch.autograd.grad(output, layers[rank].weight, output.detach())
+    return gradient
 
 
 def _compared(gradient, expected):

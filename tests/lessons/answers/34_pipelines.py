@@ -50,6 +50,11 @@ from torch.nn.functional import mse_loss
 # Not yet. The gradient of stage 0 is 24.00 times, expected 1.00 times, the gradient of one process.
 # solution, with `mse_loss(output, targets).backward()` as `mse_loss(output, targets, reduction='sum').backward()`
 
+# %% my_backward: sends x
+# Not yet. The gradient of stage 0 is not the gradient of one process. The stage received its own output, expected the
+# gradient of its output: send `x.grad` instead of `x`.
+# solution, with `send(x.grad, rank - 1)` as `send(x.detach(), rank - 1)`
+
 # %% my_backward
 # Not yet. The parameters of stage 0 have no gradient, expected the gradient of one process.
 # solution, with `output.backward(gradient)` as `x.grad = gradient.clone()`
