@@ -124,6 +124,11 @@ def _misfit(name, mine, came):
     kind = next(kind for kind in kinds if isinstance(came, kind))
     several = kind in kinds[3:]
     fits = isinstance(mine, Set | list | tuple | range) if several else isinstance(mine, kind)
+    if fits and kind is Set:
+        try:
+            set(mine)
+        except TypeError:  # a list among the members
+            fits = False
     if fits and isinstance(mine, bool) == isinstance(came, bool):
         return ""
     return f"`{name}` is {mine!r}, expected {_wanted(came)}."
@@ -137,7 +142,10 @@ def _agree(mine, came, words):
     if isinstance(came, list | tuple):
         return list(mine) == list(came)
     within = words.get("within", 0.01 if isinstance(came, float) else 0)
-    return abs(mine - came) <= within * abs(came)
+    try:
+        return abs(mine - came) <= within * abs(came)
+    except OverflowError:  # an integer beyond the largest float
+        return False
 
 
 def _difference(mine, came, part, words):
@@ -156,7 +164,11 @@ def _difference(mine, came, part, words):
 
 def _shown(value, words):
     if isinstance(value, Set):
-        return f"{{{', '.join(map(str, sorted(value)))}}}"
+        try:
+            members = sorted(value)
+        except TypeError:  # numbers and names together
+            members = sorted(value, key=str)
+        return f"{{{', '.join(map(str, members))}}}"
     if isinstance(value, bool) or not isinstance(value, Number):
         return str(value)
     number = str(value)

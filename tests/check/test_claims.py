@@ -15,6 +15,14 @@ With n ranks:
   whatever n is.
 - `recv` waits."""
 
+# Claims without an assert: advice, what sources say, an idea that a picture explains, and speeds.
+UNPROVED = {
+    "09_overlap": {"Summary 8", "Summary 9", "Figure 1"},
+    "27_several_trainers": {"Summary 6"},
+    "38_two_hosts": {"Summary 8"},
+    "51_in_your_own_job": {"Summary 10"},
+}
+
 
 def test_claims_are_the_sentences_of_the_summary_and_the_captions():
     cells = [new_markdown_cell("*The figure: two bars. One is longer.*\n\nText."), new_markdown_cell(SUMMARY)]
@@ -62,9 +70,12 @@ def test_the_report_says_what_has_no_assert(tmp_path):
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_every_named_claim_is_one(path):
-    notebook = nbformat.read(path, as_version=4)
+def test_every_claim_has_an_assert_or_is_listed(path):
+    """If the edit of a summary moves its sentences, their names move, and a claim without an assert shows it."""
+    notebook, proved = nbformat.read(path, as_version=4), set()
     for cell in (cell for cell in notebook.cells if cell.cell_type == "code"):
         pairs, _, lost = named_asserts(cell.source)
         assert lost == []
-        assert {name for name, _ in pairs} <= set(claims(notebook))
+        proved |= {name for name, _ in pairs}
+    assert set(claims(notebook)) - proved == UNPROVED.get(path.stem, set())
+    assert proved <= set(claims(notebook))

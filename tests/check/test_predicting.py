@@ -78,6 +78,8 @@ def test_a_formula_is_called_with_the_arguments():
         (True, False, "You said True, expected False"),
         ("naive", "ring", "You said naive, expected ring"),
         ({2, 0}, {1}, "You said {0, 2}, expected {1}"),
+        ({1, "a"}, {1, 2}, "You said {1, a}, expected {1, 2}"),
+        (10**400, 0.5, f"You said {10**400}, expected 0.5"),
         ([2, 1], [1, 2], "You said [2, 1], expected [1, 2]"),
         (
             set(range(1, 20)) | {-5},
@@ -101,6 +103,7 @@ def test_a_wrong_prediction_shows_both_values_and_the_reason(mine, came, values)
         (1, True, "`my_prediction` is 1, expected True or False."),
         (3, "ring", "`my_prediction` is 3, expected a name in quotes."),
         (3, {1}, "`my_prediction` is 3, expected the members of the set."),
+        ([[0]], {0}, "`my_prediction` is [[0]], expected the members of the set."),
         ("ab", ["a", "b"], "`my_prediction` is 'ab', expected a list in the right order."),
         (3, {"a": 1}, "`my_prediction` is 3, expected a dict with the keys 'a'."),
         ({"b": 1}, {"a": 1}, "`my_prediction` is {'b': 1}, expected a dict with the keys 'a'."),

@@ -442,8 +442,9 @@ def test_ci_runs_make_test_and_passes_its_failure_on(tmp_path, status):
 
 
 def test_ci_fails_when_chromium_cannot_be_installed(tmp_path):
-    for name in ["bash", "chmod", "dirname", "rm"]:
+    for name in ["bash", "chmod", "dirname", "env", "rm", "sh"]:
         (tmp_path / name).symlink_to(shutil.which(name))
+    script(tmp_path / "sudo", '#!/bin/sh\nshift\nexec "$@"\n')  # for somebody who is not root
     script(tmp_path / "apt-get", '#!/bin/sh\necho "apt-get $*"\n[ "$1" = update ]\n')
     script(tmp_path / "make", "#!/bin/sh\necho must not be reached\n")
     result = subprocess.run(
