@@ -41,7 +41,7 @@ help:
 	@echo '                ARGS=--again judges again what has been judged before)'
 	@echo 'make site       write all lessons with their stored outputs as a web site into build/site'
 	@echo 'make canaries   see whether what the course replaces in torch and ipyparallel is still there'
-	@echo 'make types      check the types of helpers/world.py, helpers/ranks, probe, look and measure'
+	@echo 'make types      check the types of helpers/world.py, tap.py, torch_parts.py, ranks, probe, look and measure'
 	@echo 'make lock       write the exact versions of all that is installed into constraints.txt'
 	@echo 'make clean      remove .venv, .venv-cuda and all caches'
 	@echo 'The first of them installs the course into .venv; PYTHON=python3.12 says with which Python,'
@@ -132,7 +132,7 @@ site: $(INSTALLED)
 canaries: $(INSTALLED)
 	@$(RUN) pytest --continue-on-collection-errors tests/canaries
 
-# The types of helpers/world.py, tap.py, ranks, look and measure; pyproject.toml says which rules.
+# The types of parts of helpers; pyproject.toml says which parts and which rules.
 types: $(TOOLS)
 	@.venv/bin/basedpyright
 

@@ -8,7 +8,7 @@ import json
 import re
 import shutil
 from pathlib import Path
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 from docutils import nodes
 from ipython_pygments_lexers import IPython3Lexer
@@ -77,7 +77,7 @@ def with_contents(readme: str, table: Path) -> str:
     for part, lessons in course.parts(table).items():
         entries = [f"{lesson.numbered_title} <notebooks/{lesson.name}>" for lesson in lessons]
         readme += contents(entries, f":caption: {part}")
-    return readme + contents(list(pages), ":caption: Beside the lessons")
+    return readme + contents(list(pages), ":caption: More documentation")
 
 
 def with_solutions(notebook: dict, name: str) -> None:
@@ -125,6 +125,19 @@ def with_slugs(source: str) -> str:
     return re.sub(r"(?<=\.ipynb#)[^)\s]+", lambda anchor: re.sub(r"[^\w-]", "", unquote(anchor[0]).lower()), source)
 
 
+def with_sections(text: str) -> str:
+    """Link each section of docs/sources.md, whose file links only the lesson: `[lesson], *section*, *section*`."""
+    places = dict(re.findall(r"^\[(.+)\]: (\S+)$", text, re.M))
+
+    def linked(match):
+        lesson, sections = match.groups()
+        links = [f"[*{section}*]({places[lesson]}#{quote(section.replace(' ', '-'))})" for section in names(sections)]
+        return ", ".join([f"[{lesson}]", *links])
+
+    names = re.compile(r"\*([^*]+)\*").findall
+    return re.sub(r"\[([^\]]+)\]((?:, \*[^*]+\*)+)", linked, text)
+
+
 def lesson_of(app, docname: str) -> course.Lesson | None:
     """Return the lesson that a page shows, and None for all other pages, solutions among them."""
     folder, _, name = docname.rpartition("/")
@@ -142,7 +155,8 @@ def prepare(app, docname: str, source: list[str]) -> None:
         first, *_ = lessons(app).values()
         source[0] = with_contents(with_start(source[0], first), Path(app.srcdir) / "notebooks/course.toml")
     elif docname.startswith("docs/"):
-        source[0] = with_slugs(source[0])
+        text = with_sections(source[0]) if docname == "docs/sources" else source[0]
+        source[0] = with_slugs(text)
     elif docname.startswith("notebooks/"):
         notebook = json.loads(source[0])
         for cell in notebook["cells"]:

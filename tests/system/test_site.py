@@ -78,7 +78,7 @@ def test_every_file_has_its_page(pages):
 def test_the_bar_at_the_side_lists_the_parts_of_the_course(pages):
     bar = pages["index.html"].select_one(".sidebar-tree")
     captions = [caption.get_text() for caption in bar.select(".caption")]
-    assert captions == [*course.parts(), "Beside the lessons"]
+    assert captions == [*course.parts(), "More documentation"]
     entries = [link["href"] for link in bar.select(".toctree-l1 > a")]
     lessons, documents = entries[: len(NOTEBOOKS)], entries[len(NOTEBOOKS) :]
     assert lessons == [page_of(path) for path in NOTEBOOKS]  # every lesson once, in its place
@@ -165,6 +165,11 @@ def test_every_link_leads_somewhere(pages, site):
                     if unquote(parts.fragment) not in anchors[str(target.relative_to(site.resolve()))]:
                         lost.append(f"{name}: {link}")
     assert lost == []
+
+
+def test_the_sources_link_each_section_that_they_name(pages):
+    sections = pages["docs/sources.html"].select("table td:nth-of-type(2) em")
+    assert sections and all(section.find_parent("a", href=re.compile("#")) for section in sections)
 
 
 def test_links_between_notebooks_are_links_between_pages(pages):
