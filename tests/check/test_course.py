@@ -33,7 +33,7 @@ def test_a_lesson_works_with_the_ranks_that_it_says(lesson):
     sizes = range(int(low), int(high) + 1, 2 if even else 1)
     assert sorted([lesson.ranks, *lesson.others]) == list(sizes)
     assert said.startswith(str(lesson.ranks)) and f"WORLD_SIZE = {lesson.ranks}" in cells(lesson)[1]
-    assert ("Your answers belong to these parameters." in said) == lesson.of_its_parameters
+    assert ("Your answers hold only for these parameters." in said) == lesson.of_its_parameters
     assert (f"on {lesson.hosts} hosts" in said) == (lesson.hosts > 1)
 
 

@@ -14,6 +14,19 @@ PREDICTIONS = ROOT / "helpers/checks/predictions"
 FOLDED = {"solution", "proof"}
 LESSONS = [path for path in NOTEBOOKS if re.search(r"checks\.predicted\(|accepted\(", path.read_text("utf-8"))]
 
+# The value of these stands in view as one of several choices, or as another number that the question needs.
+IN_THE_QUESTION = {
+    "my_bucket_count",
+    "my_drifted_bias",
+    "my_early_write",
+    "my_largest_batches",
+    "my_orphans",
+    "my_policy_passes",
+    "my_repeated_steps",
+    "my_silence_seen_after",
+    "my_survivors_lose",
+}
+
 
 @pytest.fixture(params=LESSONS, ids=lambda path: path.stem)
 def path(request):
@@ -89,6 +102,36 @@ def test_no_open_cell_before_the_verdict_says_what_is_predicted(path, lesson, an
             before = lesson[: place(lesson, f'checks.predicted("{name}"') + 1]
             for cell in filter(is_open, before):
                 assert ast.dump(expected) not in expressions(cell), f"{name} is given away in\n{cell.source}"
+
+
+def test_nothing_in_view_since_the_last_verdict_shows_the_value(path, answers):
+    cells = nbformat.read(path, as_version=4).cells
+    verdicts = [number for number, cell in enumerate(cells) if "checks.predicted(" in cell.source]
+    for last, verdict in zip([0, *verdicts], verdicts, strict=False):
+        (name,) = re.findall(r'checks\.predicted\(\s*"(\w+)"', cells[verdict].source)
+        if name not in IN_THE_QUESTION and isinstance(answers[name], ast.Assign):
+            for shown in map(in_view, cells[last + 1 : verdict + 1]):
+                for form in distinctive(answers[name].value):
+                    assert not re.search(rf"(?<![\w.,]){re.escape(form)}(?!\w|[.,]\d)", shown), f"{name}: {shown}"
+
+
+def in_view(cell):
+    """Return what a learner sees of a cell: its text, unless it is folded, and its stored outputs."""
+    outputs = [output.get("text") or output.get("data", {}).get("text/plain", "") for output in cell.get("outputs", [])]
+    return "\n".join([cell.source] * is_open(cell) + outputs)
+
+
+def distinctive(answer):
+    """Yield how the values of a prediction might be shown, without those that stand everywhere, such as 4 and True."""
+    try:
+        value = ast.literal_eval(answer)
+    except ValueError:  # a formula
+        return
+    for part in value.values() if isinstance(value, dict) else [value]:
+        if isinstance(part, list | tuple | set) and len(part) > 1:
+            yield from {str(kind(part)) for kind in (list, tuple, set)}
+        elif isinstance(part, float) or isinstance(part, int) and abs(part) >= 10:
+            yield from {str(part), f"{part:,}"}
 
 
 def test_the_verdict_stands_before_what_shows_the_value(lesson):
