@@ -133,8 +133,8 @@ def examine_on_ranks(world, exercise: exam.Exercise) -> list[exam.Outcome]:
     except KeyboardInterrupt:
         _note_interrupt(world, exercise)
         raise WorldError(
-            f"You interrupted the check of `{exercise.name}`, and every rank has left it. "
-            "world.post_mortem(0) shows the line on which the interrupt met rank 0."
+            f"You interrupted the check of `{exercise.name}`, and every rank has left it. world.post_mortem(0) shows "
+            "the line at which rank 0 was interrupted."
         ) from None
     except WorldError as error:
         if isinstance(error.__context__, KeyboardInterrupt):  # some ranks are still in the check
@@ -152,7 +152,7 @@ def stuck_ranks_named(world, function: str):
         yield
     except TimeoutError:
         where = f"world.where() shows where they are:\n\n{world.where()!r}\n"
-        raise Wrong(f"{function} has not ended within {SECONDS_TO_ANSWER} s on all ranks; {where}\n{RESTART}") from None
+        raise Wrong(f"`{function}` did not end on all ranks within {SECONDS_TO_ANSWER} s; {where}\n{RESTART}") from None
     except ipp.error.RemoteError:
         _require_idle(world)  # it names a rank that is dead
         raise
@@ -226,7 +226,7 @@ def _require_group(world):
     if world.pids in _broken:
         raise Wrong(f"An earlier attempt has broken the process group. {RESTART}")
     interrupted = next((_interrupted[pid][0] for pid in world.pids if pid in _interrupted), None)
-    cause = f"when you interrupted the check of `{interrupted.name}`" if interrupted else "by a cell that ran before"
+    cause = f"when you interrupted the check of `{interrupted.name}`" if interrupted else "by an earlier cell"
     for rank, error in enumerate(_errors_of_a_barrier(world)):
         if error:
             raise Wrong(
@@ -287,7 +287,10 @@ def _require_an_end(outcomes, functions, what_to_do):
     sent = Counter((rank, m.peer) for rank, outcome in enumerate(outcomes) for m in outcome.messages if m.sent)
     received = Counter((m.peer, rank) for rank, outcome in enumerate(outcomes) for m in outcome.messages if not m.sent)
     for source, destination in sorted((sent - received).keys()):
-        raise Wrong(f"Rank {destination} has not received all that rank {source} sent to it. {what_to_do}")
+        raise Wrong(
+            f"Rank {destination} did not receive all messages from rank {source}, expected a receive for each send. "
+            f"{what_to_do}"
+        )
 
 
 def _require_waits(outcomes, cut_off, what_to_do):

@@ -73,7 +73,10 @@ def MyEarlyBucket(exam):
         if len(launches) == 2:
             _require_averages(exam, f"After `finish` in step {number + 1}", step.gradients, number)
             waits = sum(call == "wait" for call, _ in step.calls)
-            exam.require(waits >= 2, f"{who} waited for {waits} of its 2 buckets in `finish`. {RESTART}")
+            exam.require(
+                waits >= 2,
+                f"{who} waited for {waits} of its 2 buckets in `finish`, expected a wait for both. {RESTART}",
+            )
     return "In each step, both buckets were launched as soon as they were full, and the gradients are the averages."
 
 
@@ -146,7 +149,7 @@ def _require_launch(exam, who, name, members, nbytes, launches):
         complete = of_bucket[0].complete
         exam.require(
             set(members) <= set(complete),
-            f"{who} launched {name} before all of its gradients were complete, expected a full bucket.",
+            f"{who} launched {name} before all of its gradients were complete, expected a launch of the full bucket.",
         )
         exam.require(
             _END_OF_BACKWARD not in complete and (0 in members or not {0, 1} & set(complete)),
@@ -198,7 +201,7 @@ def _require_buckets(exam, limit, sizes, buckets):
         )
     exam.require(
         shared_out == sorted(shared_out, reverse=True),
-        f"The buckets of rank {rank} hold the parameters {buckets}, expected from last to first.",
+        f"The buckets of rank {rank} hold the parameters {buckets}, expected the order from last to first.",
     )
     for number, bucket in enumerate(buckets[:-1]):
         size = sum(sizes[parameter] for parameter in bucket)
@@ -229,7 +232,7 @@ def _require_two_buckets(exam, step, size):
     )
     exam.require(
         "all_reduce" in _before(_GRADIENT, calls),
-        f"Rank {rank} launched its first bucket after the last gradient was complete, expected a launch before.",
+        f"Rank {rank} launched its first bucket after the last gradient was complete, expected an earlier launch.",
     )
     exam.require(
         "wait" not in _before(_END_OF_BACKWARD, calls),

@@ -102,8 +102,8 @@ def require_first_rpc(remedy: str) -> None:
     """Raise `AnswerError` if a check ended the first RPC of this process, because RRefs work only with the first."""
     if _ended_by:
         raise AnswerError(
-            f"RuntimeError: the check of `{_ended_by[-1]}` has ended the first RPC of this process, and RRefs work "
-            f"only with that. {remedy}"
+            f"RuntimeError: the check of `{_ended_by[-1]}` has ended the first RPC session of this process, and RRefs "
+            f"work only in the first session. {remedy}"
         )
 
 

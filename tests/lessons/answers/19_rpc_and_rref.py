@@ -191,7 +191,7 @@ def add_many(counter, times):
 # solution, with `range(1, n)` as `range(n)`
 
 # %% many_rows: after the check of run_worker
-# Not yet. Rank 0 raised RuntimeError: the check of `run_worker` has ended the first RPC of this process, ...
+# Not yet. Rank 0 raised RuntimeError: the check of `run_worker` has ended the first RPC session of this process, ...
 def many_rows(*arguments):
     pass
 
