@@ -114,7 +114,7 @@ def _wrong_with_repair(world, case, changes):
         for text in [*FAULTS[case.name].keeps, _result_of(case.script)]:
             if text not in repaired:
                 raise Wrong(
-                    f"The repaired script lacks `{text}`, expected to keep it: without it, this is another training."
+                    f"The repaired script lacks `{text}`, expected it to stay: without it, the training is different."
                 )
         if (world.size, repaired) not in _proved:
             _require_right_numbers(world, case, repaired)

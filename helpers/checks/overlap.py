@@ -191,7 +191,8 @@ def _require_buckets(exam, limit, sizes, buckets):
         full = next((size for size in _running_sums(bucket[:-1], sizes) if size >= limit), None)
         exam.require(
             full is None,
-            f"Bucket {number} of rank {rank} goes on after it has reached {full} bytes, and the limit is {limit}.",
+            f"Bucket {number} of rank {rank} continues after {full} bytes, expected it to close at the limit of "
+            f"{limit}.",
         )
     shared_out = sum(buckets, [])
     for parameter in range(len(sizes)):

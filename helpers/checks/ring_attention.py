@@ -275,7 +275,7 @@ def my_pieces(exam):
                 )
         exam.require(
             set(places) <= {(0, 0), (0, 1), (1, 0), (1, 1)},
-            f"{where} the pieces {places}, expected i and j of 0 and 1, the places of the chunks on their ranks.",
+            f"{where} the pieces {places}, expected i and j to be 0 or 1, the indices of the chunks on their ranks.",
         )
     return "The pieces hold every visible key, and no chunk of hidden keys."
 

@@ -57,8 +57,8 @@ def MyGather(exam):
     )
     exam.require(
         close(result, output),
-        f"On rank {rank} the output is not the output of one process for the rank's own tokens, expected the sum of "
-        "the partial sums of all ranks, from all tokens.",
+        f"On rank {rank} the output for the rank's own tokens is wrong, expected the sum of the partial sums of all "
+        "ranks. Each rank needs all tokens for its partial sum.",
     )
     for name, gradient in zip(("down", "up", "x"), reversed(gradients), strict=True):
         difference = compared(gradient, expected[name], f"gradient of {name}")

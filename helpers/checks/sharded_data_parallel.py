@@ -151,8 +151,9 @@ def _require_shards_only(exam, training):
             most = kept + layers_allowed[moment.split()[0]] * layer + layer // 2
             exam.require(
                 held <= most,
-                f"In step {number}, {_in_words(moment)}, rank {exam.rank} holds {held} bytes, expected at most {most}. "
-                f"Its shards, their gradients and optimizer's state take {kept} bytes, and a whole layer {layer}.",
+                f"In step {number}, {_in_words(moment)}, rank {exam.rank} holds {held} bytes, expected at most "
+                f"{most}. Its shards, their gradients and the optimizer's state take {kept} bytes, and a whole layer "
+                f"{layer}.",
             )
 
 

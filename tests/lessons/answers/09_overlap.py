@@ -14,7 +14,7 @@ EarlyBucket = MyEarlyBucket = EarlyBucketOfTheLesson
 # Not yet. Bucket 0 of rank 0 ends with 16 bytes, before it has reached the limit of 1200.
 
 # %% buckets_by_size
-# Not yet. Bucket 0 of rank 0 goes on after it has reached 2384 bytes, and the limit is 1200.
+# Not yet. Bucket 0 of rank 0 continues after 2384 bytes, expected it to close at the limit of 1200.
 # solution, with `member.nbytes` as `member.numel()`
 
 # %% buckets_by_size: from the first parameter on

@@ -279,7 +279,7 @@ def my_later(thread, collective, *arguments):
 # solution, with `future.set_exception(error)` as `future.set_result(None)`
 
 # %% my_later: another error
-# Not yet. On rank 0 a collective raised ConnectionError, and `wait()` raised ... expected its own error.
+# Not yet. On rank 0 a collective raised ConnectionError, and `wait()` raised ... expected the collective's error.
 # solution, with `future.set_exception(error)` as `future.set_exception(ValueError("failed"))`
 
 # %% my_later: a thread each

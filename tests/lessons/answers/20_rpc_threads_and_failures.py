@@ -328,11 +328,11 @@ def my_record(work, read, write):
         write(read() + 1)
 
 # %% my_record
-# Not yet. ... counted to 1, expected 4: do not let another request in between `read` and `write`.
+# Not yet. ... counted to 1, expected 4: let no other request run between `read` and `write`.
 # solution, with `with lock:` as `with threading.Lock():`
 
 # %% my_record
-# Not yet. ... counted to 1, expected 4: do not let another request in between `read` and `write`.
+# Not yet. ... counted to 1, expected 4: let no other request run between `read` and `write`.
 # solution, with `work()` as `work(); before = read()` and `write(read() + 1)` as `write(before + 1)`
 
 # %% my_record

@@ -89,7 +89,7 @@ def my_order(stage, stages, m):
     return order
 
 # %% my_order
-# Not yet. With 4 stages and 8 micro-batches stage 0 waits forever before ('B', 0).
+# Not yet. With 4 stages and 8 micro-batches stage 0 waits forever before ('B', 0), expected every action to run.
 # solution, with `stages - stage` as `stage + 1`
 
 # %% my_order
@@ -109,7 +109,7 @@ def my_order(stage, stages, m):
 # solution, with `order.append(("B", i))` as `pass`
 
 # %% my_order
-# Not yet. With 4 stages and 8 micro-batches stage 0 waits forever before ('B', 7).
+# Not yet. With 4 stages and 8 micro-batches stage 0 waits forever before ('B', 7), expected every action to run.
 # solution, with `("B", i)` as `("B", m - 1 - i)`
 
 # %% my_order

@@ -104,8 +104,8 @@ def my_zero1(units):
 # Solved. Each rank keeps its shards only, and all train as one process does.
 
 # %% my_zero3: skeleton
-# Not yet. In step 0, after the update, rank 0 holds 39000 bytes, expected at most 24128. Its shards, their
-# gradients and optimizer's state take 22272 bytes, and a whole layer 3712.
+# Not yet. In step 0, after the update, rank 0 holds 39000 bytes, expected at most 24128. Its shards, their gradients
+# and the optimizer's state take 22272 bytes, and a whole layer 3712.
 
 # %% my_zero3: as in the lesson
 # Solved. ...
@@ -213,8 +213,8 @@ def fetch(unit):
 # Solved. Each rank keeps its shards only, and all train as one process does.
 
 # %% thrifty: skeleton
-# Not yet. In step 0, after the update, rank 0 holds 39000 bytes, expected at most 24128. Its shards, their
-# gradients and optimizer's state take 22272 bytes, and a whole layer 3712.
+# Not yet. In step 0, after the update, rank 0 holds 39000 bytes, expected at most 24128. Its shards, their gradients
+# and the optimizer's state take 22272 bytes, and a whole layer 3712.
 
 # %% thrifty: as in the lesson
 # Solved. ...

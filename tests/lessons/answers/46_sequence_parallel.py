@@ -3,8 +3,8 @@
 # cell `def joined(` of solutions
 
 # %% MyGather: skeleton
-# Not yet. On rank 0 the output is not the output of one process for the rank's own tokens, expected the sum of the
-# partial sums of all ranks, from all tokens.
+# Not yet. On rank 0 the output for the rank's own tokens is wrong, expected the sum of the partial sums of all ranks.
+# Each rank needs all tokens for its partial sum.
 
 # %% MyGather: solution
 # Solved. For its own tokens each rank has the output and the gradient of one process, and for its weights, too.
@@ -26,7 +26,7 @@
 # solution, with `return scattered(x)` as `return joined(scattered(x))`
 
 # %% MyGather: the first tokens on every rank
-# Not yet. On rank 0 the output is not the output of one process ...
+# Not yet. On rank 0 the output for the rank's own tokens is wrong, ...
 # solution, with `return joined(x)` as `return torch.cat([x] * n, dim=1)`
 
 # %% MyGather: without the lesson's functions
