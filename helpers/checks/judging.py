@@ -26,9 +26,9 @@ from helpers.table import shortened
 from helpers.world import World
 
 RESTART = "Run the lesson again, from the cell with `World` to this check."
-# The same in a lesson that has a function `fresh_ranks`, which restarts the ranks and sets them up.
+# The remedy in a lesson with a function `fresh_ranks`, which restarts the ranks and sets them up.
 FRESH_RANKS = "Call fresh_ranks(), then run the cell with your answer and this check again."
-# After an answer that failed in a group of its own, and left the group of all ranks as it was.
+# The remedy after an answer that failed in a group of its own, and did not break the group of all ranks.
 NO_RESTART = "No restart is needed: run the cell with your changed answer, then this check."
 _BY_THE_STORE = r"wait timeout after \d+ms"
 # The errors of a rank that waited until the timeout, or for a rank that had timed out. gloo names a line of its own
@@ -184,7 +184,7 @@ def _interrupted_on(pid, state):
 
 
 def _require_on_ranks(world, function):
-    """Require that the last cell that defines the learner's function was not run in the notebook, without `%%px`."""
+    """Require that the ranks, and not only the notebook, ran the last cell that defines the learner's function."""
     cell = _last_cell_with(function)
     own = _file_of(function)
     if not cell or not own or cell.lstrip().startswith("%%px"):
@@ -236,7 +236,7 @@ def _require_group(world):
 
 
 def _errors_of_a_barrier(world):
-    """Return the error of a barrier of all ranks on each rank, as text; see `_meet`."""
+    """Return the error of a barrier of all ranks on each rank, as text, as `_meet` does."""
     try:
         return world.view.apply_async(_meet, len(world.pids)).get(SECONDS_TO_ANSWER)
     except TimeoutError:

@@ -118,7 +118,7 @@ def my_answer(agent):
 # solution, with `with agent.lock:` as `if True:`
 
 # %% my_answer: looks before it takes the lock
-# Not yet. With 1 of 3 requests in the list, `my_answer` used `agent.waiting` without `agent.lock`, expected under the
+# Not yet. With 1 of 3 requests in the list, `my_answer` used `agent.waiting` without `agent.lock`, expected it to hold the
 # lock: ...
 def my_answer(agent):
     if not agent.waiting or len(agent.waiting) < agent.playing:
