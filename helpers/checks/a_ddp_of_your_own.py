@@ -459,7 +459,7 @@ def _require_buckets(exam, limit, buckets, sizes, dtypes):
         count = given.count(number)
         exam.require(count == 1, f"On rank {rank} parameter {number} is in {count} buckets, expected 1.")
     for number, bucket in enumerate(buckets):
-        exam.require(bucket, f"Bucket {number} of rank {rank} is empty.")
+        exam.require(bucket, f"Bucket {number} of rank {rank} is empty, expected at least one parameter.")
         kinds = sorted({str(dtypes[place]) for place in bucket})
         exam.require(
             len(kinds) <= 1, f"Bucket {number} of rank {rank} mixes {' and '.join(kinds)}, expected one dtype."

@@ -131,7 +131,7 @@ def _require_model(exam):
     )
     exam.require(
         not model.wrong,
-        f"{who} the loss is right, and the gradient of `{model.wrong}` differs from the gradient of one process. A "
+        f"{who} the loss is right, but the gradient of `{model.wrong}` differs from the gradient of one process. A "
         "norm that is not in the plan gets only the gradient of the rank's own tokens.",
     )
     each = 2 * layers + 2

@@ -59,7 +59,7 @@ def my_answer(exam):
             else:
                 _require_no_answers(exam, case, sizes, answered)
         _require_errors(exam)
-    return "One pass outside the lock answered all requests, and not before every playing observer had one."
+    return "One pass outside the lock answered all requests, once every playing observer had sent its request."
 
 
 def _require_no_answers(exam, case, sizes, answered):

@@ -50,8 +50,8 @@ def MyHalves(exam):
         if not exam.fault:
             exam.require(
                 decoder_calls[0].begin < lstm_runs[1],
-                "The LSTM ran both halves before the first call of the decoder. That call must come before the "
-                "LSTM runs the second half.",
+                "The LSTM ran both halves before the first call of the decoder, expected this call before the LSTM "
+                "runs the second half.",
             )
         _require_few_bytes(exam, window)
     return "The results are those of one process, and the decoder works on one half while the LSTM runs the other."

@@ -139,8 +139,8 @@ def SplitTable(exam):
             fits = _ROWS // 2 <= rows <= (_ROWS + 1) // 2 + 2 if owner in _OWNERS else rows == 0
             exam.require(
                 fits,
-                f"By `remote_parameters`, {rows} of {_ROWS} rows are on {owner}, expected {_ROWS // 2} on each of "
-                f"{' and '.join(_OWNERS)}.",
+                f"According to `remote_parameters`, {rows} of {_ROWS} rows are on {owner}, expected {_ROWS // 2} on "
+                f"each of {' and '.join(_OWNERS)}.",
             )
         if not exam.fault:
             _compare_table(exam)

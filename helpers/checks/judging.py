@@ -224,7 +224,7 @@ def _file_of(function):
 def _require_group(world):
     """Require that a barrier of all ranks succeeds, if they made a group of all ranks."""
     if world.pids in _broken:
-        raise Wrong(f"An earlier attempt has broken the process group. {RESTART}")
+        raise Wrong(f"An earlier attempt broke the process group. {RESTART}")
     interrupted = next((_interrupted[pid][0] for pid in world.pids if pid in _interrupted), None)
     cause = f"when you interrupted the check of `{interrupted.name}`" if interrupted else "by an earlier cell"
     for rank, error in enumerate(_errors_of_a_barrier(world)):

@@ -186,7 +186,7 @@ def _require_buckets(exam, limit, sizes, buckets):
     """Require the right buckets; `buckets` and `sizes` give each parameter by its number."""
     rank = exam.rank
     for number, bucket in enumerate(buckets):
-        exam.require(bucket, f"Bucket {number} of rank {rank} is empty.")
+        exam.require(bucket, f"Bucket {number} of rank {rank} is empty, expected at least one parameter.")
         # Without its last parameter a bucket is not full yet.
         full = next((size for size in _running_sums(bucket[:-1], sizes) if size >= limit), None)
         exam.require(

@@ -100,7 +100,7 @@ def my_loss(exam):
             size = sum(map(len, episodes))
             if exam.require(
                 gradients is not None,
-                f"my_loss returned {returned}, expected a scalar tensor whose graph leads to the log-probabilities.",
+                f"`my_loss` returned {returned}, expected a scalar tensor whose graph leads to the log-probabilities.",
             ):
                 advantages = [0.0 if gradient is None else -size * gradient for gradient in gradients]
                 _require_advantages(exam, episodes, advantages)
@@ -115,12 +115,12 @@ def returns_of(exam):
             result = exam.call(list(rewards), ending, value)
             returns = _floats(result)
             if not exam.require(
-                returns is not None, f"returns_of returned {_kind(result)}, expected a list of numbers."
+                returns is not None, f"`returns_of` returned {_kind(result)}, expected a list of numbers."
             ):
                 continue
             exam.require(
                 len(returns) == len(rewards),
-                f"returns_of returned {len(returns)} returns, expected {len(rewards)}, one for each reward.",
+                f"`returns_of` returned {len(returns)} returns, expected {len(rewards)}, one for each reward.",
             )
             right = _returns(rewards, value if ending == "truncated" else 0.0)
             for step, (found, expected) in enumerate(zip(returns, right, strict=False)):

@@ -32,8 +32,8 @@ def my_local_sgd(exam):
     )
     exam.require(
         one_at_a_time,
-        f"The weights are right, but rank {rank} fetched a batch before it had taken the step on the batch "
-        "before it. Take one batch, make its step, then take the next.",
+        f"The weights are right, but rank {rank} fetched a batch before it had taken the step on the previous batch. "
+        "Fetch one batch, take its step, then fetch the next batch.",
     )
     for period in (3, 1):
         weights, calls, *_ = exam.on_rank(_train, rank, n, period)

@@ -72,7 +72,7 @@ def MyGather(exam):
             f"The gradients are right. Rank {rank} called `{name}` {calls.get(name, 0)} times, expected 2: once "
             "forward and once backward.",
         )
-    return "For its own tokens each rank has the output and the gradient of one process, and for its weights, too."
+    return "Each rank has the output and the gradients of one process for its own tokens and its weights."
 
 
 def _backward_of_my_mlp(x, up, down):
@@ -182,7 +182,7 @@ def _step_by_plan(n):
     """
     plan = answer("my_plan", [])
     if not isinstance(plan, dict):
-        return f"my_plan returned {show(plan)}, expected a dict."
+        return f"`my_plan` returned {show(plan)}, expected a dict."
     if unknown := [name for name in plan if name not in _LAYERS]:
         return f"The plan names `{unknown[0]}`, expected only {', '.join(f'`{name}`' for name in _LAYERS)}."
     width = 4 * n

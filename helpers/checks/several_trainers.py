@@ -91,7 +91,10 @@ def Bounded(exam):
         _require_bounds(exam)
         if not exam.fault:
             _require_one_at_a_time(exam)
-    return "What is too old is refused, one update at a time, and what `read` returns belongs together."
+    return (
+        "Updates that were too old were refused, one update ran at a time, and `read` returned matching values and "
+        "versions."
+    )
 
 
 # ---------------------------------------------------------------- my_step_in_turn

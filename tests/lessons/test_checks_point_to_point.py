@@ -63,7 +63,7 @@ def test_a_forgotten_wait_is_named_and_spoils_the_group(broken_world, body):
     name = FORGOTTEN[body]
     assert said in [never_waited(rank, name) for rank in range(4)]
     assert says(checks.point_to_point.ring_shift, broken_world, SOLUTION) == (
-        f"Not yet. An earlier attempt has broken the process group. {RESTART}"
+        f"Not yet. An earlier attempt broke the process group. {RESTART}"
     )
 
 

@@ -36,7 +36,7 @@ def buckets_by_size(parameters, limit):
 # and `return buckets` as `return buckets[:-1]`
 
 # %% buckets_by_size
-# Not yet. Bucket 0 of rank 0 is empty.
+# Not yet. Bucket 0 of rank 0 is empty, expected at least one parameter.
 # answer "from the first parameter on", with `for parameter in parameters:` as `for parameter in reversed(parameters):`
 # and `return buckets` as `return [[]] + buckets`
 

@@ -47,8 +47,8 @@ def my_local_sgd(model, optimizer, batches, period, synchronise):
             start.copy_(synchronise(start, weights_of(model)))
 
 # %% my_local_sgd: fetches all batches first
-# Not yet. The weights are right, but rank 0 fetched a batch before it had taken the step on the batch before it. Take
-# one batch, make its step, then take the next.
+# Not yet. The weights are right, but rank 0 fetched a batch before it had taken the step on the previous batch. Fetch
+# one batch, take its step, then fetch the next batch.
 # solution, with `enumerate(batches, start=1)` as `enumerate(list(batches), start=1)`
 
 # %% my_local_sgd: stops after the last full round

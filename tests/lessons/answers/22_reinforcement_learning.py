@@ -186,20 +186,21 @@ def my_loss(log_probs, rewards):
     return -sum((value - mean) * log_prob for value, log_prob in steps) / len(steps)
 
 # %% my_loss: without a graph
-# Not yet. my_loss returned a tensor of shape [] without a graph, expected a scalar tensor whose graph leads to the
+# Not yet. `my_loss` returned a tensor of shape [] without a graph, expected a scalar tensor whose graph leads to the
 # log-probabilities.
 # solution, with `torch.stack(flat)` as `torch.stack(flat).detach()`
 
 # %% my_loss: as a number
-# Not yet. my_loss returned a float, expected a scalar tensor whose graph leads to the log-probabilities.
+# Not yet. `my_loss` returned a float, expected a scalar tensor whose graph leads to the log-probabilities.
 # solution, with `torch.stack(flat)).mean()` as `torch.stack(flat)).mean().item()`
 
 # %% my_loss: for each step
-# Not yet. my_loss returned a tensor of shape [5], expected a scalar tensor whose graph leads to the log-probabilities.
+# Not yet. `my_loss` returned a tensor of shape [5], expected a scalar tensor whose graph leads to the
+# log-probabilities.
 # solution, with `torch.stack(flat)).mean()` as `torch.stack(flat))`
 
 # %% my_loss: without return
-# Not yet. my_loss returned None, expected a scalar tensor whose graph leads to the log-probabilities.
+# Not yet. `my_loss` returned None, expected a scalar tensor whose graph leads to the log-probabilities.
 def my_loss(log_probs, rewards):
     pass
 
@@ -239,13 +240,13 @@ def returns_of(rewards, ending, value):
     return torch.tensor(returns[:-1] if ending == "truncated" else returns)
 
 # %% returns_of: with the value among the returns
-# Not yet. returns_of returned 4 returns, expected 3, one for each reward.
+# Not yet. `returns_of` returned 4 returns, expected 3, one for each reward.
 def returns_of(rewards, ending, value):
     rewards = [*rewards, value] if ending == "truncated" else rewards
     return [sum(0.99**k * reward for k, reward in enumerate(rewards[step:])) for step in range(len(rewards))]
 
 # %% returns_of: without return
-# Not yet. returns_of returned None, expected a list of numbers.
+# Not yet. `returns_of` returned None, expected a list of numbers.
 def returns_of(rewards, ending, value):
     pass
 

@@ -93,7 +93,7 @@ if rank == 3:
 # arrives.
 
 # %% my_answer: solution
-# Solved. One pass outside the lock answered all requests, and not before every playing observer had one.
+# Solved. One pass outside the lock answered all requests, once every playing observer had sent its request.
 
 # %% my_answer: under the lock
 # Not yet. The actions are right. `my_answer` called `agent.draw` under the lock, expected the call outside the lock:
@@ -136,7 +136,7 @@ def my_answer(agent):
 # solution, with `observations, futures =` as `agent.lock.acquire(); agent.lock.acquire(); observations, futures =`
 
 # %% my_answer: by acquire and release
-# Solved. One pass outside the lock answered all requests, and not before every playing observer had one.
+# Solved. One pass outside the lock answered all requests, once every playing observer had sent its request.
 def my_answer(agent):
     requests = []
     agent.lock.acquire()
@@ -162,7 +162,7 @@ def my_answer(agent):
         begin += len(asked)
 
 # %% my_answer: with a helper
-# Solved. One pass outside the lock answered all requests, and not before every playing observer had one.
+# Solved. One pass outside the lock answered all requests, once every playing observer had sent its request.
 def take(agent):
     with agent.lock:
         if 0 < agent.playing <= len(agent.waiting) or agent.waiting and not agent.playing:

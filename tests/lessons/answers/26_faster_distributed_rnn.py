@@ -123,8 +123,8 @@ class MyFewBytes(SendsLogits):
 # as `.append(self.decoder.forward_async(output, halves(targets)[half])) or futures[-1].wait()`
 
 # %% MyHalves: the LSTM first
-# Not yet. The LSTM ran both halves before the first call of the decoder. That call must come before the LSTM
-# runs the second half.
+# Not yet. The LSTM ran both halves before the first call of the decoder, expected this call before the LSTM runs the
+# second half.
 def halves(tensor):
     return tensor.chunk(2, dim=1)
 

@@ -367,13 +367,15 @@ class SharedOptimizer:
 globals().pop("SharedOptimizer", None)
 
 # %% Bounded: solution
-# Solved. What is too old is refused, one update at a time, and what `read` returns belongs together.
+# Solved. Updates that were too old were refused, one update ran at a time, and `read` returned matching values and
+# versions.
 
 # %% Bounded: skeleton
 # Not yet. With a limit of 1, an update that was 2 updates old returned True, expected False.
 
 # %% Bounded: that makes new values
-# Solved. What is too old is refused, one update at a time, and what `read` returns belongs together.
+# Solved. Updates that were too old were refused, one update ran at a time, and `read` returned matching values and
+# versions.
 class Bounded:
     def __init__(self, values, limit):
         self.values, self.limit, self.version, self.turn = values, limit, 0, threading.Condition()
@@ -391,12 +393,14 @@ class Bounded:
         return fresh
 
 # %% Bounded: a new tensor
-# Solved. What is too old is refused, one update at a time, and what `read` returns belongs together.
+# Solved. Updates that were too old were refused, one update ran at a time, and `read` returned matching values and
+# versions.
 # solution, with `self.values -= gradient` as `self.values = self.values - gradient`
 # and `self.values.clone()` as `self.values`
 
 # %% Bounded: the oldest that is taken
-# Solved. What is too old is refused, one update at a time, and what `read` returns belongs together.
+# Solved. Updates that were too old were refused, one update ran at a time, and `read` returned matching values and
+# versions.
 # solution, with `threading.Lock()` as `threading.RLock()`
 # and `self.version - version > self.limit` as `version < self.version - self.limit`
 

@@ -172,7 +172,7 @@ def two_optimizers(model, lr):
 # Solved. With 20 rows on server and 20 rows on master, sums and gradients equal those of one table of 40 rows.
 
 # %% SplitTable: skeleton
-# Not yet. By `remote_parameters`, 40 of 40 rows are on server, expected 20 on each of server and master.
+# Not yet. According to `remote_parameters`, 40 of 40 rows are on server, expected 20 on each of server and master.
 
 # %% SplitTable
 # Solved. With 20 rows on server and 20 rows on master, sums and gradients equal those of one table of 40 rows.
@@ -228,7 +228,7 @@ class SplitTable(nn.Module):
 # solution, with `True, seed)` as `True)`
 
 # %% SplitTable
-# Not yet. By `remote_parameters`, 40 of 40 rows are ...
+# Not yet. According to `remote_parameters`, 40 of 40 rows are ...
 # solution, with `[self.half, rows - self.half]` as `[rows, rows]`
 
 # %% SplitTable
@@ -236,7 +236,7 @@ class SplitTable(nn.Module):
 # solution, with `call.wait() for` as `call.wait().detach() for`
 
 # %% SplitTable
-# Not yet. By `remote_parameters`, 0 of 40 rows are ...
+# Not yet. According to `remote_parameters`, 0 of 40 rows are ...
 # solution, with `for part in self.parts for` as `for part in self.parts[:1] for`
 
 # %% SplitTable

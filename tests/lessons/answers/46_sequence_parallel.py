@@ -7,7 +7,7 @@
 # Each rank needs all tokens for its partial sum.
 
 # %% MyGather: solution
-# Solved. For its own tokens each rank has the output and the gradient of one process, and for its weights, too.
+# Solved. Each rank has the output and the gradients of one process for its own tokens and its weights.
 
 # %% MyGather: the gradients of f are not added up
 # Not yet. The output is right. Rank 0 got another gradient of x, expected the gradient of one process.
@@ -80,7 +80,7 @@ def my_plan():
     return {"attention": ColwiseParallel(), "mlp": RowwiseParallel()}
 
 # %% my_plan: no dict
-# Not yet. Rank 0: my_plan returned None, expected a dict.
+# Not yet. Rank 0: `my_plan` returned None, expected a dict.
 def my_plan():
     return None
 

@@ -23,11 +23,11 @@ SEED = 0
 # and `[qkv]": ColwiseParallel()` as `v": ColwiseParallel(input_layouts=Shard(1))`
 
 # %% my_plan: norms that are not in the plan
-# Not yet. Attention and MLP are right. Rank 0: the loss is right, and the gradient of `blocks.0.norm1.weight` ...
+# Not yet. Attention and MLP are right. Rank 0: the loss is right, but the gradient of `blocks.0.norm1.weight` ...
 # solution, without `        "blocks.*.norm[12]": SequenceParallel(),`
 
 # %% my_plan: the last norm is forgotten
-# Not yet. Attention and MLP are right. Rank 0: the loss is right, and the gradient of `norm.weight` differs ...
+# Not yet. Attention and MLP are right. Rank 0: the loss is right, but the gradient of `norm.weight` differs ...
 # solution, without `        "norm": SequenceParallel(),`
 
 # %% my_plan: block by block
