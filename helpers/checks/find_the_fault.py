@@ -41,7 +41,9 @@ def _wrong_with(world, case, answer):
         ranks, line, cause = answer
         ranks = sorted(ranks)
     except (TypeError, ValueError):
-        return [f"{answer!r} is not a diagnosis, expected three parts: a list of ranks, the number of a line, a cause."]
+        return [
+            f"{answer!r} is not a diagnosis, expected three parts: a list of ranks, the number of a line and a cause."
+        ]
     fault = FAULTS[case.name]
     return [
         *_wrong_with_ranks(ranks, fault.ranks(case.chosen, world.size), world.size),

@@ -315,8 +315,8 @@ def my_chunks(exam):
         chunks = sorted(chunk for pair in pairs for chunk in pair)
         exam.require(
             chunks == list(range(2 * n)),
-            f"With {n} ranks, `my_chunks` on rank {rank} gave the ranks the chunks {chunks}, expected each of 0 to "
-            f"{2 * n - 1} once.",
+            f"With {n} ranks, `my_chunks` on rank {rank} assigned the ranks the chunks {chunks}, expected each of 0 "
+            f"to {2 * n - 1} once.",
         )
         for of_rank, pair in enumerate(pairs):
             met = sum(chunk + 1 for chunk in pair)

@@ -129,7 +129,7 @@ def pooled_statistics(exam):
     exam.require(
         _close(variance, right_variance),
         f"`running_mean` is right. On rank {rank} `running_var` is {_rounded(variance)}, expected "
-        f"{_rounded(right_variance)}: the mean of the variances, and the variance of the means.",
+        f"{_rounded(right_variance)}: the mean of the variances plus the variance of the means.",
     )
     count = sum(exam.collectives.values())
     exam.require(

@@ -163,8 +163,9 @@ def _require_kept(exam, training, expected):
         exam.require(
             step.kept <= expected,
             f"After step {number} rank {exam.rank} holds {step.kept} bytes of parameters and gradients, expected "
-            f"{expected}: use `unit.shard` itself, and no gradient except those of the shards. A gradient that is a "
-            "view keeps the whole flat vector in memory: `/ n` makes a tensor of its own, and `.div_(n)` does not.",
+            f"{expected}: use `unit.shard` itself, and keep no gradients except the gradients of the shards. A "
+            "gradient that is a view keeps the whole flat vector in memory: `/ n` makes a tensor of its own, and "
+            "`.div_(n)` does not.",
         )
         exam.require(
             step.kept >= expected,

@@ -129,7 +129,8 @@ def my_outer_step(start, own, velocity, eta=0.7, mu=0.9):
 # Solved. Every rank holds the mean and the variance over the samples of all ranks.
 
 # %% pooled_statistics: skeleton
-# Not yet. `running_mean` is right. On rank 0 `running_var` is ..., expected ...: the mean of the variances, and the variance of the means.
+# Not yet. `running_mean` is right. On rank 0 `running_var` is ..., expected ...: the mean of the variances plus the
+# variance of the means.
 
 # %% pooled_statistics: with the new mean
 # Not yet. `running_mean` is right. On rank 0 `running_var` is ...

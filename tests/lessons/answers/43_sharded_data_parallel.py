@@ -55,9 +55,9 @@ def my_zero1(units):
 # and `        optimizer.step()` as `            optimizer.step()`
 
 # %% my_zero1: a view of a gradient
-# Not yet. After step 0 rank 0 holds 44544 bytes of parameters and gradients, expected 27840: use `unit.shard` itself, and
-# no gradient except those of the shards. A gradient that is a view keeps the whole flat vector in memory: `/ n` makes a
-# tensor of its own, and `.div_(n)` does not.
+# Not yet. After step 0 rank 0 holds 44544 bytes of parameters and gradients, expected 27840: use `unit.shard` itself,
+# and keep no gradients except the gradients of the shards. A gradient that is a view keeps the whole flat vector in
+# memory: `/ n` makes a tensor of its own, and `.div_(n)` does not.
 # solution, without `.clone()`
 
 # %% my_zero1
