@@ -48,7 +48,7 @@ def own_marks() -> list[Mark]:
 
 
 def fresh_ranks(forget: bool = False) -> None:
-    """Replace all ranks by new processes that run the cells for fresh ranks again; `forget` deletes all checkpoints.
+    """Replace all ranks with new processes that run the cells for fresh ranks again; `forget` deletes all checkpoints.
 
     The cells come from an idle rank, whose list `In` has every cell that the rank has run.
     """

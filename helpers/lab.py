@@ -18,7 +18,7 @@ _SETTINGS = Path(__file__).resolve().parent / "jupyter"
 
 
 def main() -> None:
-    """Replace this process by JupyterLab, with the first notebook open."""
+    """Replace this process with JupyterLab, with the first notebook open."""
     arguments = sys.argv[1:]
     if _ORIGINALS in arguments:
         arguments.remove(_ORIGINALS)

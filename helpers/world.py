@@ -263,10 +263,10 @@ class World:
     def restart(self, *, rank: int | None = None) -> None:
         """Restore working ranks in any situation, such as dead or stuck ranks, or a half-made group or RPC.
 
-        Replace every rank by a new process with the same number; its variables are lost. With `rank`, replace only this
-        rank, whether it is dead, stuck or idle, and leave the other ranks as they are. The new process is in no group
-        until it makes a group with the others. Raises `WorldError` when there is no such rank, and for attached ranks,
-        which this world did not start and must not end.
+        Replace every rank with a new process that has the same number; its variables are lost. With `rank`, replace
+        only this rank, whether it is dead, stuck or idle, and leave the other ranks as they are. The new process is in
+        no group until it makes a group with the others. Raises `WorldError` when there is no such rank, and for
+        attached ranks, which this world did not start and must not end.
         """
         self.require_running()
         if rank is not None:

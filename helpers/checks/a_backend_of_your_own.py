@@ -123,8 +123,8 @@ def my_allgather(exam):
         exam.require(gathered.unchanged, f"Rank {rank} changed `inputs[0]`, expected it unchanged.")
         exam.require(
             not gathered.replaced,
-            f"Rank {rank} put another tensor into the list `outputs[0]`, expected the elements of each tensor: copy "
-            "into `outputs[0][r]`, because the caller keeps the tensor and not the list.",
+            f"Rank {rank} replaced a tensor in the list `outputs[0]`, expected new elements in the same tensor: copy "
+            "into `outputs[0][r]`, because the caller keeps the tensors and not the list.",
         )
         for peer, output in enumerate(gathered.outputs):
             expected = _own_tensor(peer, shape, dtype).flatten().tolist()
@@ -164,27 +164,28 @@ def my_later(exam):
     )
     exam.require(
         later.returned == "",
-        f"{who} `my_later` returned {later.returned}, expected a work, as `Completion(future)` returns.",
+        f"{who} `my_later` returned {later.returned}, expected a work object, as `Completion(future)` returns.",
     )
     exam.require(
         later.completed,
-        f"{who} the work was not complete {_SECONDS} s after the collective had ended, expected `future.set_result` "
-        "in the thread.",
+        f"{who} the work was not complete {_SECONDS} s after the collective had ended, expected a call of "
+        "`future.set_result` in the thread.",
     )
     exam.require(
         later.result == [float(rank)],
-        f"{who} the future holds {later.result}, expected {[float(rank)]}: the result of the collective's own work.",
+        f"{who} the future holds {later.result}, expected {[float(rank)]}: the result of the work that the collective "
+        "returned.",
     )
     exam.require(
         later.in_thread,
-        f"{who} the collective ran in another thread, expected the worker of `thread`: with several threads the "
-        "collectives of two ranks may run in different orders.",
+        f"{who} the collective ran in another thread, expected the worker thread of `thread`: with several threads, "
+        "two ranks may run their collectives in different orders.",
     )
     exam.require(later.waited, f"{who} `wait()` returned before the collective had ended, expected it to wait.")
     exam.require(
         later.error is not None,
-        f"{who} a collective raised ConnectionError, and its work was not complete {_SECONDS} s later, expected "
-        "`future.set_exception`: a rank that waits for this work waits forever.",
+        f"{who} a collective raised ConnectionError, and its work was not complete {_SECONDS} s later, expected a "
+        "call of `future.set_exception`: otherwise a rank that waits for this work waits forever.",
     )
     exam.require(
         later.error != "",
@@ -192,7 +193,8 @@ def my_later(exam):
     )
     exam.require(
         "the neighbour has left" in (later.error or ""),
-        f"{who} a collective raised ConnectionError, and `wait()` raised {later.error}, expected its own error.",
+        f"{who} a collective raised ConnectionError, and `wait()` raised {later.error}, expected the collective's "
+        "error.",
     )
     return "Every work returned at once, and ended with the result or with the error of its collective."
 
@@ -257,12 +259,13 @@ def SharedMemory(exam):
         fewest = 2 * pieces * (n - 1)
         exam.require(
             sent >= fewest,
-            f"{who} sent {sent} bytes, expected at least {fewest}, for two meetings per piece. The sum was right, but "
-            "only by luck: a rank may read what another rank has not written yet.",
+            f"{who} sent {sent} bytes, expected at least {fewest}, for two calls of `meet` per piece. The sum was "
+            "right only by luck: a rank may read elements before another rank has written them.",
         )
         exam.require(
             sent <= 2 * fewest,
-            f"{who} sent {sent} bytes, expected {fewest}, for two meetings per piece. The tensor stays in memory.",
+            f"{who} sent {sent} bytes, expected {fewest}, for two calls of `meet` per piece: exchange the elements "
+            "through the shared memory.",
         )
     return f"Every rank holds the sums, and sent {sent} bytes per piece."
 
@@ -329,7 +332,7 @@ class _Watched(socket.socket):
     def _note_end(self, ended):
         self.ends += bool(ended)
         if self.ends > 20:
-            raise RuntimeError(f"{_ENDED}, and my_exchange goes on receiving from it")
+            raise RuntimeError(f"{_ENDED}, but `my_exchange` continues to receive from it")
 
 
 _attempts = count()  # the same on every rank, because every rank takes part in every attempt
@@ -501,7 +504,7 @@ class _Neighbours:
         while out or into:
             readable, writable, _ = select.select([self._left] * bool(into), [self._right] * bool(out), [], _SECONDS)
             if not readable and not writable:
-                raise TimeoutError("no neighbour was ready: the ranks' exchanges do not fit together")
+                raise TimeoutError("no neighbour was ready: the ranks' exchanges do not match")
             if readable:
                 received = self._left.recv_into(into)
                 if not received:

@@ -187,7 +187,7 @@ def _cases_of_unused(n):
     one, other, both = (_everywhere(route, n) for route in ("l", "r", "lr"))
     by_rank = [["l", *(n - 1) * ["r"]]], [[*(n - 1) * ["r"], "lr"]]
     return [
-        TrainingCase("With find_unused, and all in use, ", "branches", _LAYER, [[both], [both]], True),
+        TrainingCase("With find_unused and every parameter in use, ", "branches", _LAYER, [[both], [both]], True),
         TrainingCase("With a branch that differs by step, ", "branches", _LAYER, [[one], [other], [both]], True),
         TrainingCase("With a branch that differs by rank, ", "branches", _LAYER, [*by_rank, [both]], True),
         TrainingCase(
@@ -202,7 +202,7 @@ def _judge_cases(exam, name, cases):
 
 
 def _judge_case(exam, name, case):
-    model = "" if case.where else "In layers of which two share their parameters and one has a frozen bias, "
+    model = "" if case.where else "With two layers that share their parameters and a layer with a frozen bias, "
     with _errors_placed(name, case.where or model):
         steps = exam.on_rank(_train, name, case, exam.rank, exam.n)
     names, _ = _parameters_of(case.model)
@@ -258,7 +258,7 @@ def _require_calls(exam, where, case, number, step):
         )
     exam.require(
         ("wait", 0) not in _before(_END_OF_BACKWARD, step.calls),
-        f"{where}rank {exam.rank} waited for a bucket before backward had ended. Wait in `finish`.",
+        f"{where}rank {exam.rank} waited for a bucket before backward had ended, expected it to wait in `finish`.",
     )
 
 
@@ -338,7 +338,9 @@ def _gradients_of_one_process(model, step, parts, ranks):
 def _judge_start(exam, name, arguments):
     rank = exam.rank
     before, after, output, expected, is_module = exam.on_rank(_start, name, arguments, rank)
-    exam.require(is_module, f"Rank {rank} made an object that is not an nn.Module with the attribute `module`.")
+    exam.require(
+        is_module, f"Rank {rank} made another kind of object, expected an nn.Module with the attribute `module`."
+    )
     model = _differing_model(0)
     kinds = {key: "parameter" if p.requires_grad else "frozen parameter" for key, p in model.named_parameters()}
     for key, right in _tensors_of(model).items():
@@ -358,8 +360,8 @@ def _judge_ready(exam):
     names, _ = _parameters_of("branches")
     exam.require(
         counts == len(names) - 1,
-        f"On rank {exam.rank} the hooks called `ready` {counts} times for {len(names) - 1} gradients. Step 4 overrides "
-        "`ready`, so `self.ready` has to be the hook of each parameter.",
+        f"On rank {exam.rank} the hooks called `ready` {counts} times for {len(names) - 1} gradients. Step 4 "
+        "overrides `ready`, so register `self.ready` as the hook of each parameter.",
     )
     expected = _gradients_of_one_process("branches", 1, [_everywhere("l", exam.n)], range(exam.n))
     expected = [torch.zeros_like(gradients[0]) if right is None else right for right in expected]
@@ -368,7 +370,7 @@ def _judge_ready(exam):
     exam.require(
         not fault,
         f"After `ready(parameter)` for a parameter without a gradient, which step 5 needs, on rank {exam.rank} "
-        f"{fault}. One call of `ready` may make it the turn of several full buckets.",
+        f"{fault}. One call of `ready` may have to launch several full buckets.",
     )
     return _all_well(exam)
 
@@ -379,7 +381,8 @@ def _judge_error(exam, name, arguments):
         sent = exam.on_rank(_after_an_error, name, arguments, exam.rank)
     exam.require(
         sent,
-        f"After an error inside `no_sync`, rank {exam.rank} sent nothing in the next step. Use try and finally.",
+        f"After an error inside `no_sync`, rank {exam.rank} sent nothing in the next step, expected its gradients. "
+        "Use try and finally.",
     )
     return _all_well(exam)
 
@@ -426,7 +429,7 @@ def _judge_buffers(exam, name):
     exam.require(
         torch.equal(total, own),
         f"After forward pass {len(seen)}, the buffer `total` of rank {exam.rank} begins with {_first_of(total)}, "
-        f"expected {_first_of(own)}, which this rank's pass makes of it. Replace buffers before a forward pass.",
+        f"expected {_first_of(own)}, the value after this rank's own pass. Replace buffers only before a forward pass.",
     )
     return _all_well(exam)
 
@@ -456,7 +459,7 @@ def _require_buckets(exam, limit, buckets, sizes, dtypes):
         count = given.count(number)
         exam.require(count == 1, f"On rank {rank} parameter {number} is in {count} buckets, expected 1.")
     for number, bucket in enumerate(buckets):
-        exam.require(bucket, f"Bucket {number} of rank {rank} is empty.")
+        exam.require(bucket, f"Bucket {number} of rank {rank} is empty, expected at least one parameter.")
         kinds = sorted({str(dtypes[place]) for place in bucket})
         exam.require(
             len(kinds) <= 1, f"Bucket {number} of rank {rank} mixes {' and '.join(kinds)}, expected one dtype."
@@ -464,7 +467,8 @@ def _require_buckets(exam, limit, buckets, sizes, dtypes):
         before_last = sum(sizes[place] for place in bucket[:-1])
         exam.require(
             before_last < limit,
-            f"Bucket {number} of rank {rank} goes on after it has reached {before_last} bytes; the limit is {limit}.",
+            f"Bucket {number} of rank {rank} continues after {before_last} bytes, expected it to close at the limit "
+            f"of {limit}.",
         )
     full = [sum(sizes[place] for place in bucket) >= limit for bucket in buckets]
     closed_at = [bucket[-1] for bucket, is_full in zip(buckets, full, strict=True) if is_full]
@@ -473,18 +477,20 @@ def _require_buckets(exam, limit, buckets, sizes, dtypes):
         order = sum(of_dtype, [])
         exam.require(
             order == sorted(order, reverse=True),
-            f"The buckets of {dtype} on rank {rank} hold the parameters {of_dtype}, expected from last to first.",
+            f"The buckets of {dtype} on rank {rank} hold the parameters {of_dtype}, expected the order from last to "
+            "first.",
         )
         for bucket, _ in pairwise(of_dtype):
             size = sum(sizes[place] for place in bucket)
             exam.require(
                 size >= limit,
-                f"On rank {rank} a bucket of {dtype} ends with {size} bytes, before it reaches the limit of {limit}.",
+                f"On rank {rank} a bucket of {dtype} closes at {size} bytes, expected it to reach the limit of "
+                f"{limit} first.",
             )
     exam.require(
         closed_at == sorted(closed_at, reverse=True) and full == sorted(full, reverse=True),
-        f"Rank {rank} returned the buckets {buckets}, by the numbers of their parameters, expected them in the order "
-        "in which they were closed, and in the end those that never reached the limit.",
+        f"Rank {rank} returned the buckets {buckets} (parameter numbers), expected them in the order in which they "
+        "close, and the buckets that never reach the limit last.",
     )
 
 

@@ -69,8 +69,8 @@ def _require_half(exam, name, matrices):
     exam.require(not half.wrong, f"{who} the gradient of `{half.wrong}` differs from the gradient of one process.")
     exam.require(
         half.calls == {_GATHER: 1, _SCATTER: 1},
-        f"{who} forward it calls {_in_words(half.calls)}, expected 1 {_GATHER}, 1 {_SCATTER}. `PrepareModuleInput` "
-        "makes the input of a whole module a DTensor, once.",
+        f"{who} the forward pass calls {_in_words(half.calls)}, expected 1 {_GATHER}, 1 {_SCATTER}. "
+        "`PrepareModuleInput` turns the input of a whole module into a DTensor once.",
     )
 
 
@@ -122,7 +122,7 @@ def _require_model(exam):
     for name, (kept, elements) in model.kept.items():
         exam.require(
             kept * exam.n == elements,
-            f"{who} of `{name}.weight` it keeps {kept} of {elements} elements, expected {elements // exam.n}.",
+            f"{who} it keeps {kept} of the {elements} elements of `{name}.weight`, expected {elements // exam.n}.",
         )
     exam.require(
         near(model.loss, model.expected, 1e-10),
@@ -131,14 +131,14 @@ def _require_model(exam):
     )
     exam.require(
         not model.wrong,
-        f"{who} the loss is right, and the gradient of `{model.wrong}` differs from the gradient of one process. A "
-        "norm that is not in the plan knows only the gradient of its own tokens.",
+        f"{who} the loss is right, but the gradient of `{model.wrong}` differs from the gradient of one process. A "
+        "norm that is not in the plan gets only the gradient of the rank's own tokens.",
     )
     each = 2 * layers + 2
     exam.require(
         model.calls == {_GATHER: each, _SCATTER: each},
-        f"{who} the results are right. Forward the model calls {_in_words(model.calls)}, expected {each} {_GATHER}, "
-        f"{each} {_SCATTER}.",
+        f"{who} the results are right. In the forward pass the model calls {_in_words(model.calls)}, expected {each} "
+        f"{_GATHER}, {each} {_SCATTER}.",
     )
 
 
@@ -220,19 +220,19 @@ def my_step(exam):
     first, second = free.factors
     exam.require(
         near(first, 1, 1e-8),
-        f"Rank {rank}: without clipping the update is {show(first)} times the update of one process, expected 1. The "
-        f"mean gradient of {_MICRO_BATCHES} micro-batches counts.",
+        f"Rank {rank}: without clipping the update is {show(first)} times the update of one process, expected 1. Use "
+        f"the mean gradient of the {_MICRO_BATCHES} micro-batches.",
     )
     exam.require(
         near(second, 1, 1e-8),
-        f"Rank {rank}: the first step is right, and the second update is {show(second)} times the expected update. Are "
-        "gradients of the first step left?",
+        f"Rank {rank}: the first step is right, but the second update is {show(second)} times the expected update. "
+        "Are gradients of the first step left over?",
     )
     clipped = SimpleNamespace(**exam.on_rank(_steps, 1, free.norm / 2))
     (factor,) = clipped.factors
     exam.require(
         near(factor, 1, 1e-5),
-        f"Rank {rank}: with gradients of the norm {show(free.norm)} and at most {show(free.norm / 2)} the update is "
+        f"Rank {rank}: with a gradient norm of {show(free.norm)} and a limit of {show(free.norm / 2)}, the update is "
         f"{show(factor)} times the expected update. Clip the norm of the gradients of all micro-batches and all ranks.",
     )
     exam.require(
@@ -337,7 +337,7 @@ def validation_loss(exam):
         own = len(range(rank, sequences, n))
         exam.require(
             evaluated == own,
-            f"The loss is right. {where} evaluated {evaluated} sequences, expected {own}, every n-th one.",
+            f"The loss is right. {where} evaluated {evaluated} sequences, expected {own}, every n-th sequence.",
         )
     return "Every rank returned the mean over all tokens, even where some ranks have no sequence."
 

@@ -94,8 +94,9 @@ def _explain(result):
         names = set().union(*world.call(_names_in_use))
         if names:
             print(
-                f"This lesson goes on with your {', '.join(sorted(names))}. If your code may be the reason why this "
-                "cell failed, call world.restart() and run the lesson again without the check. It then uses its own."
+                f"This lesson goes on with your {', '.join(sorted(names))}. If your code may be why this cell failed, "
+                "call world.restart() and run the lesson again without the check: the lesson then uses its own "
+                "implementation."
             )
 
 

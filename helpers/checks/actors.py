@@ -87,20 +87,18 @@ def Member(exam):
     if exam.rank == 0:
         for asked in (1, exam.n):
             totals, is_quiet = exam.on_rank(_totals, exam.n, asked)
-            at_once = "One member was" if asked == 1 else f"{asked} members were"
+            at_once = "One member was asked" if asked == 1 else f"{asked} members were asked at once"
             exam.require(
                 len(totals) >= asked,
-                f"{at_once} asked at once, and {len(totals)} sums arrived within {_SECONDS_FOR_THE_RING} s, expected "
-                f"{asked}: a member that waits handles no message, so pass the work on by `cast`.",
+                f"{at_once}, and {len(totals)} sums arrived within {_SECONDS_FOR_THE_RING} s, expected {asked}: a "
+                "member that waits handles no message, so pass the work on with `cast`.",
             )
             expected = [exam.n * (exam.n + 1) // 2] * asked
-            exam.require(
-                totals == expected, f"{at_once} asked at once, and the sums were {totals}, expected {expected}."
-            )
+            exam.require(totals == expected, f"{at_once}, and the sums were {totals}, expected {expected}.")
             exam.require(
                 is_quiet,
-                f"{at_once} asked at once, and messages still went round the ring after the last sum, expected none: "
-                "pass the work on only while a number is missing.",
+                f"{at_once}, and messages still went round the ring after the last sum, expected none: stop once "
+                "every member has added its number.",
             )
             if exam.fault is not None:
                 break
@@ -114,15 +112,15 @@ def _require_one_at_a_time(exam, spawn):
     count, at_once, threads = tried.state
     exam.require(
         count == _CALLERS,
-        f"Calls at once lost updates of a counter: {at_once} threads were in the object at the same time, expected 1.",
+        f"Concurrent calls lost updates of a counter: {at_once} threads used the object at the same time, expected 1.",
     )
     exam.require(
         at_once == 1,
-        f"{at_once} threads were in the object at the same time, expected 1: let one thread take messages.",
+        f"{at_once} threads used the object at the same time, expected 1: let a single thread take the messages.",
     )
     exam.require(
         sorted(map(str, tried.answers)) == [str(number + 1) for number in range(_CALLERS)],
-        f"{_CALLERS} calls were answered with {tried.answers}, expected the counts 1 to {_CALLERS}.",
+        f"{_CALLERS} calls returned {tried.answers}, expected the counts 1 to {_CALLERS}.",
     )
     exam.require(
         threads == 1, f"{threads} threads called the method, expected 1: let the mailbox's own thread call it."
@@ -134,9 +132,11 @@ def _require_casts(exam, spawn):
     if not _require_answers(exam, tried, "A call after casts"):
         return
     early, notes = tried.state
-    exam.require(early, "`cast` returned only when the method had ended, expected it to return at once.")
+    exam.require(early, "`cast` returned only after the method had ended, expected it to return at once.")
     expected = list(range(_NOTES))
-    exam.require(notes == expected, f"One sender cast the notes {expected}, and they were handled as {notes}.")
+    exam.require(
+        notes == expected, f"One sender cast its notes in order, and the actor handled {notes}, expected {expected}."
+    )
 
 
 def _require_errors(exam, spawn):
@@ -146,12 +146,13 @@ def _require_errors(exam, spawn):
     hint = ": see the trap of `set_exception`" if kind == "returned" else ""
     exam.require(
         kind == "raised" and _DISK in text,
-        f"A method raised ValueError('{_DISK}'), and the future of its `call` {did}, expected it to raise this "
+        f"A method raised ValueError('{_DISK}'), but the future of its `call` {did}, expected it to raise this "
         f"error{hint}.",
     )
     for sent, answered in zip(("call", "cast"), tried.answers, strict=True):
         exam.require(
-            answered, f"After a {sent} whose method raised, the actor answered no call, expected it to live on."
+            answered,
+            f"After a `{sent}` whose method raised an error, the actor answered no call, expected it to keep running.",
         )
 
 

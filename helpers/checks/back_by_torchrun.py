@@ -43,16 +43,18 @@ def _judge_first_start(exam, steps, saved, kept, files):
         )
         exam.require(
             kept != 2 * _EVERY,
-            "Rank 0 wrote the second checkpoint into the file of the first one, expected a new file that is renamed: "
-            "a rank that is killed while it writes would leave a file that no rank can load.",
+            "Rank 0 wrote the second checkpoint into the file of the first, expected a new file that it renames: "
+            "otherwise a rank that is killed while it writes leaves a file that no rank can load.",
         )
         exam.require(
             len(files) <= 1,
-            f"Rank 0 left {len(files)} files next to each other, {files}, expected only the checkpoint at `path`.",
+            f"Rank 0 left {len(files)} files, {files}, expected only the checkpoint at `path`.",
         )
     else:
-        exam.require(saved == [], f"Rank {rank} left checkpoints of the steps {saved}. Only rank 0 may save.")
-        exam.require(not files, f"Rank {rank} left the files {files}. Only rank 0 may write.")
+        exam.require(
+            saved == [], f"Rank {rank} left checkpoints of the steps {saved}, expected none: only rank 0 may save."
+        )
+        exam.require(not files, f"Rank {rank} left the files {files}, expected none: only rank 0 may write.")
 
 
 def _judge_restart(exam, steps, saved, *_):

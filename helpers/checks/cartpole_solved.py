@@ -51,21 +51,21 @@ def my_answer(exam):
                 continue
             exam.require(
                 not answered.without_lock,
-                f"{case}, `my_answer` used `agent.{answered.without_lock}` without `agent.lock`, expected under the "
-                "lock: another request may change it at the same time.",
+                f"{case}, `my_answer` used `agent.{answered.without_lock}` without `agent.lock`, expected it to hold "
+                "the lock: another request may change the attribute at the same time.",
             )
             if sizes and len(sizes) >= playing:
                 _require_answers(exam, case, sizes, answered)
             else:
                 _require_no_answers(exam, case, sizes, answered)
         _require_errors(exam)
-    return "One pass outside the lock answered all requests, and not before every playing observer had one."
+    return "One pass outside the lock answered all requests, once every playing observer had sent its request."
 
 
 def _require_no_answers(exam, case, sizes, answered):
     exam.require(
         not answered.passes and not any(answered.done),
-        f"{case}, `my_answer` called `agent.draw`, expected no call before the last request has come.",
+        f"{case}, `my_answer` called `agent.draw`, expected no call until the last request arrives.",
     )
     exam.require(
         answered.waiting == len(sizes),
@@ -99,13 +99,13 @@ def _require_answers(exam, case, sizes, answered):
     )
     exam.require(
         not answered.drew_under_lock,
-        "The actions are right. `my_answer` called `agent.draw` under the lock, expected outside: during the pass no "
-        "other request can join the list.",
+        "The actions are right. `my_answer` called `agent.draw` under the lock, expected the call outside the lock: "
+        "otherwise no request can join the list during the pass.",
     )
     exam.require(
         not answered.completed_under_lock,
-        "The actions are right. `my_answer` called `set_result` under the lock, expected outside: `set_result` runs "
-        "the callbacks of the future, and a callback may need the lock.",
+        "The actions are right. `my_answer` called `set_result` under the lock, expected the call outside the lock: "
+        "`set_result` runs the callbacks of the future, and a callback may need the lock.",
     )
 
 
@@ -115,15 +115,17 @@ def _require_errors(exam):
     for request, result in enumerate(answered.answers):
         exam.require(
             answered.done[request],
-            f"`agent.draw` raised an error, and request {request} got no answer, expected the error by "
-            "`set_exception`: its observer would wait until the timeout.",
+            f"`agent.draw` raised an error, and request {request} got no answer, expected the error through "
+            "`set_exception`: otherwise its observer waits until the timeout.",
         )
         exam.require(
             isinstance(result, str) and result == _BROKEN,
-            f"`agent.draw` raised an error, and request {request} got a result, expected the error by `set_exception`.",
+            f"`agent.draw` raised an error, and request {request} got a result, expected the error through "
+            "`set_exception`.",
         )
     exam.require(
-        not answered.completed_under_lock, "`my_answer` called `set_exception` under the lock, expected outside."
+        not answered.completed_under_lock,
+        "`my_answer` called `set_exception` under the lock, expected the call outside the lock.",
     )
 
 
@@ -276,17 +278,17 @@ def snapshot(exam):
         )
         exam.require(
             not _same(begin, later),
-            "The new agent began with weights that the old agent had only later, expected the weights at the stop: the "
-            "tensors in state_dict() change with the agent, so save a copy.",
+            "The new agent began with later weights of the old agent, expected its weights at the stop: the tensors "
+            "in state_dict() change with the agent, so save a copy.",
         )
         exam.require(
             _same(begin, at_stop),
-            "The new agent began with other weights, expected the weights that the old agent had when it was saved.",
+            "The new agent began with different weights, expected the weights of the old agent when it was saved.",
         )
         exam.require(
             _same(end, later),
-            "The new agent began with the right weights. Its next updates differ, expected the updates of the old "
-            "agent: the optimizer has a state, too, which has to be saved as it was at the stop.",
+            "The new agent began with the right weights, but its next updates differ, expected the updates of the "
+            "old agent: save the state of the optimizer at the stop, too.",
         )
         exam.require(
             near(running, _RUNNING), f"`go_on` returned {show(running)}, expected the running reward, {_RUNNING}."

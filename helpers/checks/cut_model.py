@@ -75,7 +75,7 @@ def compare_windows(exam, one, method, require_result) -> Window:
         for name, *pair in zip(names, window.gradients, expected, strict=False):
             exam.require(
                 close(*pair, 1e-5),
-                f"The results are right, and a gradient of {name} differs, expected the gradient of one process.",
+                f"The results are right, but a gradient of {name} differs, expected the gradient of one process.",
             )
         if exam.fault:
             break
@@ -87,7 +87,7 @@ def require_backward(exam, window):
     """Require that no message of the backward pass is missing."""
     exam.require(
         not window.in_vain,
-        "Backward waited in vain for a gradient, expected one for each message: something is detached.",
+        "The backward pass waited in vain for a gradient, expected a gradient for each message: a tensor is detached.",
     )
 
 

@@ -44,7 +44,7 @@ def my_synchronise(exam):
     loss(reference, data).backward()
     after = [parameter.grad for parameter in model.parameters()]
     own = all(new is not None and torch.equal(old, new) for old, new in zip(before, after, strict=True))
-    exam.require(not own, f"Rank {rank} still has the gradients of its own shard.")
+    exam.require(not own, f"Rank {rank} still has the gradients of its own shard, expected the mean over all ranks.")
     difference = compare_gradients(model, reference, tolerance=1e-6)
     exam.require(not difference, f"On rank {rank} {difference} the mean over all ranks.")
     return "Every rank holds the mean of all gradients, which is the gradient that one process would compute."
@@ -103,7 +103,9 @@ def _require_averages(exam, where, step, own, reference):
     gradients = torch.cat([parameter.grad.flatten() for parameter in own.parameters()])
     taken = [torch.allclose(step.flat.flatten().sort()[0], (gradients / by).sort()[0]) for by in (n, 1)]
     exam.require(
-        any(taken), f"{where}`flat` on rank {rank} does not hold the rank's gradients, divided by {n}, after `take`."
+        any(taken),
+        f"{where}after `take`, `flat` on rank {rank} has wrong elements, expected the rank's gradients, divided by "
+        f"{n}.",
     )
     exam.require(
         step.calls == {"all_reduce": 1},
@@ -116,8 +118,8 @@ def _require_averages(exam, where, step, own, reference):
         parameter.grad /= n
     exam.require(
         compare_gradients(result, own, tolerance=1e-6),
-        f"{where}rank {rank} still has its own gradients, divided by {n}, after `finish`. Does `finish` wait for the "
-        "all-reduce?",
+        f"{where}rank {rank} still has its own gradients, divided by {n}, after `finish`, expected the mean over all "
+        "ranks. Does `finish` wait for the all-reduce?",
     )
     difference = compare_gradients(result, reference, tolerance=1e-6)
     exam.require(not difference, f"{where}on rank {rank} {difference} the mean over all ranks.")
@@ -189,7 +191,7 @@ def average_what_is_there(exam):
     torch.stack([_loss_of_some(reference, part, other == 0) for other, part in enumerate(data)]).mean().backward()
     for name, parameter in model.named_parameters():
         if not parameter.requires_grad and parameter.grad is not None:
-            exam.refuse(f"Rank {rank} gave a gradient to {name}, which is frozen.")
+            exam.refuse(f"Rank {rank} has a gradient for {name}, which is frozen, expected None.")
     difference = compare_gradients(model[1:], reference[1:], tolerance=1e-6)  # without the frozen layer
     exam.require(
         not difference,

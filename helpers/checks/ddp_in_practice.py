@@ -47,9 +47,11 @@ def my_resume(exam):
         )
     saved = exam.on_rank(_save_and_resume)
     exam.require(
-        saved["exists"], f"When `my_save` returned on rank {rank}, the file did not exist yet. Which call waits for it?"
+        saved["exists"],
+        f"When `my_save` returned on rank {rank}, the file did not exist yet, expected the saved run. Which call "
+        "waits for rank 0?",
     )
-    exam.require(saved["unchanged"], f"On rank {rank} `my_save` changed the run. It may only read it.")
+    exam.require(saved["unchanged"], f"On rank {rank} `my_save` changed the run, expected it unchanged.")
     files, expected = saved["files"], ["checkpoint.pt"] if rank == 0 else []
     wanted = "only checkpoint.pt" if rank == 0 else "none: only rank 0 writes"
     exam.require(files == expected, f"Rank {rank} left the files {', '.join(files) or 'none'}, expected {wanted}.")
@@ -63,7 +65,8 @@ def my_resume(exam):
         f"After `my_resume`, the generator of rank {rank} is in the state of rank 0's generator, expected its own.",
     )
     exam.require(
-        own, f"After `my_resume`, the generator of rank {rank} is in another state than when the run was saved."
+        own,
+        f"After `my_resume`, the state of rank {rank}'s generator differs, expected its state when the run was saved.",
     )
     return "Every rank resumes with weights, momentum and position, its own generator, and the images that are left."
 
@@ -82,7 +85,7 @@ def my_step(exam):
         )
         exam.require(
             not result["backward under autocast"],
-            f"{where} the backward pass ran under autocast. Only the forward pass and the loss may.",
+            f"{where} the backward pass ran under autocast, expected only the forward pass and the loss.",
         )
         exam.require(
             abs(result["scaled"] / scale - 1) < 0.05,
@@ -97,21 +100,22 @@ def my_step(exam):
         if overflows:
             exam.require(
                 result["moved"][0] == 0,
-                f"{where} the step moved the weights by {result['moved'][0]:.3g}. On an overflow it must be skipped.",
+                f"{where} the step moved the weights by {result['moved'][0]:.3g}, expected 0: on an overflow the step "
+                "must be skipped.",
             )
             exam.require(
                 result["scale"] == scale / 2,
-                f"{where} the scale is {result['scale']:g} after the step, expected {scale / 2:g}: "
-                "the scaler is updated in every step.",
+                f"{where} the scale is {result['scale']:g} after the step, expected {scale / 2:g}: update the scaler "
+                "in every step.",
             )
             continue
         for place, (moved, off) in enumerate(zip(result["moved"], result["off"], strict=True)):
             expected = result["expected"][place]
             exam.require(
                 off < _ROUNDING * expected,
-                f"{where} step {place} moved the weights by {moved:.3g}, {off:.2g} away from where one process ends, "
-                f"expected {expected:.3g}, with the gradients of this step only, unscaled and then clipped to a norm "
-                "of 1.",
+                f"{where} step {place} moved the weights by {moved:.3g}, and they are off by {off:.2g}, expected the "
+                f"move of one process, {expected:.3g}. Use the gradients of this step only, unscaled and then clipped "
+                "to a norm of 1.",
             )
         loss = number(result["loss"])
         exam.require(

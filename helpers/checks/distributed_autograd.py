@@ -78,7 +78,7 @@ def backward_by_hand(exam):
         trained = exam.on_rank(_train_both_parts, "backward_by_hand", data)
         _require_gradients(exam, trained, [data])
         opened = _count(trained.contexts, "context")
-        exam.require(trained.contexts == 0, f"You opened {opened}, expected plain RPC without one.")
+        exam.require(trained.contexts == 0, f"You opened {opened}, expected plain RPC without a context.")
     return "Both workers hold the gradients of one process, and no context was opened."
 
 

@@ -135,7 +135,8 @@ def _require_logits(exam, window, number, expected, expected_hidden):
     fetched = any(call.kind == "fetch" for call in window.calls)
     exam.require(
         asked or not fetched,
-        "`forward` fetched a part with `to_here`, expected calls of it on the server: `rpc_sync().forward(...)`.",
+        "`forward` fetched a module with `to_here`, expected calls of the module on the server: "
+        "`rpc_sync().forward(...)`.",
     )
     exam.require(
         asked, f"`forward` called the server 0 times, expected {_CALLS} calls: first of the table, then of the decoder."
@@ -162,7 +163,7 @@ def _require_logits(exam, window, number, expected, expected_hidden):
     )
     exam.require(
         getattr(logits, "requires_grad", False),
-        "The logits have no graph, expected one: nothing can be learnt from them.",
+        "The logits have no graph, expected a graph: without a graph there are no gradients.",
     )
 
 
@@ -183,7 +184,7 @@ def _require_first_half(exam, step, number, expected_loss, one):
     exam.require(times == 1, f"In a step `model.forward` was called {times} times, expected once.")
     exam.require(
         all(step.in_context),
-        "`model.forward` ran outside of a context, expected inside `with dist_autograd.context() as context:`.",
+        "`model.forward` ran outside a context, expected a call inside `with dist_autograd.context() as context:`.",
     )
     if not exam.require(
         is_pair(step.result), f"`my_step` returned {kind(step.result)}, expected a pair: the loss and the hidden state."
@@ -286,17 +287,19 @@ def _require_kinds(exam, result, window):
     """Require an output with a graph, and a pair of hidden states for each layer."""
     if not exam.require(
         is_pair(result),
-        f"In the {window} window `forward` returned {kind(result)}, expected a pair: output, hidden states of both.",
+        f"In the {window} window `forward` returned {kind(result)}, expected a pair: the output, and the hidden "
+        "states of both layers.",
     ):
         return False
     output, states = result
     has_graph = exam.require(
         getattr(output, "requires_grad", False),
-        f"In the {window} window the output has no graph, so nothing can be learnt from it.",
+        f"In the {window} window the output has no graph, expected a graph: without a graph there are no gradients.",
     )
     pairs = exam.require(
         is_pair(states) and all(map(is_pair, states)),
-        f"In the {window} window the hidden states are not two pairs of tensors, one for each layer.",
+        f"In the {window} window `forward` returned other hidden states, expected two pairs of tensors, one for each "
+        "layer.",
     )
     return has_graph and pairs
 

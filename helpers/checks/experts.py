@@ -31,7 +31,7 @@ def MyExchange(exam):
         )
         scales = (torch.arange(n) + 1.0).double().repeat_interleave(counts[rank])
         _require_gradient(exam, f"The rows are right. With {case}", gradient, 2 * scales[:, None] * rows)
-        exam.require(not changed, f"With {case} `backward` changed its argument on rank {rank}.")
+        exam.require(not changed, f"With {case} `backward` changed its argument on rank {rank}, expected it unchanged.")
     return "Every rank has received its rows, and the gradient of each row is back on the rank that sent the row."
 
 
@@ -102,7 +102,11 @@ def my_combine(exam):
         homes = torch.arange(n).repeat_interleave(counts[:, rank])
         scales = (homes + 1.0).double()
         _require_gradient(exam, f"The outputs are right. With {case}", gradient, 2 * scales[:, None] * outputs)
-        exam.require(not changed, f"With {case} `my_combine` or its backward pass changed its argument on rank {rank}.")
+        exam.require(
+            not changed,
+            f"With {case} `my_combine` or its backward pass changed its argument on rank {rank}, expected it "
+            "unchanged.",
+        )
         exam.require(
             calls == {"all_to_all": 1},
             f"Outputs and gradients are right. Rank {rank} called {called(calls)}, expected 1 all_to_all.",
@@ -167,7 +171,7 @@ def new_bias(exam):
                 f"With {case} the experts got {[int(load) for load in loads]} tokens of all ranks, and rank {rank} "
                 f"returned {rounded(result)}, expected {rounded(expected)}.",
             )
-            exam.require(torch.equal(bias, before), f"Rank {rank} changed its argument `bias`.")
+            exam.require(torch.equal(bias, before), f"Rank {rank} changed its argument `bias`, expected it unchanged.")
     return "Every rank has the same new bias, from the loads over all ranks."
 
 

@@ -44,14 +44,14 @@ def MyHalves(exam):
             )
         exam.require(
             met and all(met),
-            "The second call of the decoder began after the first loss had come back, expected both calls under way "
-            "at the same time: use `forward_async`, and wait after the second call.",
+            "The second call of the decoder began after the first loss had come back, expected both calls to be "
+            "under way at the same time: use `forward_async`, and wait after the second call.",
         )
         if not exam.fault:
             exam.require(
                 decoder_calls[0].begin < lstm_runs[1],
-                "The LSTM ran both halves before the first call of the decoder. That call must come before the "
-                "LSTM runs the second half.",
+                "The LSTM ran both halves before the first call of the decoder, expected this call before the LSTM "
+                "runs the second half.",
             )
         _require_few_bytes(exam, window)
     return "The results are those of one process, and the decoder works on one half while the LSTM runs the other."
@@ -75,7 +75,7 @@ def loss_on_server(exam):
         expected.backward()
         if exam.require(
             isinstance(loss, torch.Tensor) and loss.numel() == 1,
-            f"`loss_on_server` returned {kind(loss)}, expected the loss, a tensor of one number.",
+            f"`loss_on_server` returned {kind(loss)}, expected the loss, a tensor with one element.",
         ):
             exam.require(near(loss, expected.item()), f"The loss is {loss.item():.4f}, expected {expected.item():.4f}.")
         received = sum(call.received for call in made)
@@ -120,8 +120,8 @@ def looked_up(exam):
             far = (vectors - expected).abs().max().item()
             exam.require(
                 far <= 0.02,
-                f"The vectors are up to {far:.2f} away from the table's, expected at most 0.02, which rounding "
-                "explains.",
+                f"The vectors differ from the table's by up to {far:.2f}, expected at most 0.02, the effect of "
+                "rounding.",
             )
         exam.require(
             gradient is not None and gradient.numel() > 0,
@@ -148,14 +148,14 @@ def _require_few_bytes(exam, window):
     received = sum(call.received for call in window.calls)
     exam.require(
         received < logits,
-        f"The results are right, and the trainer received {received} bytes, of which the logits are {logits}, expected "
-        "no logits: let the decoder return the loss.",
+        f"The results are right, but the trainer received {received} bytes, of which the logits are {logits}, "
+        "expected no logits: let the decoder return the loss.",
     )
     needed = (8 + 4 * _WIDTH) * (DIFFERENT + ROWS * COLUMNS) + 4
     moved = sum(call.sent + call.received for call in window.calls)
     exam.require(
         moved <= 1.01 * needed,
-        f"The loss comes from the server, and a forward pass moves {moved} bytes, expected {needed}: for "
+        f"The loss comes from the server, but a forward pass moves {moved} bytes, expected {needed}: for "
         f"{ROWS * COLUMNS} words, {DIFFERENT} of them different, the table has to send {DIFFERENT} rows.",
     )
 
@@ -175,7 +175,9 @@ def _require_loss(exam, window, number, expected):
             near(loss, expected.item(), 1e-4 * expected.item()),
             f"The loss of window {number} is {loss.item():.4f}, expected {expected.item():.4f}.",
         )
-        exam.require(loss.requires_grad, "The losses have no graph, expected one: nothing can be learnt from them.")
+        exam.require(
+            loss.requires_grad, "The losses have no graph, expected a graph: without a graph there are no gradients."
+        )
 
 
 def _of_type(value):

@@ -39,7 +39,7 @@ def my_compress(exam):
         sent = sorted({str(tensor.dtype) for tensor in step.sent})
         exam.require(
             sent == [str(dtype)],
-            f"With {dtype}, rank {rank} gave {', '.join(sent) or 'nothing'} to all-reduce, expected {dtype}.",
+            f"With {dtype}, rank {rank} passed {', '.join(sent) or 'nothing'} to `all_reduce`, expected {dtype}.",
         )
         difference = compare_gradients(_model_with(step.gradients), whole, tolerance)
         exam.require(not difference, f"With {dtype}, on rank {rank} {difference} the mean over the ranks.")
@@ -78,7 +78,7 @@ def my_low_rank(exam):
     product = left @ new_right.T
     exam.require(
         torch.allclose(left.T @ left, torch.eye(2), atol=1e-4),
-        f"On rank {rank} the columns of P are not orthonormal.",
+        f"On rank {rank} the columns of P are not orthonormal, expected orthonormal columns.",
     )
     exam.require(
         not _near(product, gradient_mean),
@@ -91,13 +91,16 @@ def my_low_rank(exam):
     )
     exam.require(
         not _near(rest + product, expected) and not _near(rest + product, gradients[rank]),
-        f"On rank {rank} the third result is not what the product misses of gradient + `missed` of this rank.",
+        f"On rank {rank} the third result is not this rank's compression error, expected gradient + `missed` - "
+        "product.",
     )
     off = _distance(rest, own - product)
-    exam.require(off < 1e-4, f"On rank {rank} the third result is off by {off:.0%}.")
+    exam.require(
+        off < 1e-4, f"On rank {rank} the third result is off by {off:.0%}, expected gradient + `missed` - product."
+    )
     exam.require(
         sorted(sizes) == [9 * 2, 12 * 2],
-        f"Rank {rank} gave tensors of {sizes} elements to all-reduce, expected {[12 * 2, 9 * 2]}: P and Q.",
+        f"Rank {rank} passed tensors of {sizes} elements to `all_reduce`, expected {[12 * 2, 9 * 2]}: P and Q.",
     )
     return (
         "P and Q are averaged, their product is the mean of all ranks, and each rank keeps its own compression error."
@@ -131,7 +134,7 @@ def scaled(exam):
         most = 2 * numbers + 4 * step.buckets
         exam.require(
             bytes_of_cases[-1] <= most,
-            f"Rank {rank} gave {bytes_of_cases[-1]} bytes to all-reduce for {numbers} entries in {step.buckets} "
+            f"Rank {rank} passed {bytes_of_cases[-1]} bytes to `all_reduce` for {numbers} entries in {step.buckets} "
             f"buckets, expected at most {most}.",
         )
     return f"The gradients are right at every magnitude, and {numbers} entries took {bytes_of_cases[0]} bytes."
@@ -152,13 +155,13 @@ def coarse(exam):
     after_one, after_all = _errors(steps[:1], whole), _errors(steps, whole)
     exam.require(
         not max(after_one.values()) < _EXACT,  # NaN is refused below
-        f"After one step rank {rank} has finer gradients than multiples of 1/64 allow.",
+        f"After one step the gradients of rank {rank} are exact, expected the rounding errors of multiples of 1/64.",
     )
     worst = max(after_all, key=after_all.get)
     exam.require(
         all(error <= most * 1.01 for error in after_all.values()),
-        f"On rank {rank} the averages of {_STEPS} steps for {worst} add up to a sum that is off by "
-        f"{after_all[worst]:.2f}, expected at most {most:.2f}.",
+        f"On rank {rank} the sum of the averages of {_STEPS} steps for {worst} is off by {after_all[worst]:.2f}, "
+        f"expected at most {most:.2f}.",
     )
     return f"Every value was rounded, and after {_STEPS} steps the sums are off by at most {most:.2f}."
 

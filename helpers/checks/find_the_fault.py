@@ -41,7 +41,9 @@ def _wrong_with(world, case, answer):
         ranks, line, cause = answer
         ranks = sorted(ranks)
     except (TypeError, ValueError):
-        return [f"{answer!r} is not a diagnosis, expected three parts: a list of ranks, the number of a line, a cause."]
+        return [
+            f"{answer!r} is not a diagnosis, expected three parts: a list of ranks, the number of a line and a cause."
+        ]
     fault = FAULTS[case.name]
     return [
         *_wrong_with_ranks(ranks, fault.ranks(case.chosen, world.size), world.size),
@@ -114,7 +116,7 @@ def _wrong_with_repair(world, case, changes):
         for text in [*FAULTS[case.name].keeps, _result_of(case.script)]:
             if text not in repaired:
                 raise Wrong(
-                    f"The repaired script lacks `{text}`, expected to keep it: without it, this is another training."
+                    f"The repaired script lacks `{text}`, expected it to stay: without it, the training is different."
                 )
         if (world.size, repaired) not in _proved:
             _require_right_numbers(world, case, repaired)

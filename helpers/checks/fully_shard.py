@@ -72,7 +72,7 @@ def my_sharded(exam):
     """Check `my_sharded(model, mesh)`: a unit for each layer, and an optimizer that takes the step of one process."""
     rank = exam.rank
     found = SimpleNamespace(**exam.on_rank(_trained_shards))
-    exam.require(found.is_sharded, f"On rank {rank} a parameter is no DTensor, expected slices of every parameter.")
+    exam.require(found.is_sharded, f"On rank {rank} a parameter is not a DTensor, expected shards of every parameter.")
     exam.require(
         found.is_in_mesh or not found.is_sharded,
         f"On rank {rank} a parameter is sharded over a different mesh, expected `mesh`: pass `mesh=mesh` to every "
@@ -137,13 +137,12 @@ def my_save(exam):
     found = SimpleNamespace(**exam.on_rank(_resumed))
     exam.require(
         found.is_loaded,
-        f"After `my_load` the parameters of rank {rank} are not the parameters that were saved, expected them bit for "
-        "bit.",
+        f"After `my_load` the parameters of rank {rank} differ from the saved parameters, expected the same bits.",
     )
     exam.require(
         found.goes_on,
-        f"The parameters are right. After one more step rank {rank} has other parameters than the saved training, "
-        "expected the same. Adam's next step depends on its state and its learning rate.",
+        f"The parameters are right. After one more step the parameters of rank {rank} differ from those of the saved "
+        "training, expected the same parameters. Adam's next step depends on its state and its learning rate.",
     )
     return "Half as many shards have the parameters that were saved, and the next step is the same."
 

@@ -114,7 +114,7 @@ def stop_together(exam):
     calls = sum((run.collectives for run in exam.runs), start=Counter())
     exam.require(
         list(calls.values()) == [4],
-        f"In four calls rank {rank} called {called(calls)}, expected one collective a call.",
+        f"In four calls rank {rank} called {called(calls)}, expected one collective in each call.",
     )
     return "The ranks stop together, after one collective, which each of them calls every time."
 
@@ -135,7 +135,7 @@ def hierarchical_sum(exam):
     elements = f"{' + '.join(map(str, across))} elements" if across else "nothing"
     exam.require(
         across == [1],
-        f"The sums are right. Rank {rank} brought {elements} to all_reduces across hosts, expected 1 element, once.",
+        f"The sums are right. Rank {rank} passed {elements} to all_reduces across hosts, expected 1 element, once.",
     )
     if len(expected) == 1:
         return "Every rank holds the sum. Its host has no other rank, so nothing could be saved: try 4 ranks as well."

@@ -74,8 +74,8 @@ def _require_vectors(exam, weights, rows, offsets, vectors):
         ):
             exam.require(
                 own.allclose(expected, atol=1e-4),
-                f"For table {table}, `my_lookup` returned other vectors, expected the sums of the rows `rows[{table}]` "
-                "of this table, bag by bag.",
+                f"For table {table}, `my_lookup` returned wrong vectors, expected the sums of the rows "
+                f"`rows[{table}]` of this table, bag by bag.",
             )
 
 
@@ -84,13 +84,13 @@ def _require_one_call(exam, made, size):
     callees = [call.callee for call in made]
     exam.require(
         callees == ["server"],
-        f"The vectors are right, and the trainer waited for {len(made)} answers of "
+        f"The vectors are right, but the trainer waited for {len(made)} answers from "
         f"{' and '.join(sorted(set(callees))) or 'nobody'}, expected 1 call to the server for all {_TABLES} tables.",
     )
     received = sum(call.received for call in made)
     exam.require(
         received <= size,
-        f"The vectors are right, and the trainer received {received} bytes, expected at most {size}: the vectors only.",
+        f"The vectors are right, but the trainer received {received} bytes, expected at most {size}: the vectors only.",
     )
 
 
@@ -139,8 +139,8 @@ def SplitTable(exam):
             fits = _ROWS // 2 <= rows <= (_ROWS + 1) // 2 + 2 if owner in _OWNERS else rows == 0
             exam.require(
                 fits,
-                f"By `remote_parameters`, {rows} of {_ROWS} rows are on {owner}, expected {_ROWS // 2} on each of "
-                f"{' and '.join(_OWNERS)}.",
+                f"According to `remote_parameters`, {rows} of {_ROWS} rows are on {owner}, expected {_ROWS // 2} on "
+                f"each of {' and '.join(_OWNERS)}.",
             )
         if not exam.fault:
             _compare_table(exam)
@@ -155,8 +155,8 @@ def _compare_table(exam):
         return
     exam.require(
         len(weight.unique(dim=0)) == _ROWS,
-        "`forward` returns one vector for two different rows. Do two owners make their part from the same seed, does "
-        "one word count on both owners, or do the offsets not fit the words of each owner?",
+        "`forward` returns the same vector for two rows, expected different vectors. Do both owners use the same "
+        "seed, do both owners look up the same word, or do the offsets not match the words of each owner?",
     )
     for lengths in _BATCHES:
         words, offsets = _bags(lengths)
@@ -170,8 +170,8 @@ def _compare_table(exam):
         for bag, (vector, right) in enumerate(zip(sums, expected, strict=True)):
             exam.require(
                 torch.allclose(vector, right, atol=1e-4),
-                f"With bags of {list(lengths)} words, bag {bag} has another vector, expected the sum of the vectors of "
-                "its words.",
+                f"With bags of {list(lengths)} words, bag {bag} has a wrong vector, expected the sum of the vectors "
+                "of its words.",
             )
         exam.require(has_graph, "The sums are right, but no gradient reaches the owners, expected a gradient on both.")
         after = exam.on_rank(_vectors)
@@ -179,7 +179,7 @@ def _compare_table(exam):
             what = "did not move" if new.equal(old) else "moved differently"
             exam.require(
                 (old - new - gradient).abs().amax() <= 1e-4,
-                f"The sums are right, but in a step of SGD row {row} {what}, expected the step of one table.",
+                f"The sums are right, but in a step of SGD, row {row} {what}, expected the step of one table.",
             )
         if exam.fault:
             return

@@ -66,7 +66,7 @@ def my_references(exam):
         )
         here = f"trainer{exam.rank}"
         halves = {owner: (found.owners.count(owner), count) for owner, count in (("server", 1), (here, 2))}
-        right = [f" Those on {owner} are right in number." for owner, (has, count) in halves.items() if has == count]
+        right = [f" The number of RRefs on {owner} is right." for owner, (has, count) in halves.items() if has == count]
         for owner, (has, count) in halves.items():
             exam.require(
                 has == count,
@@ -76,7 +76,7 @@ def my_references(exam):
         exam.require(not others, f"{who} the list has RRefs to parameters on {', '.join(others)}, expected none there.")
         exam.require(
             found.are_of_dense,
-            f"{who} the local RRefs hold something else, expected both parameters of the dense layer.",
+            f"{who} the local RRefs hold other objects, expected both parameters of the dense layer.",
         )
     return "The list has the parameter of the table and both parameters of the dense layer."
 
@@ -115,7 +115,7 @@ def frozen_step(exam):
             after.table.equal(before.table),
             f"{_STEPS} steps {who} have changed the table, expected the same bits as before.",
         )
-        exam.require(not gradients, f"In {_STEPS} steps {who} {gradients} gradients came to the table, expected none.")
+        exam.require(not gradients, f"In {_STEPS} steps {who} {gradients} gradients reached the table, expected none.")
         exam.require(
             not after.dense.equal(before.dense),
             f"The dense layer {who} has not moved in {_STEPS} steps, expected {_STEPS} steps.",
@@ -148,7 +148,7 @@ def takes_part(exam, needs: str = "HybridModel") -> bool:
     """
     return exam.rank < exam.n - 2 and exam.require(
         exam.on_rank(is_started, needs),
-        "The model is not there: run all cells from `World` on, the cell of your answer, then this check.",
+        "The ranks have no model: run all cells from `World` on, the cell of your answer, then this check.",
     )
 
 

@@ -141,8 +141,8 @@ def fault_of_save(what: str, last: int, save: "Saved") -> str:
         return f"{what}, `latest` holds {show(save.latest)}, expected {last}."
     if save.before_latest:
         return (
-            f"{what}, `latest` was written before {save.before_latest}, expected last: if the job dies between the "
-            "two, `latest` names an incomplete checkpoint."
+            f"{what}, `latest` was written before {save.before_latest}, expected it to be written last: if the job "
+            "dies between the two, `latest` names an incomplete checkpoint."
         )
     if save.in_place:
         return (

@@ -180,7 +180,7 @@ def _fault_of_later_steps(after, expected):
         if not torch.allclose(getattr(after, part), getattr(expected, part), rtol=1e-6, atol=1e-9):
             return (
                 f"the first step is right, but after {len(_BATCHES)} batches the {name} differs, expected steps along "
-                "the gradient of one batch each. Are old gradients still there?"
+                "the gradient of one batch each. Are old gradients left over?"
             )
     return ""
 

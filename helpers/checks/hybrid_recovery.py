@@ -98,7 +98,7 @@ def my_living(exam):
             if not exam.require(
                 seconds < 1.6 * _SILENCE,
                 f"{who} `my_living(names, {_SILENCE})` took {seconds:.1f} s, expected about "
-                f"{_SILENCE if stopped else 0} s: give each call the timeout, and ask all workers before you wait.",
+                f"{_SILENCE if stopped else 0} s: give each call the timeout, and call all workers before you wait.",
             ):
                 break  # another such wait would last until the timeout of RPC
     return "The list has the workers that answered, and silent workers cost the timeout only once."
@@ -153,8 +153,8 @@ def my_resume(exam):
             if not exam.require(
                 resumed.number != _WAITED,
                 f"{who} did not end, because a member waited in `prepare` for another member until the group's "
-                "timeout, expected all members to call `prepare` at the same time, as `call_trainers` has them do. "
-                f"{RESTART}",
+                "timeout, expected all members to call `prepare` at the same time, as they do through "
+                f"`call_trainers`. {RESTART}",
             ):
                 break
             exam.require(

@@ -123,9 +123,9 @@ def my_alarm(exam):
         raised.startswith("ZeroDivisionError"),
         f"On rank {rank} the block raised a ZeroDivisionError, and my_alarm raised {raised}, expected the same error.",
     )
-    exam.require(not quick, f"On rank {rank} a block ended in time, and a record was written, expected none.")
+    exam.require(not quick, f"On rank {rank} a block ended in time, but a record was written, expected none.")
     exam.require(
-        not fails, f"On rank {rank} a block ended in time with an error, and a record was written, expected none."
+        not fails, f"On rank {rank} a block ended in time with an error, but a record was written, expected none."
     )
     if rank != late:
         exam.require(
@@ -139,7 +139,7 @@ def my_alarm(exam):
         )
         exam.require(
             shapes is not None,
-            f"The file of rank {rank} is no flight record, expected a file that `pickle.loads` reads.",
+            f"The file of rank {rank} is not a flight record, expected a file that `pickle.loads` reads.",
         )
         exam.require(
             shapes is not None and [13] in shapes,

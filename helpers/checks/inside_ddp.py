@@ -123,7 +123,8 @@ def accumulate_all(exam):
         )
         exam.require(
             passes == [_SAMPLES, "backward"] * parts,
-            f"{times}, rank {rank} did not take the batches one at a time, each with its own backward pass.",
+            f"{times}, rank {rank} combined its batches, expected one batch at a time, each with its own backward "
+            "pass.",
         )
     return f"With 3 batches and with 1, every rank sent {size} bytes and has the gradients of one process."
 

@@ -26,9 +26,9 @@ from helpers.table import shortened
 from helpers.world import World
 
 RESTART = "Run the lesson again, from the cell with `World` to this check."
-# The same in a lesson that has a function `fresh_ranks`, which restarts the ranks and sets them up.
+# The remedy in a lesson with a function `fresh_ranks`, which restarts the ranks and sets them up.
 FRESH_RANKS = "Call fresh_ranks(), then run the cell with your answer and this check again."
-# After an answer that failed in a group of its own, and left the group of all ranks as it was.
+# The remedy after an answer that failed in a group of its own, and did not break the group of all ranks.
 NO_RESTART = "No restart is needed: run the cell with your changed answer, then this check."
 _BY_THE_STORE = r"wait timeout after \d+ms"
 # The errors of a rank that waited until the timeout, or for a rank that had timed out. gloo names a line of its own
@@ -134,8 +134,8 @@ def examine_on_ranks(world, exercise: exam.Exercise) -> list[exam.Outcome]:
     except KeyboardInterrupt:
         _note_interrupt(world, exercise)
         raise WorldError(
-            f"You interrupted the check of `{exercise.name}`, and every rank has left it. "
-            "world.post_mortem(0) shows the line on which the interrupt met rank 0."
+            f"You interrupted the check of `{exercise.name}`, and every rank has left it. world.post_mortem(0) shows "
+            "the line at which rank 0 was interrupted."
         ) from None
     except WorldError as error:
         if isinstance(error.__context__, KeyboardInterrupt):  # some ranks are still in the check
@@ -153,7 +153,7 @@ def stuck_ranks_named(world, function: str):
         yield
     except TimeoutError:
         where = f"world.where() shows where they are:\n\n{world.where()!r}\n"
-        raise Wrong(f"{function} has not ended within {SECONDS_TO_ANSWER} s on all ranks; {where}\n{RESTART}") from None
+        raise Wrong(f"`{function}` did not end on all ranks within {SECONDS_TO_ANSWER} s; {where}\n{RESTART}") from None
     except ipp.error.RemoteError:
         _require_idle(world)  # it names a rank that is dead
         raise
@@ -185,7 +185,7 @@ def _interrupted_on(pid, state):
 
 
 def _require_on_ranks(world, function):
-    """Require that the last cell that defines the learner's function was not run in the notebook, without `%%px`."""
+    """Require that the ranks, and not only the notebook, ran the last cell that defines the learner's function."""
     cell = _last_cell_with(function)
     own = _file_of(function)
     if not cell or not own or cell.lstrip().startswith("%%px"):
@@ -225,9 +225,9 @@ def _file_of(function):
 def _require_group(world):
     """Require that a barrier of all ranks succeeds, if they made a group of all ranks."""
     if world.pids in _broken:
-        raise Wrong(f"An earlier attempt has broken the process group. {RESTART}")
+        raise Wrong(f"An earlier attempt broke the process group. {RESTART}")
     interrupted = next((_interrupted[pid][0] for pid in world.pids if pid in _interrupted), None)
-    cause = f"when you interrupted the check of `{interrupted.name}`" if interrupted else "by a cell that ran before"
+    cause = f"when you interrupted the check of `{interrupted.name}`" if interrupted else "by an earlier cell"
     for rank, error in enumerate(_errors_of_a_barrier(world)):
         if error:
             raise Wrong(
@@ -237,7 +237,7 @@ def _require_group(world):
 
 
 def _errors_of_a_barrier(world):
-    """Return the error of a barrier of all ranks on each rank, as text; see `_meet`."""
+    """Return the error of a barrier of all ranks on each rank, as text, as `_meet` does."""
     try:
         return world.view.apply_async(_meet, len(world.pids)).get(SECONDS_TO_ANSWER)
     except TimeoutError:
@@ -304,7 +304,10 @@ def _require_an_end(outcomes, functions, what_to_do):
     sent = Counter((rank, m.peer) for rank, outcome in enumerate(outcomes) for m in outcome.messages if m.sent)
     received = Counter((m.peer, rank) for rank, outcome in enumerate(outcomes) for m in outcome.messages if not m.sent)
     for source, destination in sorted((sent - received).keys()):
-        raise Wrong(f"Rank {destination} has not received all that rank {source} sent to it. {what_to_do}")
+        raise Wrong(
+            f"Rank {destination} did not receive all messages from rank {source}, expected a receive for each send. "
+            f"{what_to_do}"
+        )
 
 
 def _require_waits(outcomes, cut_off, what_to_do):

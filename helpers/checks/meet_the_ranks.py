@@ -12,7 +12,7 @@ def _judge_shares(shares):
     for card in cards:
         takers = [rank for rank, share in enumerate(shares) if card in share]
         if not takers:
-            raise Wrong(f"No rank took card {card} of the cards {cards[0]} to {cards[-1]}.")
+            raise Wrong(f"No rank took card {card} of the cards {cards[0]} to {cards[-1]}, expected 1 rank.")
         if len(takers) > 1:
             raise Wrong(f"Card {card} went to {len(takers)} ranks ({', '.join(map(str, takers))}), expected 1 rank.")
     sizes = [len(share) for share in shares]

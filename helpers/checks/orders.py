@@ -65,7 +65,7 @@ def _fault_of_time(orders, m, durations, expected, advice):
     ticks, stuck = _ticks(orders, durations)
     if stuck:
         stage, action = stuck
-        return f"{case} stage {stage} waits forever before {action!r}."
+        return f"{case} stage {stage} waits forever before {action!r}, expected every action to run."
     return f"{case} a step takes {ticks} ticks, expected {expected}. {advice}".strip() if ticks > expected else ""
 
 

@@ -73,7 +73,10 @@ def MyEarlyBucket(exam):
         if len(launches) == 2:
             _require_averages(exam, f"After `finish` in step {number + 1}", step.gradients, number)
             waits = sum(call == "wait" for call, _ in step.calls)
-            exam.require(waits >= 2, f"{who} waited for {waits} of its 2 buckets in `finish`. {RESTART}")
+            exam.require(
+                waits >= 2,
+                f"{who} waited for {waits} of its 2 buckets in `finish`, expected a wait for both. {RESTART}",
+            )
     return "In each step, both buckets were launched as soon as they were full, and the gradients are the averages."
 
 
@@ -146,7 +149,7 @@ def _require_launch(exam, who, name, members, nbytes, launches):
         complete = of_bucket[0].complete
         exam.require(
             set(members) <= set(complete),
-            f"{who} launched {name} before all of its gradients were complete, expected a full bucket.",
+            f"{who} launched {name} before all of its gradients were complete, expected a launch of the full bucket.",
         )
         exam.require(
             _END_OF_BACKWARD not in complete and (0 in members or not {0, 1} & set(complete)),
@@ -183,12 +186,13 @@ def _require_buckets(exam, limit, sizes, buckets):
     """Require the right buckets; `buckets` and `sizes` give each parameter by its number."""
     rank = exam.rank
     for number, bucket in enumerate(buckets):
-        exam.require(bucket, f"Bucket {number} of rank {rank} is empty.")
+        exam.require(bucket, f"Bucket {number} of rank {rank} is empty, expected at least one parameter.")
         # Without its last parameter a bucket is not full yet.
         full = next((size for size in _running_sums(bucket[:-1], sizes) if size >= limit), None)
         exam.require(
             full is None,
-            f"Bucket {number} of rank {rank} goes on after it has reached {full} bytes, and the limit is {limit}.",
+            f"Bucket {number} of rank {rank} continues after {full} bytes, expected it to close at the limit of "
+            f"{limit}.",
         )
     shared_out = sum(buckets, [])
     for parameter in range(len(sizes)):
@@ -198,7 +202,7 @@ def _require_buckets(exam, limit, sizes, buckets):
         )
     exam.require(
         shared_out == sorted(shared_out, reverse=True),
-        f"The buckets of rank {rank} hold the parameters {buckets}, expected from last to first.",
+        f"The buckets of rank {rank} hold the parameters {buckets}, expected the order from last to first.",
     )
     for number, bucket in enumerate(buckets[:-1]):
         size = sum(sizes[parameter] for parameter in bucket)
@@ -229,7 +233,7 @@ def _require_two_buckets(exam, step, size):
     )
     exam.require(
         "all_reduce" in _before(_GRADIENT, calls),
-        f"Rank {rank} launched its first bucket after the last gradient was complete, expected a launch before.",
+        f"Rank {rank} launched its first bucket after the last gradient was complete, expected an earlier launch.",
     )
     exam.require(
         "wait" not in _before(_END_OF_BACKWARD, calls),

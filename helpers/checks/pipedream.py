@@ -42,7 +42,7 @@ def my_delayed_step(exam):
         loss = mse_loss(_through(used, inputs), targets)
         gradients = torch.autograd.grad(loss, [tensor for weights in used for tensor in weights])
         result = exam.call(versions, delays, inputs, targets)
-        case = f"With the delays {delays} rank {exam.rank}"
+        case = f"With the delays {delays}, rank {exam.rank}"
         if not exam.require(
             isinstance(result, list | tuple) and len(result) == 2,
             f"{case} returned {show(result)}, expected the loss and the list of new weights.",
@@ -50,13 +50,13 @@ def my_delayed_step(exam):
             break
         exam.require(
             near(result[0], loss.item(), within=1e-9),
-            f"{case} returned the loss {show(result[0])}, expected {loss.item():.4f}, the loss of the weights that are "
-            "as many updates old, or of the oldest.",
+            f"{case} returned the loss {show(result[0])}, expected {loss.item():.4f}: a stage with delay d uses its "
+            "weights of d updates ago, or else its oldest weights.",
         )
         for stage in range(3):
             expected = _stepped(versions[stage][-1], gradients[2 * stage : 2 * stage + 2])
             fault = _fault_of_step(result[1], stage, versions[stage], used[stage], expected)
-            exam.require(not fault, f"{case} returned the loss of the right weights. {fault}")
+            exam.require(not fault, f"{case} returned the right loss. {fault}")
     return "The loss is that of the old weights, and their gradients update the newest weights."
 
 
@@ -71,7 +71,7 @@ def staleness(exam):
         shown = show(result) if numbers is None else numbers
         exam.require(
             numbers == expected,
-            f"For the order {text or '[]'} and m = {m} rank {exam.rank} returned {shown}, expected {expected}.",
+            f"For the order {text or '[]'} and m = {m}, rank {exam.rank} returned {shown}, expected {expected}.",
         )
     return "Every micro-batch has the right number of updates, even in unusual orders."
 
@@ -87,7 +87,7 @@ def enough_micro_batches(exam):
         bubble = f", where the bubble is {_bubble(stages, m):.3f}" if has_bubble else ""
         exam.require(
             m == expected,
-            f"With {stages} stages and a bubble of at most {most} rank {exam.rank} returned {show(result)}{bubble}, "
+            f"With {stages} stages and a bubble of at most {most}, rank {exam.rank} returned {show(result)}{bubble}, "
             f"expected {expected}, where the bubble is {_bubble(stages, expected):.3f}.",
         )
     return "Every number of micro-batches is the smallest that is enough."
@@ -159,7 +159,7 @@ def _fault_of_weights(outcome, used, newest, gradients, gradients_of_first):
         return f"it changed `{which}` in place, expected new tensors: another batch may need that version."
     differences = {
         "the newest weights without an update": newest,
-        "the weights of the forward after an update, so the updates in between are lost": _stepped(used, gradients),
+        "the forward pass's weights plus one update, so the updates in between are lost": _stepped(used, gradients),
         "weights after an update by the gradients of two batches, which add up in `.grad`": _stepped(
             newest, [one + other for one, other in zip(gradients, gradients_of_first, strict=True)]
         ),
@@ -168,7 +168,9 @@ def _fault_of_weights(outcome, used, newest, gradients, gradients_of_first):
     if not _equal(result, _stepped(newest, gradients)):
         which = next((name for name, wrong in differences.items() if _equal(result, wrong)), "other weights")
         return f"it returned {which}, expected one update by the gradient of this batch."
-    return "" if can_train else "it returned weights that do not require a gradient, expected those of `updated`."
+    return (
+        "" if can_train else "it returned weights without `requires_grad`, expected the weights that `updated` returns."
+    )
 
 
 def _fault_of_step(returned, stage, versions, used, expected):
@@ -183,8 +185,10 @@ def _fault_of_step(returned, stage, versions, used, expected):
         return f"The weights of stage {stage} are not updated, expected the newest weights minus the gradient."
     gradients = [(before - after).detach() / _RATE for before, after in zip(newest, expected, strict=True)]
     if _equal(new, _stepped(used, gradients)):
-        return f"The update of stage {stage} starts from the old weights, expected from the newest weights."
-    return f"The new weights of stage {stage} differ, expected the newest weights minus the gradient for the old ones."
+        return f"The update of stage {stage} starts from the old weights, expected the newest weights."
+    return (
+        f"The new weights of stage {stage} differ, expected the newest weights minus the gradient of the old weights."
+    )
 
 
 def _equal(tensors, expected):

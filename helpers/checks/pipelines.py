@@ -193,7 +193,7 @@ def _fault_of_places(order, place, stage, stages):
                 earliest = max(earliest, place[message] + 1)
         for message in messages:
             if message[0] == "send" and place[message] < earliest:
-                return f"posts {message!r} before it can have computed it, expected it in a later batch."
+                return f"posts {message!r} before the tensor can be ready, expected this send in a later batch."
     return ""
 
 
@@ -228,7 +228,7 @@ def _fault_of_waiting(batches):
         if downwards and upwards:
             return (
                 f"stage {stage} waits forever in {downwards[0]!r} and stage {stage + 1} in {upwards[0]!r}, expected "
-                "that every message is transferred. Which of their messages must move together?"
+                "every message to arrive. Which of their messages must move together?"
             )
     return ""
 

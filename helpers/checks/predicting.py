@@ -52,7 +52,7 @@ def predicted(name: str, came, *arguments) -> Prediction:
         raise WorldError(f"No lesson has a prediction {name!r}; helpers/checks/predictions lists all of them.")
     variables = sys._getframe(1).f_globals
     if name not in variables:
-        return Prediction(None, f"There is no `{name}`: run the cell in which you type it, then this one.")
+        return Prediction(None, f"There is no `{name}`: run the cell with your prediction, then this cell.")
     mine = variables[name]
     if callable(mine):
         try:

@@ -107,7 +107,7 @@ def my_meeting(exam):
         exam.require(
             size is None,
             f"Rank {rank} is in a group of {size} after the meeting, but the list {listed} lacks its incarnation "
-            f"{_incarnation(rank)!r}. Expected that it has left its group and made no other.",
+            f"{_incarnation(rank)!r}, expected it to leave its group and to make no other.",
         )
     elif exam.require(
         size == len(members),
@@ -117,16 +117,16 @@ def my_meeting(exam):
         expected = members.index(rank)
         exam.require(
             place == expected,
-            f"The process {_incarnation(rank)!r} has rank {place} after the meeting, expected {expected}: its place in "
-            f"{listed}.",
+            f"The process {_incarnation(rank)!r} has rank {place} after the meeting, expected {expected}, its index "
+            f"in {listed}.",
         )
         exam.require(total == len(members), f"An all-reduce of ones gave {total}, expected {len(members)}.")
         for with_timeout, in_meeting in made:
             exam.require(with_timeout, f"Rank {rank} made a group without the timeout, expected `timeout=TIMEOUT`.")
             exam.require(
                 in_meeting,
-                f"Rank {rank} made its group in another store than the meeting's, so the next meeting would find the "
-                'keys of this one. Expected `dist.PrefixStore("group", store)`.',
+                f"Rank {rank} made its group with keys that the next meeting would find in the store, expected "
+                '`dist.PrefixStore("group", store)`.',
             )
     return "The processes in the list are one group, each at its place in the list, and a late process is in no group."
 
@@ -171,7 +171,7 @@ def catch_up(exam):
         "rank 1 is new": [7, 0] + [7] * (n - 2),
         "the last rank is a step ahead": [7] * (n - 1) + [8],
         "all ranks are at the same step": [7] * n,
-        "each rank is at another step": [3 + (other + 2) % n for other in range(n)],
+        "each rank is at a different step": [3 + (other + 2) % n for other in range(n)],
     }
     for case, steps in cases.items():
         result, sent = exam.on_rank(_caught_up, steps[rank])

@@ -60,7 +60,7 @@ def my_round(exam):
         _require_results(exam, first, observers)
         exam.require(
             not first.kept,
-            f"After the round the agent has an RRef to itself, in `{first.kept}`, expected none: such a circle is "
+            f"After the round the agent has an RRef to itself, in `{first.kept}`, expected none: such a cycle is "
             "never freed.",
         )
         exam.require(
@@ -70,14 +70,14 @@ def my_round(exam):
         )
         exam.require(
             not failing.at_play,
-            f"observer1 raised, and the round returned while {_listed(failing.at_play)} still played, expected it to "
-            "wait for every observer.",
+            f"observer1 raised an error, and the round returned while {_listed(failing.at_play)} still played, "
+            "expected it to wait for every observer.",
         )
         _require_results(exam, failing, others)
         for name, held in failing.held.items():
             exam.require(
                 held == others,
-                f"observer1 raised, and then `agent.{name}` has {_listed(held)}, expected {_listed(others)}.",
+                f"After observer1 raised an error, `agent.{name}` has {_listed(held)}, expected {_listed(others)}.",
             )
         exam.require(not last.error, f"In the round after a failure rank 0 raised {last.error}")
         exam.require(
@@ -100,7 +100,7 @@ def my_loss(exam):
             size = sum(map(len, episodes))
             if exam.require(
                 gradients is not None,
-                f"my_loss returned {returned}, expected a scalar tensor with a graph to the log-probabilities.",
+                f"`my_loss` returned {returned}, expected a scalar tensor whose graph leads to the log-probabilities.",
             ):
                 advantages = [0.0 if gradient is None else -size * gradient for gradient in gradients]
                 _require_advantages(exam, episodes, advantages)
@@ -115,12 +115,12 @@ def returns_of(exam):
             result = exam.call(list(rewards), ending, value)
             returns = _floats(result)
             if not exam.require(
-                returns is not None, f"returns_of returned {_kind(result)}, expected a list of numbers."
+                returns is not None, f"`returns_of` returned {_kind(result)}, expected a list of numbers."
             ):
                 continue
             exam.require(
                 len(returns) == len(rewards),
-                f"returns_of returned {len(returns)} returns, expected {len(rewards)}, one for each reward.",
+                f"`returns_of` returned {len(returns)} returns, expected {len(rewards)}, one for each reward.",
             )
             right = _returns(rewards, value if ending == "truncated" else 0.0)
             for step, (found, expected) in enumerate(zip(returns, right, strict=False)):
@@ -171,7 +171,7 @@ def _require_played(exam, observer, played, function, most):
     exam.require(len(played.known) == steps, f"{observer} played {len(played.known)} steps, expected {steps}.")
     for step, known in enumerate(played.known):
         exam.require(
-            known == step, f"When {observer} took step {step}, the agent knew {known} of its rewards, expected {step}."
+            known == step, f"When {observer} took step {step}, the agent had {known} of its rewards, expected {step}."
         )
     rewards = list(map(number, played.rewards))
     # No step follows the last reward, so the episode may return it.
@@ -486,7 +486,9 @@ def _mistakes(episodes):
             -value for value in right
         ],
         "This is the sum over the steps: divide by their number.": [len(right) * value for value in right],
-        "An episode includes the rewards of the next episode: start each episode at 0.": _less_mean(_returns(joined)),
+        "An episode includes the rewards of the next episode: start each episode's return at 0.": _less_mean(
+            _returns(joined)
+        ),
         "Each episode has a mean of its own: subtract the mean of all returns.": [
             value for rewards in episodes for value in _less_mean(_returns(rewards))
         ],

@@ -60,7 +60,8 @@ def my_step(exam):
     )
     exam.require(
         not step.waited,
-        f"{who} waited for each micro-batch before it began the next one. All of them must be under way at once.",
+        f"{who} waited for each micro-batch before it began the next micro-batch, expected all of them to be under "
+        "way at once.",
     )
     exam.require(
         not step.forwards_first,
@@ -99,7 +100,7 @@ def best_cut(exam):
         exam.require(
             stages == expected,
             f"For {ranks} ranks, {weights / _MIB:.0f} MiB of weights and {activations / _MIB:.0f} MiB of activations "
-            f"rank {exam.rank} returned {show(result)}{than}, expected {expected}, where the busiest sends "
+            f"rank {exam.rank} returned {show(result)}{than}, expected {expected}, where the busiest rank sends "
             f"{sent[expected] / _MIB:.1f} MiB.",
         )
     return "Every cut is the one in which the busiest rank sends the fewest bytes."

@@ -181,7 +181,8 @@ def _require_both_ways_at_once(exam):
         first, last = sorted([one.posted, other.posted])
         exam.require(
             not any(first < message.waited < last for message in exam.messages if message.waited is not None),
-            f"In step {step} rank {rank} waited for one send before it posted the other. (`dist.send` waits.)",
+            f"In step {step} rank {rank} waited for one send before it posted the other, expected both sends to be "
+            "posted first: `dist.send` blocks.",
         )
 
 

@@ -275,7 +275,7 @@ def my_pieces(exam):
                 )
         exam.require(
             set(places) <= {(0, 0), (0, 1), (1, 0), (1, 1)},
-            f"{where} the pieces {places}, expected i and j of 0 and 1, the places of the chunks on their ranks.",
+            f"{where} the pieces {places}, expected i and j to be 0 or 1, the indices of the chunks on their ranks.",
         )
     return "The pieces hold every visible key, and no chunk of hidden keys."
 
@@ -315,8 +315,8 @@ def my_chunks(exam):
         chunks = sorted(chunk for pair in pairs for chunk in pair)
         exam.require(
             chunks == list(range(2 * n)),
-            f"With {n} ranks, `my_chunks` on rank {rank} gave the ranks the chunks {chunks}, expected each of 0 to "
-            f"{2 * n - 1} once.",
+            f"With {n} ranks, `my_chunks` on rank {rank} assigned the ranks the chunks {chunks}, expected each of 0 "
+            f"to {2 * n - 1} once.",
         )
         for of_rank, pair in enumerate(pairs):
             met = sum(chunk + 1 for chunk in pair)

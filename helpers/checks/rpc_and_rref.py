@@ -76,7 +76,7 @@ def run_worker(exam):
     names = [f"server{rank}" for rank in range(1, exam.n)]
     expected = [f"{name} served {rank}" for rank, name in enumerate(names, 1)] if exam.rank == 0 else []
     exam.require(_numbers(result) == expected, f"Rank {exam.rank} returned {_numbers(result)}, expected {expected}.")
-    exam.require(not is_running, f"RPC was still running on rank {exam.rank}. `run_worker` must end it.")
+    exam.require(not is_running, f"RPC was still running on rank {exam.rank}, expected `run_worker` to end it.")
     return f"The leader called {exam.n - 1} server{'s' * (exam.n > 2)}, and RPC has ended on every rank."
 
 

@@ -18,10 +18,10 @@ from helpers.measure import calls
 from helpers.measure.calls import Call
 from helpers.torch_parts import RRef, forget_gathers
 
-SECONDS_AT_MOST, _TIMES_AT_MOST = 0.5, 6  # how long a function without a wait lasts, and how often it is seen
+SECONDS_AT_MOST, _TIMES_AT_MOST = 0.5, 6  # the duration of a function without a wait, and how often it is sampled
 _SECONDS_TO_END = 5
 NO_RPC = "RuntimeError: RPC has not been initialized: run the setup cell."
-# torch reports an error on another worker by this line, then its text and its stack.
+# torch reports an error of another worker as this line, followed by the text and the stack of the error.
 _REMOTE = re.compile(r"On WorkerInfo\(id=\d+, name=(\S+)\):(?:\\n|\s)*(.+?)(?:\\nTraceback|$)", re.MULTILINE)
 
 _ended_by = []  # the checks that ended RPC in this process
@@ -99,11 +99,11 @@ def end_rpc(check: str) -> bool:
 
 
 def require_first_rpc(remedy: str) -> None:
-    """Raise `AnswerError` if a check ended the first RPC of this process, because RRefs work only with the first."""
+    """Raise `AnswerError` if a check ended the first RPC session of this process, because RRefs work only then."""
     if _ended_by:
         raise AnswerError(
-            f"RuntimeError: the check of `{_ended_by[-1]}` has ended the first RPC of this process, and RRefs work "
-            f"only with that. {remedy}"
+            f"RuntimeError: the check of `{_ended_by[-1]}` has ended the first RPC session of this process, and RRefs "
+            f"work only in the first session. {remedy}"
         )
 
 
@@ -127,14 +127,14 @@ def waits_inside(function, seconds):
 
     A thread that the answer itself started may wait.
     """
-    seen = {}  # the frame of each call that is under way: since when, and how often
+    seen = {}  # by the frame of each call under way: the time of its first sample, and the number of samples
     end = time.monotonic() + seconds
     while (now := time.monotonic()) < end:
         own = {thread.ident for thread in threading.enumerate() if not isinstance(thread, threading._DummyThread)}
         frames = [frame for thread, frame in sys._current_frames().items() if thread not in own]
         calls = [call for frame in frames if (call := _call_of(function, frame))]
         seen = {call: (seen[call][0], seen[call][1] + 1) if call in seen else (now, 1) for call in calls}
-        # The call must also be seen often: on a busy machine a short call may last, but then it is rarely seen.
+        # The number of samples counts, too: on a busy machine a short call may last long, but few samples see it.
         if any(now - since > SECONDS_AT_MOST and times > _TIMES_AT_MOST for since, times in seen.values()):
             return True
         time.sleep(0.01)
@@ -144,7 +144,8 @@ def waits_inside(function, seconds):
 def _call_of(function, frame):
     """Return the frame of a cell's function of this name, or of a function inside it, that ran this frame, or None.
 
-    Python knows the names of inner functions in full from version 3.11 on; before, only the function itself is found.
+    Python knows the full names of inner functions from version 3.11 on. In earlier versions only the function itself is
+    found.
     """
     while frame is not None:
         name = getattr(frame.f_code, "co_qualname", frame.f_code.co_name)

@@ -42,8 +42,8 @@ _SECONDS_TO_MEET = 20
 _SECONDS_TO_FAIL = 0.5  # of a shutdown, so that the other workers are answered until then
 # Each process counts its graceful shutdowns in C++, and a shutdown of all waits until the counts are equal.
 _NOT_TOGETHER = (
-    "RuntimeError: an earlier shutdown, which not all workers called, has made it impossible that these processes shut "
-    "down together. Call fresh_ranks(), then run the cell with your answer again"
+    "RuntimeError: these processes can no longer shut down together, because not all workers called an earlier "
+    "shutdown. Call fresh_ranks(), then run the cell with your answer again"
 )
 
 
@@ -60,14 +60,14 @@ def my_record(exam):
         exam.require(works == _CALLERS, f"{_CALLERS} requests called `work` {_times(works)}, expected once each.")
         exam.require(
             not alone,
-            "A request waited while another request did its work, expected all to work at the same time: hold the "
-            "lock only for what the requests share.",
+            "A request waited while another request ran `work`, expected all to run it at the same time: hold the "
+            "lock only while a request uses the shared number.",
         )
         exam.require(writes == _CALLERS, f"{_CALLERS} requests called `write` {_times(writes)}, expected once each.")
         exam.require(
             total == _CALLERS,
-            f"{_CALLERS} requests at the same time counted to {total}, expected {_CALLERS}: do not let another "
-            "request in between `read` and `write`.",
+            f"{_CALLERS} concurrent requests counted to {total}, expected {_CALLERS}: let no other request run "
+            "between `read` and `write`.",
         )
     return f"{_CALLERS} requests worked at the same time, and counted to {_CALLERS}."
 
@@ -80,13 +80,13 @@ def my_ask(exam):
         result, sent_a_future, waited = exam.on_rank(_have_asked, f"worker{exam.n - 1}")
         exam.require(
             not sent_a_future,
-            "worker1 tried to send a future, expected a pair: decorate `my_ask`, and in `then`, read the answer by "
+            "worker1 tried to send a future, expected a pair: decorate `my_ask`, and read the answer in `then` with "
             "`future.value()`.",
         )
         exam.require(
             isinstance(result, tuple) and tuple(map(number, result)) == expected,
-            f"my_ask returned {_as_pair(result)}, expected {_as_pair(expected)}: the rank that runs it, and what the "
-            "function returned.",
+            f"`my_ask` returned {_as_pair(result)}, expected {_as_pair(expected)}: the rank that runs it, and the "
+            "function's result.",
         )
         _require_no_wait(exam, waited, "my_ask")
     return f"my_ask returned {_as_pair(expected)}, and no server thread of worker1 waited for it."
@@ -97,19 +97,21 @@ def Batcher(exam):
     """Check `Batcher(size, run)`: on worker1, `ask(x)` answers `size` callers together, with one call of run."""
     if exam.rank == 0:
         early, answers, sizes, waited = exam.on_rank(_have_asked_for_batches)
-        exam.require(not early, f"ask answered a caller early, expected no answer before {_BATCH} callers have asked.")
+        exam.require(
+            not early, f"`ask` answered a caller too early, expected no answer until {_BATCH} callers have asked."
+        )
         for x, found in enumerate(answers):
             exam.require(
                 found is not None,
                 f"{len(answers)} callers asked, and some got no answer within {_SECONDS_FOR_AN_ANSWER} s, expected an "
-                "answer for each: does each full batch fill all its futures?",
+                "answer for each: does each full batch complete all its futures?",
             )
             exam.require(
                 number(found) == 10 * x,
-                f"The caller with {x} got {show(found)}, expected {10 * x}: the result for its own value.",
+                f"The caller of `ask({x})` got {show(found)}, expected {10 * x}, the result for its own value.",
             )
         exam.require(
-            sizes == [_BATCH] * _BATCHES, f"run was called with {sizes} values, expected {[_BATCH] * _BATCHES}."
+            sizes == [_BATCH] * _BATCHES, f"The calls of `run` got {sizes} values, expected {[_BATCH] * _BATCHES}."
         )
         _require_no_wait(exam, waited, "ask")
     return f"{_BATCHES} calls of run answered {_BATCH * _BATCHES} callers."
@@ -125,26 +127,27 @@ def my_leave(exam):
     left, was_answered = exam.on_rank(_leave_together, exam.rank, exam.n)
     exam.require(
         was_answered,
-        f"All workers were alive, and worker0 had left while worker{last} still called it, expected all workers to "
+        f"All workers were alive, but worker0 left while worker{last} was still calling it, expected all workers to "
         "leave together.",
     )
     _require_left(exam, left, "All workers were alive", True)
     left = exam.on_rank(_leave_without_the_last, exam.rank, exam.n)
     if exam.rank < last:
-        _require_left(exam, left, f"worker{last} had left before", False)
+        _require_left(exam, left, f"worker{last} had already left", False)
         exam.require(
             left.seconds < _SECONDS_TO_LEAVE_ALONE,
-            f"worker{last} had left before, and on rank {exam.rank} `my_leave` took {left.seconds:.0f} s, expected "
-            f"less than {_SECONDS_TO_LEAVE_ALONE} s: ask every worker before you wait for all of them. {FRESH_RANKS}",
+            f"worker{last} had already left, and on rank {exam.rank} `my_leave` took {left.seconds:.0f} s, expected "
+            f"less than {_SECONDS_TO_LEAVE_ALONE} s: check that every worker answers before you wait for all of them. "
+            f"{FRESH_RANKS}",
         )
     left, timeouts = exam.on_rank(_leave_although_the_shutdown_fails, exam.rank)
     if timeouts:
         exam.require(
             timeouts[0] != 0,
-            f"All workers were alive, and on rank {exam.rank} `my_leave` called `rpc.shutdown` without a timeout, "
+            f"All workers were alive, but on rank {exam.rank} `my_leave` called `rpc.shutdown` without a timeout, "
             f"expected a timeout of {_SECONDS_TO_LEAVE} s: a worker that has answered may die before it leaves.",
         )
-        _require_left(exam, left, "All workers had answered, `rpc.shutdown` raised RuntimeError", False)
+        _require_left(exam, left, "All workers had answered and `rpc.shutdown` raised RuntimeError", False)
     return (
         f"All workers left together, and each left alone after worker{last} had left, and after a shutdown that failed."
     )
@@ -155,11 +158,11 @@ def _require_left(exam, left, situation, expected):
     did = f"raised {left.error}" if left.error else f"returned {show(left.result)}"
     exam.require(
         left.result is expected,
-        f"{situation}, and on rank {exam.rank} `my_leave` {did}, expected it to return {expected}.",
+        f"{situation}, but on rank {exam.rank} `my_leave` {did}, expected it to return {expected}.",
     )
     exam.require(
         not left.rpc_runs,
-        f"{situation}, and RPC was still running on rank {exam.rank} after `my_leave`, which must end it.",
+        f"{situation}, but RPC was still running on rank {exam.rank} after `my_leave`, expected RPC to have ended.",
     )
 
 
@@ -176,17 +179,18 @@ def ask_any(exam):
     did = f"raised {asked.error.rstrip(': ')}" if asked.error else f"returned {_quoted(asked.result)}"
     exam.require(
         asked.error.startswith("ValueError"),
-        f"The function raised a ValueError, and ask_any {did}, expected the ValueError.",
+        f"The function raised a ValueError, but `ask_any` {did}, expected it to raise this ValueError.",
     )
     exam.require(
         len(asked.callees) == 1,
-        f"The function raised a ValueError, and ask_any asked {len(asked.callees)} workers, expected only the first.",
+        f"The function raised a ValueError, but `ask_any` called {len(asked.callees)} workers, expected a call to the "
+        "first worker only.",
     )
     asked = exam.on_rank(_ask, [dead, dead], 42)
     did = f"raised {asked.error}" if asked.error else f"returned {_quoted(asked.result)}"
     exam.require(
         asked.error.startswith("RuntimeError"),
-        f"All workers were dead, and ask_any {did}, expected a RuntimeError.",
+        f"All workers were dead, but `ask_any` {did}, expected it to raise a RuntimeError.",
     )
     asked = exam.on_rank(_ask_a_slow_worker, alive)
     _require_the_next(exam, asked, "did not answer in time", [alive, alive])
@@ -195,10 +199,10 @@ def ask_any(exam):
 
 def _require_the_next(exam, asked, why, expected_callees):
     """Require that ask_any asked the first worker, then the second, and returned the answer of the second."""
-    first = f"The first worker {why}, and ask_any"
+    first = f"The first worker {why}, and `ask_any`"
     kind = asked.error.partition(":")[0]  # the text names a line of TensorPipe
-    exam.require(not asked.error, f"{first} raised {kind}, expected it to ask the next worker.")
-    exam.require(asked.callees == expected_callees, f"{first} asked {asked.callees}, expected {expected_callees}.")
+    exam.require(not asked.error, f"{first} raised {kind}, expected it to call the next worker.")
+    exam.require(asked.callees == expected_callees, f"{first} called {asked.callees}, expected {expected_callees}.")
     expected = f"{expected_callees[-1]} has 42"
     exam.require(
         isinstance(asked.result, str) and asked.result == expected,
@@ -209,8 +213,8 @@ def _require_the_next(exam, asked, why, expected_callees):
 def _require_no_wait(exam, waited, function):
     exam.require(
         not waited,
-        f"The answers are right, but a server thread of worker1 waited inside `{function}`, expected none to wait: "
-        "return a future that gets the answer later.",
+        f"The answers are right, but a server thread of worker1 waited inside `{function}`, expected no server thread "
+        "to wait: return a future that gets the answer later.",
     )
 
 

@@ -32,8 +32,8 @@ def my_step_seconds(exam):
         changes = ", and a different rank is the slowest in every step" if members > 1 else ""
         exam.require(
             seconds is not None and 0.8 * expected < seconds < 1.5 * expected + 0.02,
-            f"In a group of {words} the slowest rank takes {expected:.3f} s for a step{changes}. The first step is "
-            f"longer, and once a step is disturbed. Rank {rank} returned {shown}, expected about {expected:.3f} s.",
+            f"In a group of {words} the slowest rank takes {expected:.3f} s for a step{changes}. The first step takes "
+            f"longer, and one later step is disturbed. Rank {rank} returned {shown}, expected about {expected:.3f} s.",
         )
     return "Every rank returned the step time of the slowest rank."
 
@@ -116,7 +116,7 @@ def my_noise(exam):
         )
         exam.require(
             torch.equal(own, gradients[rank]),
-            f"The values are right, but rank {rank} changed `gradient`, which must stay as it is.",
+            f"The values are right, but rank {rank} changed `gradient`, expected it unchanged.",
         )
     return "Every rank returned the noise and the signal in the gradients of all ranks."
 

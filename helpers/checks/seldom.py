@@ -32,8 +32,8 @@ def my_local_sgd(exam):
     )
     exam.require(
         one_at_a_time,
-        f"The weights are right, but rank {rank} fetched a batch before it had taken the step on the batch "
-        "before it. Take one batch, make its step, then take the next.",
+        f"The weights are right, but rank {rank} fetched a batch before it had taken the step on the previous batch. "
+        "Fetch one batch, take its step, then fetch the next batch.",
     )
     for period in (3, 1):
         weights, calls, *_ = exam.on_rank(_train, rank, n, period)
@@ -49,7 +49,7 @@ def my_local_sgd(exam):
             exam.require(
                 _close(own, right_own),
                 f"{in_round} `own` is off by {_off(own, right_own)}, expected the weights after {period} steps from "
-                "what `synchronise` returned last.",
+                "the weights that `synchronise` returned last.",
             )
             exam.require(
                 _close(start, right_start),
@@ -58,8 +58,8 @@ def my_local_sgd(exam):
             )
         exam.require(
             _close(weights, expected),
-            f"{where} on rank {rank} the weights are off by {_off(weights, expected)} in the end. The model must "
-            "continue from what `synchronise` returned.",
+            f"{where} on rank {rank} the weights are off by {_off(weights, expected)} at the end, expected the model "
+            "to continue from the weights that `synchronise` returned.",
         )
     return "Every rank trained on its batches, and continued after each round from what `synchronise` returned."
 
@@ -107,7 +107,7 @@ def my_outer_step(exam):
         )
         exam.require(
             all(map(torch.equal, arguments, (start, vectors[rank], before))),
-            f"The values are right, but on rank {rank} an argument was changed. All of them must stay as they are.",
+            f"The values are right, but rank {rank} changed an argument, expected all arguments to stay unchanged.",
         )
     return "Every rank returned the same start and velocity, after one all_reduce."
 
@@ -129,7 +129,7 @@ def pooled_statistics(exam):
     exam.require(
         _close(variance, right_variance),
         f"`running_mean` is right. On rank {rank} `running_var` is {_rounded(variance)}, expected "
-        f"{_rounded(right_variance)}: the mean of the variances, and the variance of the means.",
+        f"{_rounded(right_variance)}: the mean of the variances plus the variance of the means.",
     )
     count = sum(exam.collectives.values())
     exam.require(
@@ -159,9 +159,9 @@ def streamed_average(exam):
         size = 4 * len(vectors[rank].tensor_split(fragments)[place])
         exam.require(
             sizes[:-1] == [size],
-            f"{where} the values are right. Rank {rank} handed over {sizes[:-1]} bytes, expected {[size]}.",
+            f"{where} the values are right. Rank {rank} passed {sizes[:-1]} bytes, expected {[size]}.",
         )
-        exam.require(sizes[-1], f"The values are right, but rank {rank} changed `own`, which must stay as it is.")
+        exam.require(sizes[-1], f"The values are right, but rank {rank} changed `own`, expected it unchanged.")
     return "Every rank averaged only the fragment whose turn it was, with one all_reduce of this fragment."
 
 

@@ -57,8 +57,8 @@ def MyGather(exam):
     )
     exam.require(
         close(result, output),
-        f"On rank {rank} the output is not the output of one process for the rank's own tokens, expected the sum of "
-        "the partial sums of all ranks, from all tokens.",
+        f"On rank {rank} the output for the rank's own tokens is wrong, expected the sum of the partial sums of all "
+        "ranks. Each rank needs all tokens for its partial sum.",
     )
     for name, gradient in zip(("down", "up", "x"), reversed(gradients), strict=True):
         difference = compared(gradient, expected[name], f"gradient of {name}")
@@ -72,7 +72,7 @@ def MyGather(exam):
             f"The gradients are right. Rank {rank} called `{name}` {calls.get(name, 0)} times, expected 2: once "
             "forward and once backward.",
         )
-    return "For its own tokens each rank has the output and the gradient of one process, and for its weights, too."
+    return "Each rank has the output and the gradients of one process for its own tokens and its weights."
 
 
 def _backward_of_my_mlp(x, up, down):
@@ -182,7 +182,7 @@ def _step_by_plan(n):
     """
     plan = answer("my_plan", [])
     if not isinstance(plan, dict):
-        return f"my_plan returned {show(plan)}, expected a dict."
+        return f"`my_plan` returned {show(plan)}, expected a dict."
     if unknown := [name for name in plan if name not in _LAYERS]:
         return f"The plan names `{unknown[0]}`, expected only {', '.join(f'`{name}`' for name in _LAYERS)}."
     width = 4 * n

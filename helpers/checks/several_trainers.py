@@ -64,7 +64,10 @@ def SharedOptimizer(exam):
     exam.on_rank(require_rpc, "SharedOptimizer")
     if exam.rank == 0:
         noted = exam.on_rank(_two_steps)
-        exam.require(not noted.hung, f"A step has not ended: is the lock let go, also after an error? {RESTART}")
+        exam.require(
+            not noted.hung,
+            f"A step did not end, expected every step to end: is the lock released even after an error? {RESTART}",
+        )
         exam.require(noted.steps == 2, f"For two calls of `step` the optimizer made {noted.steps} steps, expected 2.")
         exam.require(not noted.together, "Two steps of the optimizer ran at the same time, expected one after another.")
         exam.require(
@@ -88,7 +91,10 @@ def Bounded(exam):
         _require_bounds(exam)
         if not exam.fault:
             _require_one_at_a_time(exam)
-    return "What is too old is refused, one update at a time, and what `read` returns belongs together."
+    return (
+        "Updates that were too old were refused, one update ran at a time, and `read` returned matching values and "
+        "versions."
+    )
 
 
 # ---------------------------------------------------------------- my_step_in_turn
@@ -101,15 +107,18 @@ def fault_of_step(step) -> str:
 
 def _fault_of(early, kept, value):
     if kept:
-        return "The step still holds `turn`, expected it to let go of the lock."
+        return "The step still holds `turn`, expected it to release the lock."
     if value == 10:
         return "The step has subtracted nothing: the value is 10, expected 9."
     if early:
         return "The step changed the values while another thread held `turn`, expected it to wait for its turn."
     if value == -1:
-        return "The step read the values before its turn, and has overwritten what came meanwhile: -1, expected 9."
+        return (
+            "The step read the values before its turn, and overwrote an update that came meanwhile: the value is -1, "
+            "expected 9."
+        )
     if value != 9:
-        return f"The value is {value:g}, expected 9: the 10 that came meanwhile, less the gradient of 1."
+        return f"The value is {value:g}, expected 9: the 10 that came meanwhile, minus the gradient of 1."
     return ""
 
 
@@ -224,7 +233,7 @@ def _require_checkpoint(exam):
     )
     exam.require(
         found.saved == {owner: [value + 10 for value in values] for owner, values in _SAVED.items()},
-        f"After `restore` the saved model has the values {found.saved}, expected it to be left alone.",
+        f"After `restore` the saved model has the values {found.saved}, expected it to stay unchanged.",
     )
     for owner, values in _SAVED.items():
         now = found.restored[owner]
@@ -485,21 +494,24 @@ def _require_bounds(exam):
         exam.require(found.made == made, f"{behind} returned {found.answer}, expected {made}.")
         exam.require(found.value == value, f"{behind} left {found.value:g}, expected {value}.")
         exam.require(found.version == now, f"{behind} left version {found.version}, expected {now}.")
-    exam.require(kept == 0, "What `read` has returned changes with later updates, expected a copy.")
+    exam.require(kept == 0, "The values that `read` returned change with later updates, expected a copy.")
 
 
 def _require_one_at_a_time(exam):
     """Require that one of two updates at the same time is too old, and that `read` waits for the other update."""
     found = exam.on_rank(_updates_at_once)
-    exam.require(not found.hung, f"An update has not ended: is the lock let go? {RESTART}")
+    exam.require(
+        not found.hung, f"An update did not end, expected every update to end: is the lock released? {RESTART}"
+    )
     accepted = "both were" if found.accepted == 2 else "neither was"
     exam.require(
         found.accepted == 1,
-        "With a limit of 0, two updates came at the same time with gradients of the same version, and "
-        f"{accepted} made, expected one: the second one is too old when the first one is made.",
+        f"With a limit of 0, two updates with gradients of the same version came at the same time, and {accepted} "
+        "made, expected one: after the first update, the second is too old.",
     )
     exam.require(
-        found.value == -1, f"After one update by 1 and one that was refused a 0 is {found.value:g}, expected -1."
+        found.value == -1,
+        f"After an update by 1 and a refused update, the value 0 has become {found.value:g}, expected -1.",
     )
     if found.torn:
         value, version = found.torn

@@ -151,8 +151,9 @@ def _require_shards_only(exam, training):
             most = kept + layers_allowed[moment.split()[0]] * layer + layer // 2
             exam.require(
                 held <= most,
-                f"In step {number}, {_in_words(moment)}, rank {exam.rank} holds {held} bytes, expected at most {most}. "
-                f"Its shards, their gradients and optimizer's state take {kept} bytes, and a whole layer {layer}.",
+                f"In step {number}, {_in_words(moment)}, rank {exam.rank} holds {held} bytes, expected at most "
+                f"{most}. Its shards, their gradients and the optimizer's state take {kept} bytes, and a whole layer "
+                f"{layer}.",
             )
 
 
@@ -162,8 +163,9 @@ def _require_kept(exam, training, expected):
         exam.require(
             step.kept <= expected,
             f"After step {number} rank {exam.rank} holds {step.kept} bytes of parameters and gradients, expected "
-            f"{expected}: use `unit.shard` itself, and no gradient except those of the shards. A gradient that is a "
-            "view keeps the whole flat vector in memory: `/ n` makes a tensor of its own, and `.div_(n)` does not.",
+            f"{expected}: use `unit.shard` itself, and keep no gradients except the gradients of the shards. A "
+            "gradient that is a view keeps the whole flat vector in memory: `/ n` makes a tensor of its own, and "
+            "`.div_(n)` does not.",
         )
         exam.require(
             step.kept >= expected,

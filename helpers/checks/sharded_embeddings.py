@@ -31,7 +31,7 @@ def my_request(exam):
             "of rank 0.",
         )
         _require_plan(exam, case, plan, _plan(rank, owners_of))
-        exam.require(torch.equal(ids, before), f"Rank {rank} changed its argument `ids`.")
+        exam.require(torch.equal(ids, before), f"Rank {rank} changed its argument `ids`, expected it unchanged.")
         exam.require(
             sum(calls.values()) <= 2 and "all_to_all" in calls,
             f"Ids and plan are right. Rank {rank} called {called(calls)}, expected at most two collectives, and an "
@@ -83,8 +83,8 @@ def pooled(exam):
         limit = 8 * (n + 2 * len(ids) + n * bags * _COLUMNS)
         exam.require(
             sum(sizes) <= limit,
-            f"The sums are right. With {case} rank {rank} handed over {sum(sizes)} bytes, expected at most {limit}: "
-            "the counts, two numbers for each id, and a sum for each passage of each rank.",
+            f"The sums are right. With {case} rank {rank} passed {sum(sizes)} bytes, expected at most {limit}: the "
+            "counts, two numbers for each id, and a sum for each passage of each rank.",
         )
     exam.require(
         calls.get("reduce_scatter") == 1,
@@ -119,7 +119,7 @@ def rowwise_adagrad(exam):
         untouched = ~torch.isin(torch.arange(5), places)
         exam.require(
             torch.equal(shard[untouched], expected_shard[untouched]),
-            f"With {case} rank {rank} changed a row without gradients.",
+            f"With {case} rank {rank} changed a row without gradients, expected it unchanged.",
         )
         exam.require(not exam.collectives, f"Rank {rank} called {called(exam.collectives)}, expected no collective.")
     return "Every row with gradients took one step, and all other rows are unchanged."
@@ -214,14 +214,14 @@ def _require_rows(exam, case, rows, owners_of, expected, order):
         return
     exam.require(
         result.dtype == expected.dtype,
-        f"With {case} rank {rank} returned {result.dtype}, expected {expected.dtype}, as the argument.",
+        f"With {case} rank {rank} returned {result.dtype}, expected {expected.dtype}, the dtype of the argument.",
     )
     exam.require(
         close(result, expected, 1e-9),
         f"With {case} rank {rank} returned rows that begin with {_firsts(result)}, expected {_firsts(expected)}, in "
         f"{order}.",
     )
-    exam.require(torch.equal(rows, before), f"Rank {rank} changed the rows that it got.")
+    exam.require(torch.equal(rows, before), f"Rank {rank} changed the rows that it got, expected them unchanged.")
     exam.require(
         exam.collectives == {"all_to_all": 1},
         f"The rows are right. Rank {rank} called {called(exam.collectives)}, expected 1 all_to_all.",

@@ -21,17 +21,17 @@ def _judge_sum(returned):
     expected = returned[0][1]
     if not close(sum(partial_sum for partial_sum, *_ in returned), expected):
         raise Wrong(
-            "All parts have the right shapes, but the partial sums of the ranks do not add up to the output of "
-            "the two layers. The parts of all ranks must make up the whole layer, and a rank's rows of the second "
-            "layer must fit its columns of the first."
+            "All shards have the right shapes, but the partial sums of the ranks do not add up to the output of the "
+            "two layers. The shards of all ranks must make up the whole layer, and a rank's rows of the second layer "
+            "must fit its columns of the first."
         )
     for rank, (*_, has_its_block) in enumerate(returned):
         if not has_its_block:
             first = rank * _HIDDEN
             raise Wrong(
-                f"The partial sums add up to the output. Rank {rank} does not keep the block of neighbouring "
-                f"outputs, expected outputs {first} to {first + _HIDDEN - 1} of the first layer. In attention such a "
-                "block holds whole heads: try `chunk`."
+                f"The partial sums add up to the output. Rank {rank} does not keep a block of consecutive outputs, "
+                f"expected outputs {first} to {first + _HIDDEN - 1} of the first layer. In attention such a block "
+                "holds whole heads: try `chunk`."
             )
     return f"Each rank keeps 1/{len(returned)} of both layers, and the partial sums add up to the output."
 
@@ -202,7 +202,9 @@ def next_words(exam):
     own = logits[:, rank * _WORDS : (rank + 1) * _WORDS]
     result = exam.call(own.clone())
     words = result.flatten().tolist() if isinstance(result, torch.Tensor) else []
-    exam.require(len(words) == _TOKENS, f"Rank {rank} returned {show(result)}, expected a tensor of {_TOKENS} numbers.")
+    exam.require(
+        len(words) == _TOKENS, f"Rank {rank} returned {show(result)}, expected a tensor of {_TOKENS} elements."
+    )
     for word, expected in zip(words, logits.argmax(-1).tolist(), strict=False):
         if word != expected:
             exam.refuse(f"Rank {rank} returned word {word} for a token, expected {expected}, the best of all words.")

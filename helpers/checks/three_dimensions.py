@@ -17,9 +17,9 @@ from helpers.measure.traffic import by_group, recorded
 _EXACT = 1e-10
 _AXES = "data", "pipeline", "tensor"
 _HANDED = {
-    "tensor": "the step handed to its tensor group",
-    "data": "the step handed to its data group",
-    "pipeline": "the step sent to other stages",
+    "tensor": "the step sent its tensor group",
+    "data": "the step sent its data group",
+    "pipeline": "the step sent other stages",
 }
 _BILLION = 10**9
 # Parameters, ranks, stage of ZeRO, bytes of room on each.
@@ -90,7 +90,7 @@ def _require_step(exam, layout, expected, batch, done):
             difference = _difference(found.get(name), gradient)
             exam.require(not difference, f"{where} the gradient of `{name}` in its block {block} is {difference}.")
     for axis, factor in times.items():
-        exam.require(factor == 1, f"{where} {_HANDED[axis]} {factor:.3g} times the bytes that it must, expected once.")
+        exam.require(factor == 1, f"{where} {_HANDED[axis]} {factor:.3g} times the necessary bytes, expected 1 time.")
 
 
 def _difference(found, expected):

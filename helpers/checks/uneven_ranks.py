@@ -62,7 +62,7 @@ def token_weights(exam):
         result = exam.call([torch.arange(n + 3) < length for length in lengths[rank]])
         if not exam.require(
             isinstance(result, list) and len(result) == 2,
-            f"With {case}, rank {rank} returned {show(result)}, expected a list of 2.",
+            f"With {case}, rank {rank} returned {show(result)}, expected a list of 2 numbers.",
         ):
             continue
         for place, weight in enumerate(result):
@@ -71,8 +71,8 @@ def token_weights(exam):
             advice = " DDP divides by the number of ranks as well." if near(weight, 1 / total) and n > 1 else ""
             exam.require(
                 near(weight, n / total),
-                f"With {case}, rank {rank} gives tokens of micro-batch {place} {times} times their weight in the mean "
-                f"over all tokens, expected 1.{advice}",
+                f"With {case}, in micro-batch {place} rank {rank} counts each token {times} times in the mean over "
+                f"all tokens, expected once.{advice}",
             )
     return "The weighted sums give the mean over all tokens of all ranks."
 

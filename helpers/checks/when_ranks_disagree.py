@@ -40,16 +40,19 @@ def checked_all_reduce(exam):
     for difference, (error, before, after) in outcomes.items():
         if not difference:
             ranks = "All ranks passed the same name, shape and dtype"
-            exam.require(not error, f"{ranks}, and rank {rank} raised {error}, expected no error.")
+            exam.require(not error, f"{ranks}, but rank {rank} raised {error}, expected no error.")
             wrong = f"the tensor of rank {rank} contains {after}, expected {[total] * 2}"
             exam.require(after == [total] * 2, f"{ranks}, and {wrong}.")
             continue
-        ranks = f"Rank 1 passed another {difference} than the other ranks"
+        ranks = f"Rank 1 passed a different {difference} from the other ranks"
         exam.require(
             error.startswith("ValueError"),
-            f"{ranks}, and rank {rank} {_raised(error)}, expected a ValueError on every rank.",
+            f"{ranks}, but rank {rank} {_raised(error)}, expected a ValueError on every rank.",
         )
-        exam.require(after == before, f"{ranks}, and the tensor of rank {rank} changed: compare before you add.")
+        exam.require(
+            after == before,
+            f"{ranks}, and the tensor of rank {rank} changed, expected it unchanged: compare before you add.",
+        )
     require_group(exam, outside)
     return "Every rank added up equal calls, and raised a ValueError if the name, the shape or the dtype differed."
 
@@ -99,14 +102,14 @@ def detail_group(exam):
     mismatch, equal, later = exam.on_rank(_use_detail_group)
     exam.require(
         "Detected mismatch" in mismatch,
-        f"Rank 1 passed another shape to a collective in the group, and rank {rank} "
-        f"{_raised(mismatch)}, expected an error that begins with `Detected mismatch`.",
+        f"Rank 1 passed a different shape to a collective in the group, but rank {rank} {_raised(mismatch)}, expected "
+        "an error that begins with `Detected mismatch`.",
     )
-    exam.require(not equal, f"All calls in the group were equal, and rank {rank} {_raised(equal)}, expected no error.")
+    exam.require(not equal, f"All calls in the group were equal, but rank {rank} {_raised(equal)}, expected no error.")
     exam.require(
         not later,
-        f"A group that rank {rank} made after `detail_group` also compares its collectives, and must not: set "
-        "the debug level back.",
+        f"A group that rank {rank} made after `detail_group` also compares its collectives, expected no comparison: "
+        "set the debug level back.",
     )
     return "The group compares its collectives, and a group that was made later does not."
 

@@ -49,18 +49,18 @@ def roll_call(exam):
     exam.runs.clear()  # Messages to and from absent ranks have no partner, so do not compare messages.
     exam.require(
         not all_there,
-        f"All ranks had called `roll_call`, and rank {rank} raised {_first_line(all_there)}, expected no error.",
+        f"All ranks had called `roll_call`, but rank {rank} raised {_first_line(all_there)}, expected no error.",
     )
     require_group(exam, outside)
     # The following requirements are for rank 0 only.
-    exam.require(rank > 0 or some_absent, f"{who} absent, and rank {rank} raised no error, expected a RuntimeError.")
+    exam.require(rank > 0 or some_absent, f"{who} absent, but rank {rank} raised no error, expected a RuntimeError.")
     exam.require(
         rank > 0 or seconds <= _SECONDS_TO_NAME + _SECONDS_OF_A_BUSY_MACHINE,
         f"Rank {rank} raised its error too late, expected it within {_SECONDS_TO_NAME} s: how long does it wait?",
     )
     named = _lists(some_absent)
     naming = f"names {', '.join(map(str, named)) or 'no rank'}, expected {absent}"
-    exam.require(rank > 0 or absent in named, f"{who} absent, and the error on rank {rank} {naming}.")
+    exam.require(rank > 0 or absent in named, f"{who} absent, but the error on rank {rank} {naming}.")
     return f"{who} absent, and rank 0 named {absent} within {_SECONDS_TO_NAME} s."
 
 
@@ -98,7 +98,10 @@ def my_survivors(exam):
         f"Rank {exam.rank} returned too late, expected a list within {_SECONDS_TO_NAME} s: how long does it wait? "
         f"{FRESH_RANKS}",
     )
-    exam.require(new_keys, f"The list is right, but no rank set a key in the store. Each must set one. {FRESH_RANKS}")
+    exam.require(
+        new_keys,
+        f"The list is right, but no rank set a key in the store, expected each rank to set a key. {FRESH_RANKS}",
+    )
     return f"Rank {exam.n - 1} is dead, and every other rank returned {expected}."
 
 
@@ -106,7 +109,8 @@ def require_communication(exam, what):
     """Require that the learner's function called a collective or sent a message for its result."""
     exam.require(
         exam.collectives or exam.messages,
-        f"The {what} is right, but rank {exam.rank} did not get it from the other ranks.",
+        f"The {what} is right, but rank {exam.rank} did not get it from the other ranks, expected a collective or "
+        "messages.",
     )
 
 

@@ -28,7 +28,7 @@ class Waiter:
         self._world = world
         self._ranks = ranks
         self._cells = cells
-        self._stuck = {}  # rank: id of the message that an interrupt did not end
+        self._stuck = {}  # by rank: the id of the message that an interrupt did not end
 
     def require_answering(self, targets: Sequence[int], what: str) -> None:
         """Raise `WorldError` when a cell or call, `what`, would wait for a rank that an interrupt did not free."""
@@ -38,7 +38,7 @@ class Waiter:
             raise WorldError(
                 f"This {what} was not run: {_say_ranks(stuck)} still in the call that the interrupt did not end.\n\n"
                 f"{self._world.where()!r}\n\n"
-                f"Run the {what} again when the call has come to its timeout, or call world.restart()."
+                f"Run the {what} again when the call has timed out, or call world.restart()."
             )
 
     def require_connection(self) -> None:

@@ -159,11 +159,11 @@ class AttachedRanks:
             self.client.send_signal(number, self.engine_ids[rank], block=False)
 
     def stacks(self, ranks: set[int]) -> dict[int, Stacks | Failed]:
-        """Ask living ranks for their stacks, by a signal; return the stacks of each rank that answers in time."""
+        """Ask living ranks for their stacks, with a signal; return the stacks of each rank that answers in time."""
         return self._ask_by_signal(ranks, "SIGUSR1")
 
     def collectives(self, ranks: set[int]) -> dict[int, Record | Failed]:
-        """Ask living ranks for their collectives, by a signal; return the record of each rank that answers in time."""
+        """Ask living ranks for their collectives, with a signal; return the records that arrive in time."""
         return self._ask_by_signal(ranks, "SIGUSR2")
 
     def _ask_by_signal(self, ranks, signal):

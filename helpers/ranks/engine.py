@@ -167,7 +167,7 @@ def leave(owner: Owner, logs: Sequence[str]) -> None:
     """Stop being a rank of this world: end the store, and remove these logs, its own and the logs of dead neighbours.
 
     Remove the temporary folder. Restore the engine's environment, number of threads and standard error. The wrappers of
-    torch's functions stay, because other code may have wrapped them meanwhile, but they do nothing more.
+    torch's functions stay, because other code may have wrapped them meanwhile, but no longer do anything.
     """
     global _owner, _store, _errors
     if _owner not in (None, owner):

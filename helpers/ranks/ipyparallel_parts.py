@@ -49,11 +49,12 @@ class RankStream(OutStream):
     The base class also captures what C++ writes to the file descriptors. Captured standard error would be lost when a
     rank crashes, although it says why the rank crashed, so it stays in the rank's log.
 
-    Standard error of threads that Python did not start also stays in the log. In such a thread torch runs the function
-    of an RPC, and prints its traceback; no cell of this rank asked for it, and the caller gets the error anyway.
+    Standard error of threads that Python did not start also stays in the log. torch runs the function of an
+    RPC in such a thread, and prints its traceback, although no cell of this rank called the function and its caller
+    gets the error anyway.
 
-    A lone surrogate, which is in no text that UTF-8 can encode, becomes an escape. The base class would lose all of the
-    text that it has not sent yet.
+    A lone surrogate, which UTF-8 cannot encode, becomes an escape. The base class would lose all of the text that it
+    has not sent yet.
     """
 
     def __init__(self, session, thread, name):
@@ -72,25 +73,25 @@ class RankStream(OutStream):
 class RankKernel(IPythonParallelKernel):
     """The kernel of a rank, which answers every cell and every call, whenever an interrupt arrives.
 
-    The base class lets an interrupt raise KeyboardInterrupt as long as it handles a message. Where that happens outside
-    of the learner's code, for example while it sends the answer, it sends no answer, and the notebook would wait for
-    ever.
+    In the base class an interrupt raises KeyboardInterrupt at any moment while a message is handled. Outside the
+    learner's code, for example while the kernel sends the answer, the interrupt would prevent the answer, and the
+    notebook would wait forever.
     """
 
-    _message = None  # stands for the message that is being handled
+    _message = None  # an object that identifies the message being handled
     _outside = None  # the handler of interrupts between two messages, which ignores them
 
     def pre_handler_hook(self):
-        """Prepare for the next message: an interrupt raises KeyboardInterrupt in the learner's code only.
+        """Prepare for the next message: an interrupt raises KeyboardInterrupt only in the learner's code.
 
-        The base class is not asked, because it would first set a handler that raises KeyboardInterrupt here, where an
-        interrupt that arrives at that moment would end the rank.
+        Do not call the method of the base class: it sets a handler that raises KeyboardInterrupt here, too, so an
+        interrupt at this moment would end the rank.
         """
         self._message = object()
         self._outside = signal.signal(signal.SIGINT, self._interrupt)
 
     def post_handler_hook(self):
-        """Let interrupts be ignored again, because the answer has been sent."""
+        """Ignore interrupts again, because the answer has been sent."""
         self._message = None
         signal.signal(signal.SIGINT, self._outside)
 

@@ -69,7 +69,7 @@ class LocalRanks:
             self._start_ranks(progress)
 
     def restart(self) -> None:
-        """Replace every rank by a new process, and replace the controller if it has died or does not answer."""
+        """Replace every rank with a new process, and replace the controller if it has died or does not answer."""
         self._require_folder()
         self._stop_ranks()
         if self._all_unregistered():
@@ -80,7 +80,7 @@ class LocalRanks:
             self.start()
 
     def restart_rank(self, rank: int) -> None:
-        """Replace one rank, dead or alive, by a new process; the other ranks see the death of the old process."""
+        """Replace one rank, dead or alive, with a new process; the other ranks see the death of the old process."""
         self._require_folder()
         deaths, reported = self._supervisor.end_rank(rank), self._reported
         # Wait for all deaths that have been reported, because other ranks may die meanwhile.
@@ -241,8 +241,7 @@ class LocalRanks:
             before, started = started, len(self.client.ids)
             progress.update(started - before)
             # The controller tells a new client which ranks are registered, and then announces each new rank as soon as
-            # the client listens. On a busy machine a rank may register in between. This client then misses the rank;
-            # a new client does not.
+            # the client listens. On a busy machine a rank may register in between; then only a new client sees it.
             connect = new and started < self.size and time.monotonic() > connect_again
 
     def _connect(self):

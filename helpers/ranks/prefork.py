@@ -97,8 +97,9 @@ def prepare() -> None:
 def at_import() -> dict[str, str]:
     """Return the environment variables that torch reads when a rank imports it.
 
-    Ranks that share the cores must not start a thread for each core each. And c10d logs a warning for every connection
-    to a host without a name, such as the loopback of an offline machine. Set TORCH_CPP_LOG_LEVEL to see the warnings.
+    Ranks that share the cores must not each start one thread per core. By default c10d logs a warning for every
+    connection to a host without a name, such as the loopback of an offline machine; set TORCH_CPP_LOG_LEVEL to see
+    these warnings.
     A module that looks for a GPU when it is imported must not initialise CUDA, because a process cannot use CUDA after
     its parent has initialised it, so torch asks NVML instead.
     """

@@ -63,11 +63,11 @@ class Ranks(Protocol):
         ...
 
     def restart(self) -> None:
-        """Replace every rank by a new process."""
+        """Replace every rank with a new process."""
         ...
 
     def restart_rank(self, rank: int) -> None:
-        """Replace one rank by a new process."""
+        """Replace one rank with a new process."""
         ...
 
     def stop(self) -> None:

@@ -141,7 +141,7 @@ def test_one_of_a_unit_is_singular(words, unit, one):
 def test_a_name_that_is_missing():
     notebook = {"predicted": predicting.predicted}
     said = repr(eval(f"predicted({NAME!r}, 3)", notebook))
-    assert said == "Not yet. There is no `my_prediction`: run the cell in which you type it, then this one."
+    assert said == "Not yet. There is no `my_prediction`: run the cell with your prediction, then this cell."
     with pytest.raises(WorldError, match="^No lesson has a prediction 'my_other'"):
         predicting.predicted("my_other", 3)
 

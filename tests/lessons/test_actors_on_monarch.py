@@ -149,7 +149,9 @@ def test_the_check_judges_monarchs_actors_and_the_agent_earns_the_same_rewards(w
 
 def test_a_cast_whose_error_ends_the_actor_is_refused(world):
     on_rank_0(world, CAREFREE + "from helpers.checks.actors import verdict_on\nverdict = verdict_on(carefree)")
-    expected = "Not yet. After a cast whose method raised, the actor answered no call, expected it to live on."
+    expected = (
+        "Not yet. After a `cast` whose method raised an error, the actor answered no call, expected it to keep running."
+    )
     assert value(world, "verdict") == expected
 
 

@@ -103,8 +103,8 @@ def test_a_repair_of_another_style(dealt, name):
 @pytest.mark.parametrize(
     ("name", "changes", "reason"),
     [
-        ("accumulated", [("    sent += bucket.buffer().nbytes\n", "    sent += 8\n")], "this is another training."),
-        ("accumulated", [("micro_batch in range(4)", "micro_batch in range(1)")], "this is another training."),
+        ("accumulated", [("    sent += bucket.buffer().nbytes\n", "    sent += 8\n")], "the training is different."),
+        ("accumulated", [("micro_batch in range(4)", "micro_batch in range(1)")], "the training is different."),
         ("all_features", [("    parts[rank] = features\n", "")], "raised RuntimeError: element 0 of tensors"),
         (
             "clipped",
@@ -135,30 +135,30 @@ def test_a_repair_of_another_style(dealt, name):
         (
             "evaluated",
             [("mse_loss(model(inputs), targets)", "mse_loss(targets, targets)")],
-            "this is another training.",
+            "the training is different.",
         ),
-        ("evaluated", [("dist.barrier()\n", "")], "this is another training."),
-        ("one_server", [("        time.sleep(0.005)  # the optimizer at work\n", "")], "this is another training."),
+        ("evaluated", [("dist.barrier()\n", "")], "the training is different."),
+        ("one_server", [("        time.sleep(0.005)  # the optimizer at work\n", "")], "the training is different."),
         (
             "one_server",
             [
                 ("        weight = self.weight\n", ""),
                 ("self.weight = weight + gradient", "self.weight += gradient"),
             ],
-            "this is another training.",
+            "the training is different.",
         ),
         (
             "resumed",
             [("model, optimizer = new()", "model, optimizer = first, first_optimizer")],
-            "this is another training.",
+            "the training is different.",
         ),
         (
             "running_statistics",
             [('nn.functional.mse_loss(layers(inputs), targets, reduction="sum")', "loss")],
-            "this is another training.",
+            "the training is different.",
         ),
         ("order_of_examples", [("shuffle=True", "shuffle=False")], ", expected 0.81"),
-        ("recall", [("if labels[part].sum() > 0:\n    dist.all_reduce(counts)\n", "")], "this is another training."),
+        ("recall", [("if labels[part].sum() > 0:\n    dist.all_reduce(counts)\n", "")], "the training is different."),
         (
             "resumed",
             [("train(model, optimizer, 5)\nresult", "train(model, first_optimizer, 5)\nresult")],
@@ -170,7 +170,7 @@ def test_a_repair_of_another_style(dealt, name):
         (
             "weighted_loss",
             [("result = model.module.weight", "result = 0 * model.module.weight")],
-            "this is another training",
+            "the training is different",
         ),
         ("weighted_loss", [("no such line", "")], "The script has the text 'no such line' 0 times"),
         ("weighted_loss", [("torch", "torch")], "times, expected once."),

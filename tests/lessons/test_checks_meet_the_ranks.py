@@ -16,7 +16,7 @@ SETUP = setup_of("meet_the_ranks")
 def test_a_group_that_was_broken_before_is_not_blamed_on_the_answer(broken_world):
     says(checks.meet_the_ranks.collect, broken_world, code_of("meet_the_ranks.collect", "that deadlocks"))
     said = says(checks.meet_the_ranks.collect, broken_world, code_of("meet_the_ranks.collect", "solution"))
-    assert said == f"Not yet. An earlier attempt has broken the process group. {RESTART}"
+    assert said == f"Not yet. An earlier attempt broke the process group. {RESTART}"
 
 
 def test_a_dead_rank_is_named(broken_world):

@@ -63,7 +63,7 @@ def test_a_forgotten_wait_is_named_and_spoils_the_group(broken_world, body):
     name = FORGOTTEN[body]
     assert said in [never_waited(rank, name) for rank in range(4)]
     assert says(checks.point_to_point.ring_shift, broken_world, SOLUTION) == (
-        f"Not yet. An earlier attempt has broken the process group. {RESTART}"
+        f"Not yet. An earlier attempt broke the process group. {RESTART}"
     )
 
 
@@ -81,7 +81,8 @@ def test_a_group_that_was_broken_before(broken_world):
     receive = "try:\n    rank == 1 and dist.recv(torch.zeros(1), src=0)\nexcept RuntimeError:\n    pass"
     broken_world.view.execute(receive)
     said = says(checks.point_to_point.ring_shift, broken_world, SOLUTION)
-    assert said.startswith("Not yet. The process group was broken before this check called your answer, by a cell")
+    begin = "Not yet. The process group was broken before this check called your answer, by an earlier cell"
+    assert said.startswith(begin)
     assert said.endswith(RESTART) and "a barrier raises RuntimeError: " in said
 
 
@@ -95,5 +96,5 @@ def test_an_answer_that_does_not_end_shows_where_the_ranks_are(broken_world, mon
                 time.sleep(0.1)
     """
     said = says(checks.point_to_point.ring_shift, broken_world, answer)
-    assert said.startswith("Not yet. ring_shift has not ended within 2 s on all ranks; world.where() shows")
+    assert said.startswith("Not yet. `ring_shift` did not end on all ranks within 2 s; world.where() shows")
     assert re.search(r"^ +1 +busy +4$", said, re.MULTILINE) and said.endswith(RESTART), said

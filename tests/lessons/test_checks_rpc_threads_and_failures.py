@@ -25,7 +25,7 @@ def test_processes_that_cannot_shut_down_together_are_named(broken_world):
     says(my_leave, broken_world, code_of("rpc_threads_and_failures.my_leave", "does not ask"))
     for _ in range(2):
         said = says(my_leave, broken_world, code_of("rpc_threads_and_failures.my_leave", "solution"))
-        begin = "Not yet. Rank 0 raised RuntimeError: an earlier shutdown, which not all workers called, "
+        begin = "Not yet. Rank 0 raised RuntimeError: these processes can no longer shut down together, "
         assert said.startswith(begin)
         assert "Call fresh_ranks()" in said
 

@@ -37,7 +37,7 @@ def test_roll_call_that_waits_for_half_an_hour(broken_world, monkeypatch):
     # Without a timeout, monitored_barrier does not take that of the group.
     answer = "def roll_call(group):\n    dist.monitored_barrier(group)"
     said = says(checks.when_ranks_fail.roll_call, broken_world, answer)
-    assert said.startswith("Not yet. roll_call has not ended within 6 s on all ranks; world.where() shows")
+    assert said.startswith("Not yet. `roll_call` did not end on all ranks within 6 s; world.where() shows")
     assert "busy" in said and said.endswith(FRESH_RANKS)
 
 

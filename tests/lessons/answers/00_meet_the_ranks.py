@@ -32,7 +32,7 @@ def my_share(cards):
 # solution, with `return cards[rank::world_size]` as `return cards`
 
 # %% my_share
-# Not yet. No rank took card 12 of the cards 0 to 12.
+# Not yet. No rank took card 12 of the cards 0 to 12, expected 1 rank.
 # solution, with `return cards[rank::world_size]` as `return cards[rank * 3 : rank * 3 + 3]`
 
 # %% my_share

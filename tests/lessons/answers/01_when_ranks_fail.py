@@ -37,7 +37,7 @@ def my_total(group):
 # solution, with `return result.item()` as `return None`
 
 # %% my_total: a constant
-# Not yet. The sum is right, but rank 0 did not get it from the other ranks.
+# Not yet. The sum is right, but rank 0 did not get it from the other ranks, expected a collective or messages.
 def my_total(group):
     return 78.0
 
@@ -107,19 +107,19 @@ def roll_call(group):
 # solution, with `seconds=2` as `seconds=4`
 
 # %% roll_call: the first only
-# Not yet. Ranks 1, 3 were absent, and the error on rank 0 names [1], expected [1, 3].
+# Not yet. Ranks 1, 3 were absent, but the error on rank 0 names [1], expected [1, 3].
 # solution, with `timedelta(seconds=2), wait_all_ranks=True` as `timedelta(seconds=1), wait_all_ranks=False`
 
 # %% roll_call: a quick barrier
-# Not yet. Ranks 1, 3 were absent, and the error on rank 0 names no rank, expected [1, 3].
+# Not yet. Ranks 1, 3 were absent, but the error on rank 0 names no rank, expected [1, 3].
 # skeleton, with `dist.barrier(group)` as `dist.barrier(group, async_op=True).wait(timedelta(seconds=1))`
 
 # %% roll_call: every rank
-# Not yet. Ranks 1, 3 were absent, and the error on rank 0 names [0, 1, 2, 3], expected [1, 3].
+# Not yet. Ranks 1, 3 were absent, but the error on rank 0 names [0, 1, 2, 3], expected [1, 3].
 # answer "in its own words", with `absent: 1 and 3" if rank == 0 else "see rank 0` as `ranks 0, 1, 2, 3 are to come`
 
 # %% roll_call: a count
-# Not yet. Ranks 1, 3 were absent, and the error on rank 0 names [2], [1], expected [1, 3].
+# Not yet. Ranks 1, 3 were absent, but the error on rank 0 names [2], [1], expected [1, 3].
 # answer "in its own words",
 # with `absent: 1 and 3" if rank == 0 else "see rank 0` as `2 ranks are absent: 1 is the first`
 
@@ -128,11 +128,11 @@ def roll_call(group):
 # solution, with `monitored_barrier(group, ` as `monitored_barrier(`
 
 # %% roll_call: hides the error
-# Not yet. Ranks 1, 3 were absent, and rank 0 raised no error, expected a RuntimeError.
+# Not yet. Ranks 1, 3 were absent, but rank 0 raised no error, expected a RuntimeError.
 # answer "in its own words", with `raise RuntimeError("absent: 1 and 3" if rank == 0 else "see rank 0")` as `pass`
 
 # %% roll_call: always
-# Not yet. All ranks had called `roll_call`, and rank 0 raised RuntimeError: 1, 3, expected no error.
+# Not yet. All ranks had called `roll_call`, but rank 0 raised RuntimeError: 1, 3, expected no error.
 # skeleton, with `dist.barrier(group)` as `raise RuntimeError("1, 3")`
 
 # %% roll_call: no such function
@@ -163,7 +163,7 @@ globals().pop("roll_call", None)
 # solution, with `score, group=group` as `score`
 
 # %% my_score: a constant
-# Not yet. The score is right, but rank 0 did not get it from the other ranks.
+# Not yet. The score is right, but rank 0 did not get it from the other ranks, expected a collective or messages.
 def my_score(tokens, group):
     return 18.0
 
@@ -206,7 +206,8 @@ def my_survivors(store):
     return None
 
 # %% my_survivors: a constant
-# Not yet. The list is right, but no rank set a key in the store. Each must set one. Call fresh_ranks(), ...
+# Not yet. The list is right, but no rank set a key in the store, expected each rank to set a key. Call fresh_ranks(),
+# ...
 def my_survivors(store):
     return list(range(world_size - 1))
 

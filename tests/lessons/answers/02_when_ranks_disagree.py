@@ -13,26 +13,27 @@ rank, world_size = dist.get_rank(), dist.get_world_size()
 # Solved. Every rank added up equal calls, and raised a ValueError if the name, the shape or the dtype differed.
 
 # %% checked_all_reduce: skeleton
-# Not yet. Rank 1 passed another name than the other ranks, and rank 0 raised no error, expected a ValueError on
+# Not yet. Rank 1 passed a different name from the other ranks, but rank 0 raised no error, expected a ValueError on
 # every rank.
 
 # %% checked_all_reduce: only the name
-# Not yet. Rank 1 passed another shape than the other ranks, and rank 0 raised no error, expected a ValueError on
+# Not yet. Rank 1 passed a different shape from the other ranks, but rank 0 raised no error, expected a ValueError on
 # every rank.
 # solution, with `(name, tensor.shape, tensor.dtype)` as `name`
 
 # %% checked_all_reduce: without the dtype
-# Not yet. Rank 1 passed another dtype than the other ranks, and rank 0 raised no error, expected a ValueError on
+# Not yet. Rank 1 passed a different dtype from the other ranks, but rank 0 raised no error, expected a ValueError on
 # every rank.
 # solution, with `(name, tensor.shape, tensor.dtype)` as `(name, tensor.shape)`
 
 # %% checked_all_reduce: compares with rank 0 only
-# Not yet. Rank 1 passed another name than the other ranks, and rank 0 raised RuntimeError: ..., expected a
+# Not yet. Rank 1 passed a different name from the other ranks, but rank 0 raised RuntimeError: ..., expected a
 # ValueError on every rank.
 # solution, with `len(set(calls)) > 1` as `calls[rank] != calls[0]`
 
 # %% checked_all_reduce: adds first
-# Not yet. Rank 1 passed another name than the other ranks, and the tensor of rank 0 changed: compare before you add.
+# Not yet. Rank 1 passed a different name from the other ranks, and the tensor of rank 0 changed, expected it unchanged:
+# compare before you add.
 def checked_all_reduce(name, tensor, group):
     call = name, tensor.shape, tensor.dtype
     dist.all_reduce(tensor, group=group)
@@ -42,12 +43,12 @@ def checked_all_reduce(name, tensor, group):
         raise ValueError(calls)
 
 # %% checked_all_reduce: another error
-# Not yet. Rank 1 passed another name than the other ranks, and rank 0 raised KeyError: ..., expected a ValueError
+# Not yet. Rank 1 passed a different name from the other ranks, but rank 0 raised KeyError: ..., expected a ValueError
 # on every rank.
 # solution, with `raise ValueError` as `raise KeyError`
 
 # %% checked_all_reduce: always refuses
-# Not yet. All ranks passed the same name, shape and dtype, and rank 0 raised ValueError: ..., expected no error.
+# Not yet. All ranks passed the same name, shape and dtype, but rank 0 raised ValueError: ..., expected no error.
 # solution, with `len(set(calls)) > 1` as `calls`
 
 # %% checked_all_reduce: never adds
@@ -106,7 +107,7 @@ def checked_all_reduce(name, tensor, group):
 # solution, with `return metrics` as `return None`
 
 # %% my_metrics: constants
-# Not yet. The result is right, but rank 0 did not get it from the other ranks.
+# Not yet. The result is right, but rank 0 did not get it from the other ranks, expected a collective or messages.
 def my_metrics(metrics, group):
     return {"correct": 10.0, "max_tokens": 40.0}
 
@@ -190,23 +191,23 @@ def deliver(message, group):
 # Solved. The group compares its collectives, and a group that was made later does not.
 
 # %% detail_group: skeleton
-# Not yet. Rank 1 passed another shape to a collective in the group, and rank 0 raised no error, expected an error that
-# begins with `Detected mismatch`.
+# Not yet. Rank 1 passed a different shape to a collective in the group, but rank 0 raised no error, expected an error
+# that begins with `Detected mismatch`.
 
 # %% detail_group: stays on
-# Not yet. A group that rank 0 made after `detail_group` also compares its collectives, and must not: set the debug
-# level back.
+# Not yet. A group that rank 0 made after `detail_group` also compares its collectives, expected no comparison: set the
+# debug level back.
 # solution, with `dist.set_debug_level(level)` as `pass`
 
 # %% detail_group: too late
-# Not yet. Rank 1 passed another shape to a collective in the group, and rank 0 raised no error, ...
+# Not yet. Rank 1 passed a different shape to a collective in the group, but rank 0 raised no error, ...
 def detail_group():
     group = dist.new_group(timeout=timedelta(seconds=3))
     dist.set_debug_level(dist.DebugLevel.DETAIL)
     return group
 
 # %% detail_group: another level
-# Not yet. Rank 1 passed another shape to a collective in the group, and rank 0 raised no error, ...
+# Not yet. Rank 1 passed a different shape to a collective in the group, but rank 0 raised no error, ...
 # solution, with `DebugLevel.DETAIL` as `DebugLevel.INFO`
 
 # %% detail_group: returns nothing

@@ -122,7 +122,7 @@ def stop_together(wish):
 # solution, with `dist.all_reduce(wishes, dist.ReduceOp.MAX)` as `dist.reduce(wishes, 0, dist.ReduceOp.MAX)`
 
 # %% stop_together: by objects
-# Not yet. In four calls rank 0 called 8 all_gather, expected one collective a call.
+# Not yet. In four calls rank 0 called 8 all_gather, expected one collective in each call.
 # skeleton, with `return wish` as `wishes = [None] * n; dist.all_gather_object(wishes, wish); return any(wishes)`
 
 # %% stop_together: only who wishes to stop calls
@@ -159,16 +159,16 @@ def hierarchical_sum(chunks, mesh):
     return chunks
 
 # %% hierarchical_sum: skeleton
-# Not yet. The sums are right. Rank 0 brought 2 elements to all_reduces across hosts, expected 1 element, once.
+# Not yet. The sums are right. Rank 0 passed 2 elements to all_reduces across hosts, expected 1 element, once.
 
 # %% hierarchical_sum: in the group of all
-# Not yet. The sums are right. Rank 0 brought 2 elements to all_reduces across hosts, expected 1 element, once.
+# Not yet. The sums are right. Rank 0 passed 2 elements to all_reduces across hosts, expected 1 element, once.
 def hierarchical_sum(chunks, mesh):
     dist.all_reduce(chunks)
     return chunks
 
 # %% hierarchical_sum: with the dimensions exchanged
-# Not yet. The sums are right. Rank 0 brought nothing to all_reduces across hosts, expected 1 element, once.
+# Not yet. The sums are right. Rank 0 passed nothing to all_reduces across hosts, expected 1 element, once.
 # solution, with `local, host` as `host, local`
 
 # %% hierarchical_sum: within the host only

@@ -208,7 +208,8 @@ def two_way_ring(tensor):
         ring_all_reduce(half)
 
 # %% two_way_ring: that takes turns
-# Not yet. In step 1 rank 0 waited for one send before it posted the other. (`dist.send` waits.)
+# Not yet. In step 1 rank 0 waited for one send before it posted the other, expected both sends to be posted first:
+# `dist.send` blocks.
 def two_way_ring(tensor):
     global rank, left, right
     first, second = tensor.tensor_split(2)
@@ -218,7 +219,8 @@ def two_way_ring(tensor):
     rank, left, right = -rank, right, left
 
 # %% two_way_ring: that takes turns and waits for its sends in the end
-# Not yet. In step 1 rank 0 waited for one send before it posted the other. (`dist.send` waits.)
+# Not yet. In step 1 rank 0 waited for one send before it posted the other, expected both sends to be posted first:
+# `dist.send` blocks.
 def two_way_ring(tensor):
     halves, works = [half.tensor_split(n) for half in tensor.tensor_split(2)], []
     for chunks, place, target, source in zip(halves, (rank, -rank), (right, left), (left, right)):

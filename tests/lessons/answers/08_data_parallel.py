@@ -6,7 +6,7 @@
 # Solved. Every rank holds the mean of all gradients, which is the gradient that one process would compute.
 
 # %% my_synchronise: skeleton
-# Not yet. Rank 0 still has the gradients of its own shard.
+# Not yet. Rank 0 still has the gradients of its own shard, expected the mean over all ranks.
 
 # %% my_synchronise: summed, then divided
 # Solved. ...
@@ -50,7 +50,7 @@ def my_synchronise(model):
 # answer "summed, then divided", without `dist.all_reduce(parameter.grad)`
 
 # %% my_synchronise: a sum that is thrown away
-# Not yet. Rank 0 still has the gradients of its own shard.
+# Not yet. Rank 0 still has the gradients of its own shard, expected the mean over all ranks.
 # answer "divided, then summed", with `parameter.grad /= n` as `pass`
 # and `all_reduce(parameter.grad)` as `all_reduce(parameter.grad / n)`
 
@@ -60,12 +60,12 @@ def my_synchronise(model):
 # and `all_reduce(parameter.grad)` as `all_reduce(parameter.grad, op=dist.ReduceOp.MAX)`
 
 # %% my_synchronise: those of rank 0
-# Not yet. Rank 0 still has the gradients of its own shard.
+# Not yet. Rank 0 still has the gradients of its own shard, expected the mean over all ranks.
 # answer "divided, then summed", with `parameter.grad /= n` as `pass` and `all_reduce(parameter.grad)` as
 # `broadcast(parameter.grad, src=0)`
 
 # %% my_synchronise: the weights
-# Not yet. Rank 0 still has the gradients of its own shard.
+# Not yet. Rank 0 still has the gradients of its own shard, expected the mean over all ranks.
 # answer "summed, then divided", with `.grad` as `.data`
 
 # %% my_synchronise: on rank 0 only
@@ -132,13 +132,13 @@ class MyBucket:
 # and `self.flat.split(self.sizes)` as `self.flat.split([1] * 4)`
 
 # %% MyBucket: nothing taken
-# Not yet. In step 1, which takes the gradients in the order of the parameters, `flat` on rank 0 does not hold the
-# rank's gradients, divided by 4, after `take`. ...
+# Not yet. In step 1, which takes the gradients in the order of the parameters, after `take`, `flat` on rank 0 has wrong
+# elements, expected the rank's gradients, divided by 4. ...
 # answer "slices by parameter", with `self.parts[parameter].copy_(parameter.grad.flatten() / n)` as `pass`
 
 # %% MyBucket: no wait
 # Not yet. In step 1, which takes the gradients in the order of the parameters, rank 0 still has its own gradients,
-# divided by 4, after `finish`. Does `finish` wait for the all-reduce? ...
+# divided by 4, after `finish`, expected the mean over all ranks. Does `finish` wait for the all-reduce? ...
 # answer "slices by parameter", without `self.work.wait()`
 
 # %% MyBucket: the sum
@@ -261,7 +261,7 @@ def average_what_is_there(model):
             parameter.grad = grad / n
 
 # %% average_what_is_there: the frozen ones, too
-# Not yet. Rank 0 gave a gradient to 0.weight, which is frozen. ...
+# Not yet. Rank 0 has a gradient for 0.weight, which is frozen, expected None. ...
 # answer "zeros where there is no gradient", with `filter(lambda parameter: parameter.requires_grad, model.parameters())`
 # as `model.parameters()`
 

@@ -14,11 +14,12 @@ EarlyBucket = MyEarlyBucket = EarlyBucketOfTheLesson
 # Not yet. Bucket 0 of rank 0 ends with 16 bytes, before it has reached the limit of 1200.
 
 # %% buckets_by_size
-# Not yet. Bucket 0 of rank 0 goes on after it has reached 2384 bytes, and the limit is 1200.
+# Not yet. Bucket 0 of rank 0 continues after 2384 bytes, expected it to close at the limit of 1200.
 # solution, with `member.nbytes` as `member.numel()`
 
 # %% buckets_by_size: from the first parameter on
-# Not yet. The buckets of rank 0 hold the parameters [[0, 1, 2], [3, 4, 5, 6, 7, 8]], expected from last to first.
+# Not yet. The buckets of rank 0 hold the parameters [[0, 1, 2], [3, 4, 5, 6, 7, 8]], expected the order from last to
+# first.
 def buckets_by_size(parameters, limit):
     buckets, size = [[]], 0
     for parameter in parameters:
@@ -35,7 +36,7 @@ def buckets_by_size(parameters, limit):
 # and `return buckets` as `return buckets[:-1]`
 
 # %% buckets_by_size
-# Not yet. Bucket 0 of rank 0 is empty.
+# Not yet. Bucket 0 of rank 0 is empty, expected at least one parameter.
 # answer "from the first parameter on", with `for parameter in parameters:` as `for parameter in reversed(parameters):`
 # and `return buckets` as `return [[]] + buckets`
 
@@ -96,7 +97,7 @@ def two_buckets(model):
 # with `bucket.finish()` as `bucket.work.get_future().wait(); bucket.finish()`
 
 # %% two_buckets
-# Not yet. Rank 0 launched its first bucket after the last gradient was complete, expected a launch before.
+# Not yet. Rank 0 launched its first bucket after the last gradient was complete, expected an earlier launch.
 def two_buckets(model):
     parameters = list(model.parameters())[::-1]
     buckets = [Bucket(parameters[:3]), Bucket(parameters[3:])]
@@ -220,18 +221,18 @@ def exposed_seconds(computing, communicating):
 # solution, with `if self.missing == 0:` as `if True:`
 
 # %% MyEarlyBucket: launches after the first gradient
-# Not yet. In step 1, rank 0 launched the bucket of the last layers before all of its gradients were complete, expected a
-# full bucket.
+# Not yet. In step 1, rank 0 launched the bucket of the last layers before all of its gradients were complete, expected
+# a launch of the full bucket.
 # solution, with `self.missing == 0` as `self.missing == len(self.parameters) - 1`
 
 # %% MyEarlyBucket: launches at the first of its parameters
-# Not yet. In step 1, rank 0 launched the bucket of the last layers before all of its gradients were complete, expected a
-# full bucket.
+# Not yet. In step 1, rank 0 launched the bucket of the last layers before all of its gradients were complete, expected
+# a launch of the full bucket.
 # solution, with `if self.missing == 0:` as `if parameter is self.parameters[0]:`
 
 # %% MyEarlyBucket: launches at the last of its parameters
-# Not yet. In step 1, rank 0 launched the bucket of the first layer before all of its gradients were complete, expected a
-# full bucket.
+# Not yet. In step 1, rank 0 launched the bucket of the first layer before all of its gradients were complete, expected
+# a launch of the full bucket.
 # solution, with `if self.missing == 0:` as `if parameter is self.parameters[-1]:`
 
 # %% MyEarlyBucket: launches in finish

@@ -231,15 +231,13 @@ def accumulate_all(model, parts):
             cross_entropy(model(inputs), labels).backward()
 
 # %% accumulate_all
-# Not yet. With 3 batches, rank 0 did not take the batches one at a time, each with its own
-# backward pass.
+# Not yet. With 3 batches, rank 0 combined its batches, expected one batch at a time, each with its own backward pass.
 def accumulate_all(model, parts):
     inputs, labels = map(torch.cat, zip(*parts))
     cross_entropy(model(inputs), labels).backward()
 
 # %% accumulate_all
-# Not yet. With 3 batches, rank 0 did not take the batches one at a time, each with its own
-# backward pass.
+# Not yet. With 3 batches, rank 0 combined its batches, expected one batch at a time, each with its own backward pass.
 def accumulate_all(model, parts):
     losses = []
     for number, (inputs, labels) in enumerate(parts, start=1):

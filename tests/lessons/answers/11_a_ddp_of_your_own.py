@@ -347,7 +347,8 @@ class MyDDP(Unused):
         return super().forward(*inputs, **options)
 
 # %% MyDDP: buffers after the forward pass
-# Not yet. After forward pass 3, the buffer `total` of rank 1 begins with ..., expected ..., which this rank's pass makes of it. ...
+# Not yet. After forward pass 3, the buffer `total` of rank 1 begins with ..., expected ..., the value after this rank's
+# own pass. ...
 class MyDDP(Unused):
     def forward(self, *inputs, **options):
         outputs = super().forward(*inputs, **options)
@@ -372,7 +373,7 @@ class MyDDP(Unused):
 # and `if missing and not self.find_unused` as `if any(p.grad is None for p in missing) and not self.find_unused`
 
 # %% MyDDP: waits in the hook
-# Not yet. In step 1 rank 0 waited for a bucket before backward had ended. Wait in `finish`.
+# Not yet. In step 1 rank 0 waited for a bucket before backward had ended, expected it to wait in `finish`.
 # answer "flat buffers with views", with `async_op=True))` as `async_op=True)); self.works[-1].wait()`
 
 # %% MyDDP: the state_dict is broadcast
@@ -390,8 +391,8 @@ class MyDDP(Unused):
 # answer "flat buffers with views", with `[p.grad is not None for p` as `[p in self.arrived for p`
 
 # %% MyDDP: what is in use stays local
-# Not yet. With find_unused, and all in use, in step 1 rank 0 called 4 all_reduce in the backward pass and `finish`,
-# expected 5 all_reduce, one for each bucket, and one for what is in use.
+# Not yet. With find_unused and every parameter in use, in step 1 rank 0 called 4 all_reduce in the backward pass and
+# `finish`, expected 5 all_reduce, one for each bucket, and one for what is in use.
 # answer "flat buffers with views", with `dist.all_reduce(counts, op=dist.ReduceOp.MAX)` as `pass`
 
 # %% MyDDP: nothing is raised for an unused parameter
@@ -399,7 +400,8 @@ class MyDDP(Unused):
 # answer "flat buffers with views", with `raise RuntimeError("unused parameters")` as `pass`
 
 # %% MyDDP: quiet for ever after an error
-# Not yet. After an error inside `no_sync`, rank 0 sent nothing in the next step. Use try and finally.
+# Not yet. After an error inside `no_sync`, rank 0 sent nothing in the next step, expected its gradients. Use try and
+# finally.
 # answer "functions in a closure", with `try:` as `if True:` and `finally:` as `if True:`
 # and `raise RuntimeError("no gradient")` as `return`
 
@@ -502,10 +504,10 @@ class MyDDP(DDPOfTheLesson):
 # Solved. The buckets go from the last parameter to the first, each of one dtype, and close at the limit.
 
 # %% my_buckets: skeleton
-# Not yet. Bucket 0 of rank 0 goes on after it has reached 336 bytes; the limit is 48.
+# Not yet. Bucket 0 of rank 0 continues after 336 bytes, expected it to close at the limit of 48.
 
 # %% my_buckets: closed when the dtype changes
-# Not yet. On rank 0 a bucket of torch.float32 ends with 20 bytes, before it reaches the limit of 48.
+# Not yet. On rank 0 a bucket of torch.float32 closes at 20 bytes, expected it to reach the limit of 48 first.
 def my_buckets(parameters, limit):
     buckets = []
     for p in reversed(parameters):
@@ -519,7 +521,7 @@ def my_buckets(parameters, limit):
 # solution, with `parameter.dtype` as `None`
 
 # %% my_buckets: from first to last
-# Not yet. The buckets of torch.float64 on rank 0 hold the parameters ..., expected from last to first.
+# Not yet. The buckets of torch.float64 on rank 0 hold the parameters ..., expected the order from last to first.
 # solution, with `parameters[::-1]` as `parameters`
 
 # %% my_buckets: open buckets forgotten
@@ -527,7 +529,8 @@ def my_buckets(parameters, limit):
 # solution, with `closed + list(open_by_dtype.values())` as `closed`
 
 # %% my_buckets: sorted by dtype
-# Not yet. Rank 0 returned the buckets [[9, 7], ...], by the numbers of their parameters, expected them in the order in which they were closed, ...
+# Not yet. Rank 0 returned the buckets [[9, 7], ...] (parameter numbers), expected them in the order in which they
+# close, ...
 # solution, with `closed + list(open_by_dtype.values())`
 # as `sorted(closed + list(open_by_dtype.values()), key=lambda bucket: str(bucket[0].dtype))`
 
@@ -558,8 +561,7 @@ def my_buckets(parameters, limit):
 
 # %% MyHooks: one launch at most for each gradient
 # Not yet. After `ready(parameter)` for a parameter without a gradient, which step 5 needs, on rank 0 the gradient of
-# `trunk.weight` differs from the gradient of one process. One call of `ready` may make it the turn of several full
-# buckets.
+# `trunk.weight` differs from the gradient of one process. One call of `ready` may have to launch several full buckets.
 # solution, with `self.launched += 1` as `self.launched += 1; break`
 
 # %% MyHooks: never ready for the second step
@@ -572,8 +574,8 @@ def my_buckets(parameters, limit):
 # solution, with `for bucket in self.buckets[: self.launched]:` as `for bucket in []:`
 
 # %% MyHooks: hooks that do not call ready
-# Not yet. On rank 0 the hooks called `ready` 0 times for 4 gradients. Step 4 overrides `ready`, so `self.ready` has to
-# be the hook of each parameter.
+# Not yet. On rank 0 the hooks called `ready` 0 times for 4 gradients. Step 4 overrides `ready`, so register
+# `self.ready` as the hook of each parameter.
 # solution, with `hook(self.ready)` as `hook(lambda p: MyHooks.ready(self, p))`
 
 # %% MyNoSync: solution
@@ -584,7 +586,8 @@ def my_buckets(parameters, limit):
 # expected nothing.
 
 # %% MyNoSync: quiet for ever after an error
-# Not yet. After an error inside `no_sync`, rank 0 sent nothing in the next step. Use try and finally.
+# Not yet. After an error inside `no_sync`, rank 0 sent nothing in the next step, expected its gradients. Use try and
+# finally.
 # solution, with `try:` as `if True:` and `finally:` as `if True:`
 
 # %% MyNoSync: quiet for ever
@@ -596,12 +599,12 @@ def my_buckets(parameters, limit):
 # Solved. Every rank has the gradients of one process, whichever branch it takes, with one more message in each step.
 
 # %% MyUnused: skeleton
-# Not yet. With find_unused, and all in use, in step 1 rank 0 called 4 all_reduce in the backward pass and `finish`,
-# expected 5 all_reduce, one for each bucket, and one for what is in use.
+# Not yet. With find_unused and every parameter in use, in step 1 rank 0 called 4 all_reduce in the backward pass and
+# `finish`, expected 5 all_reduce, one for each bucket, and one for what is in use.
 
 # %% MyUnused: a message only where something is missing
-# Not yet. With find_unused, and all in use, in step 1 rank 0 called 4 all_reduce in the backward pass and `finish`,
-# expected 5 all_reduce, one for each bucket, and one for what is in use.
+# Not yet. With find_unused and every parameter in use, in step 1 rank 0 called 4 all_reduce in the backward pass and
+# `finish`, expected 5 all_reduce, one for each bucket, and one for what is in use.
 # solution, with `if self.find_unused:` as `if missing:`
 
 # %% MyUnused: zeros where no rank has a gradient

@@ -9,7 +9,7 @@ import torch._dynamo  # the first DDP loads it, which takes seconds on a busy ma
 # Solved. The hook sends 16 bits, and its averages stay within their range.
 
 # %% my_compress: skeleton
-# Not yet. With torch.float16, rank 0 gave torch.float32 to all-reduce, expected torch.float16.
+# Not yet. With torch.float16, rank 0 passed torch.float32 to `all_reduce`, expected torch.float16.
 
 # %% my_compress: divides after the sum
 # Not yet. With an entry of -40000 on every rank, rank 0 got -inf by fp16, expected -40000. The sum leaves the range ...
@@ -26,15 +26,15 @@ def my_compress(dtype, bucket):
 # solution, with `bucket.buffer() / n` as `bucket.buffer()`
 
 # %% my_compress: always fp16
-# Not yet. With torch.bfloat16, rank 0 gave torch.float16 to all-reduce, expected torch.bfloat16.
+# Not yet. With torch.bfloat16, rank 0 passed torch.float16 to `all_reduce`, expected torch.bfloat16.
 # solution, with `divided.to(dtype)` as `divided.half()`
 
 # %% my_compress: rounds and sends 32 bits
-# Not yet. With torch.float16, rank 0 gave torch.float32 to all-reduce, expected torch.float16.
+# Not yet. With torch.float16, rank 0 passed torch.float32 to `all_reduce`, expected torch.float16.
 # solution, with `divided.to(dtype)` as `divided.to(dtype).float()`
 
 # %% my_compress: its own gradients
-# Not yet. With torch.float16, rank 0 gave nothing to all-reduce, expected torch.float16.
+# Not yet. With torch.float16, rank 0 passed nothing to `all_reduce`, expected torch.float16.
 def my_compress(dtype, bucket):
     future = torch.futures.Future()
     future.set_result(bucket.buffer().to(dtype).float())
@@ -71,7 +71,7 @@ def my_compress(dtype, bucket):
 # solution, with `mean(gradient @ right)` as `gradient @ right` and `mean(gradient.T @ left)` as `gradient.T @ left`
 
 # %% my_low_rank: averages orthonormal columns
-# Not yet. On rank 0 the columns of P are not orthonormal.
+# Not yet. On rank 0 the columns of P are not orthonormal, expected orthonormal columns.
 # solution, with `torch.linalg.qr(mean(gradient @ right))[0]` as `mean(torch.linalg.qr(gradient @ right)[0])`
 
 # %% my_low_rank: averages only P
@@ -79,7 +79,7 @@ def my_compress(dtype, bucket):
 # solution, with `mean(gradient.T @ left)` as `gradient.T @ left`
 
 # %% my_low_rank: averages the gradient
-# Not yet. Rank 0 gave tensors of [108] elements to all-reduce, expected [24, 18]: P and Q.
+# Not yet. Rank 0 passed tensors of [108] elements to `all_reduce`, expected [24, 18]: P and Q.
 def my_low_rank(gradient, right, missed):
     average = mean(gradient + missed)
     left = torch.linalg.qr(average @ right)[0]
@@ -91,11 +91,11 @@ def my_low_rank(gradient, right, missed):
 # solution, without `gradient = gradient + missed`
 
 # %% my_low_rank: keeps what the mean misses
-# Not yet. On rank 0 the third result is not what the product misses of gradient + `missed` of this rank.
+# Not yet. On rank 0 the third result is not this rank's compression error, expected gradient + `missed` - product.
 # solution, with `missed = gradient - left @ right.T` as `missed = mean(gradient) - left @ right.T`
 
 # %% my_low_rank: keeps the other sign
-# Not yet. On rank 0 the third result is off by 200%.
+# Not yet. On rank 0 the third result is off by 200%, expected gradient + `missed` - product.
 # solution, with `missed = gradient - left @ right.T` as `missed = left @ right.T - gradient`
 
 # %% my_low_rank: keeps what it had
@@ -178,7 +178,7 @@ def scaled(state, bucket):
 # solution, without `largest.clamp_(min=1e-30)`
 
 # %% scaled: without rounding
-# Not yet. Rank 0 gave 508 bytes to all-reduce for 124 entries in 3 buckets, expected at most 260.
+# Not yet. Rank 0 passed 508 bytes to `all_reduce` for 124 entries in 3 buckets, expected at most 260.
 # solution, with `n).half(` as `n).float(`
 
 # %% scaled: for small gradients only
@@ -204,7 +204,7 @@ def scaled(state, bucket):
 # Solved. Every value was rounded, and after 50 steps the sums are off by at most 0.06.
 
 # %% coarse: on a finer grid
-# Not yet. After one step rank 0 has finer gradients than multiples of 1/64 allow.
+# Not yet. After one step the gradients of rank 0 are exact, expected the rounding errors of multiples of 1/64.
 def coarse(missed, bucket):
     sent = round_to(bucket.buffer() * 4096)
     dist.all_reduce(sent)

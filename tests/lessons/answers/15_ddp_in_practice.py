@@ -28,23 +28,22 @@ def my_step(model, optimizer, scaler, images, labels, dtype=torch.bfloat16):
 # answer "zero_grad at the end, loss as a tensor", with `        loss = cross` as `    loss = cross`
 
 # %% my_step: backward under autocast
-# Not yet. With bf16, on rank 0 the backward pass ran under autocast. Only the forward pass and the loss
-# may.
+# Not yet. With bf16, on rank 0 the backward pass ran under autocast, expected only the forward pass and the loss.
 # solution, with `    scaler.scale(loss).backward()` as `        scaler.scale(loss).backward()`
 
 # %% my_step: clips before it unscales
-# Not yet. With fp16 and a scale of 1024, on rank 0 step 0 moved the weights by ..., expected ..., with the gradients of
-# this step only, unscaled and then clipped to a norm of 1.
+# Not yet. With fp16 and a scale of 1024, on rank 0 step 0 moved the weights by ..., and they are off by ..., expected
+# the move of one process, .... Use the gradients of this step only, unscaled and then clipped to a norm of 1.
 # solution, without `    scaler.unscale_(optimizer)`
 
 # %% my_step: does not clip
-# Not yet. With bf16, on rank 0 step 0 moved the weights by ..., expected ..., with the gradients of this step only,
-# unscaled and then clipped to a norm of 1.
+# Not yet. With bf16, on rank 0 step 0 moved the weights by ..., and they are off by ..., expected the move of one
+# process, .... Use the gradients of this step only, unscaled and then clipped to a norm of 1.
 # solution, without `    clip_grad_norm_(model.parameters(), 1.0)`
 
 # %% my_step: adds the gradients up
-# Not yet. With bf16, on rank 0 step 1 moved the weights by ..., expected ..., with the gradients of this step only,
-# unscaled and then clipped to a norm of 1.
+# Not yet. With bf16, on rank 0 step 1 moved the weights by ..., and they are off by ..., expected the move of one
+# process, .... Use the gradients of this step only, unscaled and then clipped to a norm of 1.
 # solution, without `    optimizer.zero_grad()`
 
 # %% my_step: does not scale
@@ -89,7 +88,8 @@ def my_step(model, optimizer, scaler, images, labels, dtype=torch.bfloat16):
 # solution, with `list(run.sampler)[run.batch * run.size :]` as `islice(run.sampler, run.batch * run.size, None)`
 
 # %% my_resume: without a barrier
-# Not yet. When `my_save` returned on rank 1, the file did not exist yet. Which call waits for it?
+# Not yet. When `my_save` returned on rank 1, the file did not exist yet, expected the saved run. Which call waits for
+# rank 0?
 # solution, without `    dist.barrier()`
 
 # %% my_resume: every rank writes
@@ -121,11 +121,11 @@ def my_step(model, optimizer, scaler, images, labels, dtype=torch.bfloat16):
 # solution, with `["generators"][rank]` as `["generators"][0]`
 
 # %% my_resume: without the generator
-# Not yet. After `my_resume`, the generator of rank 0 is in another state than when the run was saved.
+# Not yet. After `my_resume`, the state of rank 0's generator differs, expected its state when the run was saved.
 # solution, without `    torch.set_rng_state(state["generators"][rank])`
 
 # %% my_resume: a seed for each rank instead of the state
-# Not yet. After `my_resume`, the generator of rank 0 is in another state than when the run was saved.
+# Not yet. After `my_resume`, the state of rank 0's generator differs, expected its state when the run was saved.
 # solution, with `torch.set_rng_state(state["generators"][rank])` as `torch.manual_seed(rank)`
 
 # %% my_resume: without the weights

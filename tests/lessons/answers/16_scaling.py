@@ -11,7 +11,8 @@
 
 # %% my_step_seconds: the own time
 # Not yet. In a group of all ranks the slowest rank takes 0.05... s for a step, and a different rank is the slowest in
-# every step. The first step is longer, and once a step is disturbed. Rank 0 returned 0.02..., expected about 0.05... s.
+# every step. The first step takes longer, and one later step is disturbed. Rank 0 returned 0.02..., expected about
+# 0.05... s.
 # solution, without `dist.all_reduce(slowest, dist.ReduceOp.MAX, group=group)`
 
 # %% my_step_seconds: in the default group
@@ -40,7 +41,8 @@
 
 # %% my_step_seconds: first the shortest, then the slowest rank
 # Not yet. In a group of all ranks the slowest rank takes 0.05... s for a step, and a different rank is the slowest in
-# every step. The first step is longer, and once a step is disturbed. Rank 0 returned 0.02..., expected about 0.05... s.
+# every step. The first step takes longer, and one later step is disturbed. Rank 0 returned 0.02..., expected about
+# 0.05... s.
 # solution, with `torch.tensor(times)` as `torch.tensor(min(times))`
 
 # %% my_step_seconds: the barrier inside the clock, the median, a tensor
@@ -188,7 +190,7 @@ def my_noise(gradient, batch):
 # solution, with `return noise.item(), signal.item()` as `return noise / signal`
 
 # %% my_noise: in place
-# Not yet. The values are right, but rank 0 changed `gradient`, which must stay as it is.
+# Not yet. The values are right, but rank 0 changed `gradient`, expected it unchanged.
 # solution, with `gradient.clone(), gradient.square().sum() / n` as `gradient, gradient.square().sum() / n`
 
 # %% machines: solution

@@ -26,7 +26,8 @@ def my_local_sgd(model, optimizer, batches, period, synchronise):
 # solution, with `start = synchronise` as `after = synchronise` and `set_weights(model, start)` as `set_weights(model, after)`
 
 # %% my_local_sgd: does not load
-# Not yet. With a period of 3 and 7 batches, at the end of round 2 on rank 0 `own` is off by ..., expected the weights after 3 steps from what `synchronise` returned last.
+# Not yet. With a period of 3 and 7 batches, at the end of round 2 on rank 0 `own` is off by ..., expected the weights
+# after 3 steps from the weights that `synchronise` returned last.
 # solution, without `set_weights(model, start)`
 
 # %% my_local_sgd: counts from 0
@@ -46,8 +47,8 @@ def my_local_sgd(model, optimizer, batches, period, synchronise):
             start.copy_(synchronise(start, weights_of(model)))
 
 # %% my_local_sgd: fetches all batches first
-# Not yet. The weights are right, but rank 0 fetched a batch before it had taken the step on the batch before it. Take
-# one batch, make its step, then take the next.
+# Not yet. The weights are right, but rank 0 fetched a batch before it had taken the step on the previous batch. Fetch
+# one batch, take its step, then fetch the next batch.
 # solution, with `enumerate(batches, start=1)` as `enumerate(list(batches), start=1)`
 
 # %% my_local_sgd: stops after the last full round
@@ -107,7 +108,7 @@ def my_outer_step(start, own, velocity, eta=0.7, mu=0.9):
 # solution, with `start - mean(own)` as `mean(start) - mean(own)`
 
 # %% my_outer_step: changes the velocity
-# Not yet. The values are right, but on rank 0 an argument was changed. All of them must stay as they are.
+# Not yet. The values are right, but rank 0 changed an argument, expected all arguments to stay unchanged.
 # solution, with `velocity = mu * velocity + pseudo_gradient` as `velocity.mul_(mu).add_(pseudo_gradient)`
 
 # %% my_outer_step: returns the start alone
@@ -128,7 +129,8 @@ def my_outer_step(start, own, velocity, eta=0.7, mu=0.9):
 # Solved. Every rank holds the mean and the variance over the samples of all ranks.
 
 # %% pooled_statistics: skeleton
-# Not yet. `running_mean` is right. On rank 0 `running_var` is ..., expected ...: the mean of the variances, and the variance of the means.
+# Not yet. `running_mean` is right. On rank 0 `running_var` is ..., expected ...: the mean of the variances plus the
+# variance of the means.
 
 # %% pooled_statistics: with the new mean
 # Not yet. `running_mean` is right. On rank 0 `running_var` is ...
@@ -159,7 +161,7 @@ def pooled_statistics(norm):
 # Not yet. With number = 0 and fragments = 3, rank 0 returned ..., expected ...
 
 # %% streamed_average: sends everything
-# Not yet. With number = 0 and fragments = 3, the values are right. Rank 0 handed over [24] bytes, expected [8].
+# Not yet. With number = 0 and fragments = 3, the values are right. Rank 0 passed [24] bytes, expected [8].
 def streamed_average(own, number, fragments):
     parts, means = list(own.tensor_split(fragments)), mean(own).tensor_split(fragments)
     parts[number % fragments] = means[number % fragments]
@@ -170,7 +172,7 @@ def streamed_average(own, number, fragments):
 # solution, with `number % fragments` as `number`
 
 # %% streamed_average: in place
-# Not yet. The values are right, but rank 0 changed `own`, which must stay as it is.
+# Not yet. The values are right, but rank 0 changed `own`, expected it unchanged.
 def streamed_average(own, number, fragments):
     part = own.tensor_split(fragments)[number % fragments]
     part.copy_(mean(part))

@@ -234,8 +234,8 @@ def my_allgather(group, outputs, inputs, opts):
 # solution, without `    return done(outputs)`
 
 # %% my_allgather: replaces a tensor in the list
-# Not yet. Rank 0 put another tensor into the list `outputs[0]`, expected the elements of each tensor: copy into
-# `outputs[0][r]`, because the caller keeps the tensor and not the list.
+# Not yet. Rank 0 replaced a tensor in the list `outputs[0]`, expected new elements in the same tensor: copy into
+# `outputs[0][r]`, because the caller keeps the tensors and not the list.
 # solution, with `tensors[rank].copy_(inputs[0])` as `tensors[rank] = inputs[0]`
 
 # %% my_allgather: changes its input
@@ -270,8 +270,8 @@ def my_later(thread, collective, *arguments):
 # solution, with `thread.submit(run)` as `thread.submit(run).result()`
 
 # %% my_later: error lost
-# Not yet. On rank 0 a collective raised ConnectionError, and its work was not complete 5 s later, expected
-# `future.set_exception`: a rank that waits for this work waits forever.
+# Not yet. On rank 0 a collective raised ConnectionError, and its work was not complete 5 s later, expected a call of
+# `future.set_exception`: otherwise a rank that waits for this work waits forever.
 # solution, with `future.set_exception(error)` as `pass`
 
 # %% my_later: error swallowed
@@ -279,7 +279,7 @@ def my_later(thread, collective, *arguments):
 # solution, with `future.set_exception(error)` as `future.set_result(None)`
 
 # %% my_later: another error
-# Not yet. On rank 0 a collective raised ConnectionError, and `wait()` raised ... expected its own error.
+# Not yet. On rank 0 a collective raised ConnectionError, and `wait()` raised ... expected the collective's error.
 # solution, with `future.set_exception(error)` as `future.set_exception(ValueError("failed"))`
 
 # %% my_later: a thread each
@@ -299,16 +299,16 @@ def my_later(thread, collective, *arguments):
     return Completion(torch.futures.Future())
 
 # %% my_later: the work as the result
-# Not yet. On rank 0 the future holds ... expected [0.0]: the result of the collective's own work.
+# Not yet. On rank 0 the future holds ... expected [0.0]: the result of the work that the collective returned.
 # solution, with `collective(*arguments).get_future().value()` as `collective(*arguments)`
 
 # %% my_later: returns the future of the thread
-# Not yet. On rank 0 `my_later` returned a Future, expected a work, as `Completion(future)` returns.
+# Not yet. On rank 0 `my_later` returned a Future, expected a work object, as `Completion(future)` returns.
 def my_later(thread, collective, *arguments):
     return thread.submit(collective, *arguments)
 
 # %% my_later: without return
-# Not yet. On rank 0 `my_later` returned None, expected a work, as `Completion(future)` returns.
+# Not yet. On rank 0 `my_later` returned None, expected a work object, as `Completion(future)` returns.
 # solution, without `    return Completion(future)`
 
 # %% my_later: does not wait
@@ -477,8 +477,8 @@ class SharedMemory(Mapped):
 # solution, without `self.meet()  # all rows are written`
 
 # %% SharedMemory: through the sockets
-# Not yet. A tensor of 655361 elements, 3 pieces: rank 0 sent ... bytes, expected 18, for two meetings per piece. The
-# tensor stays in memory.
+# Not yet. A tensor of 655361 elements, 3 pieces: rank 0 sent ... bytes, expected 18, for two calls of `meet` per piece:
+# exchange the elements through the shared memory.
 class SharedMemory(Mapped):
     def allreduce(self, tensors, opts):
         return super().allreduce(tensors, opts)

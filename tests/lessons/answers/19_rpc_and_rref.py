@@ -175,7 +175,7 @@ def add_many(counter, times):
 # solution, with `rpc.rpc_sync(` as `rpc.rpc_async(` and `return results` as `return [f.value() for f in results]`
 
 # %% run_worker: servers that go on
-# Not yet. RPC was still running on rank 1. `run_worker` must end it.
+# Not yet. RPC was still running on rank 1, expected `run_worker` to end it.
 # solution, with `rpc.shutdown()` as `(rpc.shutdown() if rank == 0 else None)`
 
 # %% run_worker: other names
@@ -191,7 +191,7 @@ def add_many(counter, times):
 # solution, with `range(1, n)` as `range(n)`
 
 # %% many_rows: after the check of run_worker
-# Not yet. Rank 0 raised RuntimeError: the check of `run_worker` has ended the first RPC of this process, ...
+# Not yet. Rank 0 raised RuntimeError: the check of `run_worker` has ended the first RPC session of this process, ...
 def many_rows(*arguments):
     pass
 

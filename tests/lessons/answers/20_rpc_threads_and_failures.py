@@ -28,19 +28,19 @@ def my_ask(worker, function):
     return future
 
 # %% my_ask: skeleton
-# Not yet. The answers are right, but a server thread of worker1 waited inside `my_ask`, expected none to wait: return a
-# future that gets the answer later.
+# Not yet. The answers are right, but a server thread of worker1 waited inside `my_ask`, expected no server thread to
+# wait: return a future that gets the answer later.
 
 # %% my_ask
-# Not yet. The answers are right, but a server thread of worker1 waited inside `my_ask`, expected none to wait: return a
-# future that gets the answer later.
+# Not yet. The answers are right, but a server thread of worker1 waited inside `my_ask`, expected no server thread to
+# wait: return a future that gets the answer later.
 @rpc.functions.async_execution
 def my_ask(worker, function):
     return rpc.rpc_async(worker, function).then(lambda answered: (rank, rpc.rpc_sync(worker, function)))
 
 # %% my_ask
-# Not yet. The answers are right, but a server thread of worker1 waited inside `my_ask`, expected none to wait: return a
-# future that gets the answer later.
+# Not yet. The answers are right, but a server thread of worker1 waited inside `my_ask`, expected no server thread to
+# wait: return a future that gets the answer later.
 @rpc.functions.async_execution
 def my_ask(worker, function):
     asked = rpc.rpc_async(worker, function)
@@ -48,31 +48,31 @@ def my_ask(worker, function):
     return asked.then(lambda a: (rank, a.value()))
 
 # %% my_ask
-# Not yet. my_ask returned 4, expected (1, 4): the rank that runs it, and what the function returned.
+# Not yet. `my_ask` returned 4, expected (1, 4): the rank that runs it, and the function's result.
 @rpc.functions.async_execution
 def my_ask(worker, function):
     return rpc.rpc_async(worker, function).then(lambda answered: answered.value())
 
 # %% my_ask
-# Not yet. my_ask returned (4, 1), expected (1, 4): the rank that runs it, and what the function returned.
+# Not yet. `my_ask` returned (4, 1), expected (1, 4): the rank that runs it, and the function's result.
 @rpc.functions.async_execution
 def my_ask(worker, function):
     return rpc.rpc_async(worker, function).then(lambda answered: (answered.value(), rank))
 
 # %% my_ask
-# Not yet. my_ask returned 4, expected (1, 4): the rank that runs it, and what the function returned.
+# Not yet. `my_ask` returned 4, expected (1, 4): the rank that runs it, and the function's result.
 @rpc.functions.async_execution
 def my_ask(worker, function):
     return rpc.rpc_async(worker, function)
 
 # %% my_ask
-# Not yet. worker1 tried to send a future, expected a pair: decorate `my_ask`, and in `then`, read the answer by
+# Not yet. worker1 tried to send a future, expected a pair: decorate `my_ask`, and read the answer in `then` with
 # `future.value()`.
 def my_ask(worker, function):
     return rpc.rpc_async(worker, function).then(lambda answered: (rank, answered.value()))
 
 # %% my_ask
-# Not yet. worker1 tried to send a future, expected a pair: decorate `my_ask`, and in `then`, read the answer by
+# Not yet. worker1 tried to send a future, expected a pair: decorate `my_ask`, and read the answer in `then` with
 # `future.value()`.
 @rpc.functions.async_execution
 def my_ask(worker, function):
@@ -92,7 +92,7 @@ globals().pop("my_ask", None)
 # Solved. 4 calls of run answered 12 callers.
 
 # %% Batcher: skeleton
-# Not yet. ask answered a caller early, expected no answer before 3 callers have asked.
+# Not yet. `ask` answered a caller too early, expected no answer until 3 callers have asked.
 
 # %% Batcher: with futures
 # Solved. 4 calls of run answered 12 callers.
@@ -114,7 +114,7 @@ class Batcher:
         return future
 
 # %% Batcher
-# Not yet. ask answered a caller early, expected no answer before 3 callers have asked.
+# Not yet. `ask` answered a caller too early, expected no answer until 3 callers have asked.
 # skeleton, with `self.size = size` as `self.size, self.run = size, run`
 # and `self.run = run` as `self.asked, self.lock, self.full = [], threading.Lock(), threading.Event()`
 
@@ -123,22 +123,22 @@ class Batcher:
 # answer "with futures", with `with self.lock:` as `if True:`
 
 # %% Batcher
-# Not yet. The caller with 0 got a list of 3, expected 0: the result for its own value.
+# Not yet. The caller of `ask(0)` got a list of 3, expected 0, the result for its own value.
 # answer "with futures", with `waiting.set_result(result)` as `waiting.set_result(results)`
 
 # %% Batcher
-# Not yet. 12 callers asked, and some got no answer within 8 s, expected an answer for each: does each full batch fill
-# all its futures?
+# Not yet. 12 callers asked, and some got no answer within 8 s, expected an answer for each: does each full batch
+# complete all its futures?
 # answer "with futures", with `batch, self.asked = self.asked, []` as `batch = self.asked`
 
 # %% Batcher
-# Not yet. run was called with [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1] values, expected [3, 3, 3, 3].
+# Not yet. The calls of `run` got [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1] values, expected [3, 3, 3, 3].
 # answer "with futures",
 # with `self.run([x for x, _ in batch]) if batch else []` as `[self.run([x])[0] for x, _ in batch]`
 
 # %% Batcher
-# Not yet. The answers are right, but a server thread of worker1 waited inside `ask`, expected none to wait: return a
-# future that gets the answer later.
+# Not yet. The answers are right, but a server thread of worker1 waited inside `ask`, expected no server thread to wait:
+# return a future that gets the answer later.
 class Batcher:
     def __init__(self, size, run):
         self.size, self.run = size, run
@@ -159,8 +159,8 @@ class Batcher:
         return full.results[place - first]
 
 # %% Batcher: after threads were starved
-# Not yet. 12 callers asked, and some got no answer within 8 s, expected an answer for each: does each full batch fill
-# all its futures?
+# Not yet. 12 callers asked, and some got no answer within 8 s, expected an answer for each: does each full batch
+# complete all its futures?
 class Batcher:
     def __init__(self, size, run):
         self.size, self.run = size, run
@@ -170,22 +170,22 @@ class Batcher:
         self.full.wait()
 
 # %% my_leave: skeleton
-# Not yet. All workers were alive, and worker0 had left while worker3 still called it, expected all workers to leave
+# Not yet. All workers were alive, but worker0 left while worker3 was still calling it, expected all workers to leave
 # together.
 
 # %% my_leave: solution
 # Solved. All workers left together, and each left alone after worker3 had left, and after a shutdown that failed.
 
 # %% my_leave: only the first half
-# Not yet. worker3 had left before, and on rank 0 `my_leave` raised RuntimeError, expected it to return False.
+# Not yet. worker3 had already left, but on rank 0 `my_leave` raised RuntimeError, expected it to return False.
 def my_leave(seconds):
     torch.futures.wait_all([rpc.rpc_async(r, os.getpid, timeout=seconds) for r in range(n)])
     rpc.shutdown(timeout=seconds)
     return True
 
 # %% my_leave: trusts the shutdown
-# Not yet. All workers had answered, `rpc.shutdown` raised RuntimeError, and on rank ... `my_leave` raised RuntimeError,
-# expected it to return False.
+# Not yet. All workers had answered and `rpc.shutdown` raised RuntimeError, but on rank ... `my_leave` raised
+# RuntimeError, expected it to return False.
 def my_leave(seconds):
     try:
         torch.futures.wait_all([rpc.rpc_async(r, os.getpid, timeout=seconds) for r in range(n)])
@@ -196,26 +196,27 @@ def my_leave(seconds):
     return True
 
 # %% my_leave: leaves twice
-# Not yet. All workers had answered, `rpc.shutdown` raised RuntimeError, and on rank ... `my_leave` raised RuntimeError,
-# expected it to return False.
+# Not yet. All workers had answered and `rpc.shutdown` raised RuntimeError, but on rank ... `my_leave` raised
+# RuntimeError, expected it to return False.
 # solution, with `with suppress(RuntimeError):` as `if True:`
 
 # %% my_leave: shuts down without a timeout
-# Not yet. All workers were alive, and on rank ... `my_leave` called `rpc.shutdown` without a timeout, expected a timeout
-# of 10 s: a worker that has answered may die before it leaves.
+# Not yet. All workers were alive, but on rank ... `my_leave` called `rpc.shutdown` without a timeout, expected a
+# timeout of 10 s: a worker that has answered may die before it leaves.
 # solution, with `rpc.shutdown(timeout=seconds)` as `rpc.shutdown()`
 
 # %% my_leave: stays if a worker is missing
-# Not yet. worker3 had left before, and RPC was still running on rank 0 after `my_leave`, which must end it.
+# Not yet. worker3 had already left, but RPC was still running on rank 0 after `my_leave`, expected RPC to have ended.
 # solution, with `rpc.shutdown(graceful=False)` as `pass`
 
 # %% my_leave: always returns True
-# Not yet. worker3 had left before, and on rank 0 `my_leave` returned True, expected it to return False.
+# Not yet. worker3 had already left, but on rank 0 `my_leave` returned True, expected it to return False.
 # solution, with `return False` as `return True`
 
 # %% my_leave: does not ask
-# Not yet. worker3 had left before, and on rank 0 `my_leave` took ... s, expected less than 8 s: ask every worker before
-# you wait for all of them. Call fresh_ranks(), then run the cell with your answer and this check again.
+# Not yet. worker3 had already left, and on rank 0 `my_leave` took ... s, expected less than 8 s: check that every
+# worker answers before you wait for all of them. Call fresh_ranks(), then run the cell with your answer and this check
+# again.
 def my_leave(seconds):
     try:
         rpc.shutdown(timeout=seconds)
@@ -224,7 +225,7 @@ def my_leave(seconds):
         return False
 
 # %% my_leave: with an error of its own
-# Not yet. All workers were alive, and on rank 0 `my_leave` raised NameError: name 'os_getpid' is not defined, expected
+# Not yet. All workers were alive, but on rank 0 `my_leave` raised NameError: name 'os_getpid' is not defined, expected
 # it to return True.
 # solution, with `os.getpid` as `os_getpid`
 
@@ -238,22 +239,22 @@ def my_leave(seconds):
 globals().pop("my_leave", None)
 
 # %% Batcher: after the check of my_leave
-# Not yet. Rank 0 raised RuntimeError: the check of `my_leave` has ended the first RPC of this process, and RRefs work
-# only with that. Call fresh_ranks(), then run the cell with your answer again
+# Not yet. Rank 0 raised RuntimeError: the check of `my_leave` has ended the first RPC session of this process, and
+# RRefs work only in the first session. Call fresh_ranks(), then run the cell with your answer again
 # solution
 
 # %% ask_any: skeleton
-# Not yet. The first worker was dead, and ask_any raised RuntimeError, expected it to ask the next worker.
+# Not yet. The first worker was dead, and `ask_any` raised RuntimeError, expected it to call the next worker.
 
 # %% ask_any: after any error
-# Not yet. The function raised a ValueError, and ask_any asked 2 workers, expected only the first.
+# Not yet. The function raised a ValueError, but `ask_any` called 2 workers, expected a call to the first worker only.
 # solution, with `except RuntimeError as failed:` as `except Exception as failed:`
 
 # %% ask_any: solution
 # Solved. ask_any passed over a dead worker and a slow worker, and let the function's own error through.
 
 # %% ask_any: without time to answer
-# Not yet. The first worker did not answer in time, and ask_any asked ['worker2'], expected ['worker2', 'worker2'].
+# Not yet. The first worker did not answer in time, and `ask_any` called ['worker2'], expected ['worker2', 'worker2'].
 def ask_any(workers, function, args):
     for worker in workers:
         future = rpc.rpc_async(worker, function, args=args, timeout=0)
@@ -264,17 +265,17 @@ def ask_any(workers, function, args):
     raise RuntimeError("nobody is left")
 
 # %% ask_any: all but the first
-# Not yet. The first worker was dead, and ask_any asked ['worker2', 'worker2'], expected ['worker3', 'worker2'].
+# Not yet. The first worker was dead, and `ask_any` called ['worker2', 'worker2'], expected ['worker3', 'worker2'].
 def ask_any(workers, function, args):
     return [w.wait() for w in [rpc.rpc_async(w, function, args=args) for w in workers[1:]]][0]
 
 # %% ask_any: with an error of its own
-# Not yet. The function raised a ValueError, and ask_any raised RuntimeError, expected the ValueError.
+# Not yet. The function raised a ValueError, but `ask_any` raised RuntimeError, expected it to raise this ValueError.
 # solution, with `except RuntimeError as failed:` as `except Exception as failed:`
 # and `raise error` as `raise RuntimeError from error`
 
 # %% ask_any: returns None in the end
-# Not yet. All workers were dead, and ask_any returned None, expected a RuntimeError.
+# Not yet. All workers were dead, but `ask_any` returned None, expected it to raise a RuntimeError.
 # solution, with `raise error` as `return None`
 
 # %% ask_any: with a timeout of its own
@@ -282,13 +283,13 @@ def ask_any(workers, function, args):
 # answer "without time to answer", with `timeout=0` as `timeout=2`
 
 # %% ask_any: raises after a timeout
-# Not yet. The first worker did not answer in time, and ask_any raised RuntimeError, expected it to ask the next worker.
+# Not yet. The first worker did not answer in time, and `ask_any` raised RuntimeError, expected it to call the next
+# worker.
 # answer "without time to answer", with `timeout=0` as `timeout=2`
 # and `pass` as `if "timeout" in str(error): raise`
 
 # %% my_record: skeleton
-# Not yet. 4 requests at the same time counted to 1, expected 4: do not let another request in between `read` and
-# `write`.
+# Not yet. 4 concurrent requests counted to 1, expected 4: let no other request run between `read` and `write`.
 
 # %% my_record: solution
 # Solved. 4 requests worked at the same time, and counted to 4.
@@ -327,11 +328,11 @@ def my_record(work, read, write):
         write(read() + 1)
 
 # %% my_record
-# Not yet. ... counted to 1, expected 4: do not let another request in between `read` and `write`.
+# Not yet. ... counted to 1, expected 4: let no other request run between `read` and `write`.
 # solution, with `with lock:` as `with threading.Lock():`
 
 # %% my_record
-# Not yet. ... counted to 1, expected 4: do not let another request in between `read` and `write`.
+# Not yet. ... counted to 1, expected 4: let no other request run between `read` and `write`.
 # solution, with `work()` as `work(); before = read()` and `write(read() + 1)` as `write(before + 1)`
 
 # %% my_record

@@ -61,7 +61,7 @@ def backward_by_hand(first, second, inputs, labels):
 # solution, with `scores.grad,` as `score.grad,`
 
 # %% backward_by_hand: with a context
-# Not yet. You opened 1 context, expected plain RPC without one.
+# Not yet. You opened 1 context, expected plain RPC without a context.
 def keep(context_id):
     for parameter, gradient in dist_autograd.get_gradients(context_id).items():
         parameter.grad = gradient if parameter.grad is None else parameter.grad + gradient

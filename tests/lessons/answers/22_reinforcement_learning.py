@@ -18,8 +18,8 @@ import torch.distributed.rpc as rpc
 # solution, with `except Exception` as `except RuntimeError`
 
 # %% my_round: that stops at the first failure
-# Not yet. observer1 raised, and the round returned while observer2, observer3 still played, expected it to wait for
-# every observer.
+# Not yet. observer1 raised an error, and the round returned while observer2, observer3 still played, expected it to
+# wait for every observer.
 def my_round(agent):
     me = rpc.RRef(agent)
     episodes = {name: rref.rpc_async().run_episode(me) for name, rref in agent.observers.items()}
@@ -32,16 +32,16 @@ def my_round(agent):
     return results
 
 # %% my_round: that keeps a circle
-# Not yet. After the round the agent has an RRef to itself, in `me`, expected none: such a circle is never freed.
+# Not yet. After the round the agent has an RRef to itself, in `me`, expected none: such a cycle is never freed.
 # solution, with `me = rpc.RRef(agent)` as `me = agent.me = rpc.RRef(agent)`
 
 # %% my_round: that keeps half an episode
-# Not yet. observer1 raised, and then `agent.log_probs` has observer1, observer2, observer3, expected observer2,
+# Not yet. After observer1 raised an error, `agent.log_probs` has observer1, observer2, observer3, expected observer2,
 # observer3.
 # solution, with `(agent.observers, agent.log_probs, agent.rewards)` as `(agent.observers, agent.rewards)`
 
 # %% my_round: that calls the failed observer again
-# Not yet. observer1 raised, and then `agent.observers` has observer1, observer2, observer3, expected observer2,
+# Not yet. After observer1 raised an error, `agent.observers` has observer1, observer2, observer3, expected observer2,
 # observer3.
 # solution, with `(agent.observers, agent.log_probs, agent.rewards)` as `(agent.log_probs, agent.rewards)`
 
@@ -125,7 +125,7 @@ globals().pop("my_round", None)
 # solution, with `-(returns - returns.mean())` as `-returns`
 
 # %% my_loss: with episodes joined
-# Not yet. ... An episode includes the rewards of the next episode: start each episode at 0.
+# Not yet. ... An episode includes the rewards of the next episode: start each episode's return at 0.
 def my_loss(log_probs, rewards):
     returns, following = [], 0.0
     for reward in [reward for of_episode in rewards for reward in of_episode][::-1]:
@@ -186,20 +186,21 @@ def my_loss(log_probs, rewards):
     return -sum((value - mean) * log_prob for value, log_prob in steps) / len(steps)
 
 # %% my_loss: without a graph
-# Not yet. my_loss returned a tensor of shape [] without a graph, expected a scalar tensor with a graph to the
+# Not yet. `my_loss` returned a tensor of shape [] without a graph, expected a scalar tensor whose graph leads to the
 # log-probabilities.
 # solution, with `torch.stack(flat)` as `torch.stack(flat).detach()`
 
 # %% my_loss: as a number
-# Not yet. my_loss returned a float, expected a scalar tensor with a graph to the log-probabilities.
+# Not yet. `my_loss` returned a float, expected a scalar tensor whose graph leads to the log-probabilities.
 # solution, with `torch.stack(flat)).mean()` as `torch.stack(flat)).mean().item()`
 
 # %% my_loss: for each step
-# Not yet. my_loss returned a tensor of shape [5], expected a scalar tensor with a graph to the log-probabilities.
+# Not yet. `my_loss` returned a tensor of shape [5], expected a scalar tensor whose graph leads to the
+# log-probabilities.
 # solution, with `torch.stack(flat)).mean()` as `torch.stack(flat))`
 
 # %% my_loss: without return
-# Not yet. my_loss returned None, expected a scalar tensor with a graph to the log-probabilities.
+# Not yet. `my_loss` returned None, expected a scalar tensor whose graph leads to the log-probabilities.
 def my_loss(log_probs, rewards):
     pass
 
@@ -239,13 +240,13 @@ def returns_of(rewards, ending, value):
     return torch.tensor(returns[:-1] if ending == "truncated" else returns)
 
 # %% returns_of: with the value among the returns
-# Not yet. returns_of returned 4 returns, expected 3, one for each reward.
+# Not yet. `returns_of` returned 4 returns, expected 3, one for each reward.
 def returns_of(rewards, ending, value):
     rewards = [*rewards, value] if ending == "truncated" else rewards
     return [sum(0.99**k * reward for k, reward in enumerate(rewards[step:])) for step in range(len(rewards))]
 
 # %% returns_of: without return
-# Not yet. returns_of returned None, expected a list of numbers.
+# Not yet. `returns_of` returned None, expected a list of numbers.
 def returns_of(rewards, ending, value):
     pass
 
@@ -262,7 +263,7 @@ def returns_of(rewards, ending, value):
 # Not yet. observer1 made 8 calls for 4 steps, expected 5.
 
 # %% run_episode: with all rewards in the end
-# Not yet. When observer1 took step 1, the agent knew 0 of its rewards, expected 1.
+# Not yet. When observer1 took step 1, the agent had 0 of its rewards, expected 1.
 class Scores:
     def __init__(self, policy):
         self.policy = policy
@@ -325,11 +326,11 @@ def run_episode(agent, environment, name):
 # solution, without `agent.rpc_sync().report_reward(name, reward)`
 
 # %% run_episode: with one list for all
-# Not yet. When observer1 took step 1, the agent knew 0 of its rewards, expected 1.
+# Not yet. When observer1 took step 1, the agent had 0 of its rewards, expected 1.
 # solution, with `name, []` as `"all", []`
 
 # %% run_episode: that counts a first reward
-# Not yet. When observer1 took step 0, the agent knew 1 of its rewards, expected 0.
+# Not yet. When observer1 took step 0, the agent had 1 of its rewards, expected 0.
 # solution, with `reward = None` as `reward = 0.0`
 
 # %% run_episode: that takes no notice of a cut
@@ -341,7 +342,7 @@ def run_episode(agent, environment, name):
 # skeleton, with `agent.rpc_sync().report_reward(name, reward)` as `agent.rpc_async().report_reward(name, reward)`
 
 # %% run_episode: that plays alone
-# Not yet. When observer1 took step 1, the agent knew 0 of its rewards, expected 1.
+# Not yet. When observer1 took step 1, the agent had 0 of its rewards, expected 1.
 # skeleton, with `action = agent.rpc_sync().select_action(name, observation)` as `action = 0`
 # and `agent.rpc_sync().report_reward(name, reward)` as `pass`
 

@@ -89,15 +89,15 @@ if rank == 3:
     del play
 
 # %% my_answer: skeleton
-# Not yet. With 1 of 3 requests in the list, `my_answer` called `agent.draw`, expected no call before the last
-# request has come.
+# Not yet. With 1 of 3 requests in the list, `my_answer` called `agent.draw`, expected no call until the last request
+# arrives.
 
 # %% my_answer: solution
-# Solved. One pass outside the lock answered all requests, and not before every playing observer had one.
+# Solved. One pass outside the lock answered all requests, once every playing observer had sent its request.
 
 # %% my_answer: under the lock
-# Not yet. The actions are right. `my_answer` called `agent.draw` under the lock, expected outside: during the pass no
-# other request can join the list.
+# Not yet. The actions are right. `my_answer` called `agent.draw` under the lock, expected the call outside the lock:
+# otherwise no request can join the list during the pass.
 def my_answer(agent):
     with agent.lock:
         if agent.waiting and len(agent.waiting) >= agent.playing:
@@ -108,17 +108,17 @@ def my_answer(agent):
                 future.set_result(own)
 
 # %% my_answer: completes the futures under the lock
-# Not yet. The actions are right. `my_answer` called `set_result` under the lock, expected outside: `set_result` runs
-# the callbacks of the future, and a callback may need the lock.
+# Not yet. The actions are right. `my_answer` called `set_result` under the lock, expected the call outside the lock:
+# `set_result` runs the callbacks of the future, and a callback may need the lock.
 # solution, with `        future.set_result(own)` as `        with agent.lock: future.set_result(own)`
 
 # %% my_answer: without the lock
-# Not yet. With 1 of 3 requests in the list, `my_answer` used `agent.waiting` without `agent.lock`, expected under the
-# lock: another request may change it at the same time.
+# Not yet. With 1 of 3 requests in the list, `my_answer` used `agent.waiting` without `agent.lock`, expected it to hold
+# the lock: another request may change the attribute at the same time.
 # solution, with `with agent.lock:` as `if True:`
 
 # %% my_answer: looks before it takes the lock
-# Not yet. With 1 of 3 requests in the list, `my_answer` used `agent.waiting` without `agent.lock`, expected under the
+# Not yet. With 1 of 3 requests in the list, `my_answer` used `agent.waiting` without `agent.lock`, expected it to hold the
 # lock: ...
 def my_answer(agent):
     if not agent.waiting or len(agent.waiting) < agent.playing:
@@ -136,7 +136,7 @@ def my_answer(agent):
 # solution, with `observations, futures =` as `agent.lock.acquire(); agent.lock.acquire(); observations, futures =`
 
 # %% my_answer: by acquire and release
-# Solved. One pass outside the lock answered all requests, and not before every playing observer had one.
+# Solved. One pass outside the lock answered all requests, once every playing observer had sent its request.
 def my_answer(agent):
     requests = []
     agent.lock.acquire()
@@ -162,7 +162,7 @@ def my_answer(agent):
         begin += len(asked)
 
 # %% my_answer: with a helper
-# Solved. One pass outside the lock answered all requests, and not before every playing observer had one.
+# Solved. One pass outside the lock answered all requests, once every playing observer had sent its request.
 def take(agent):
     with agent.lock:
         if 0 < agent.playing <= len(agent.waiting) or agent.waiting and not agent.playing:
@@ -230,8 +230,8 @@ def my_answer(agent):
         future.set_result(agent.draw(seen))
 
 # %% my_answer: lets the error go
-# Not yet. `agent.draw` raised an error, and request 0 got no answer, expected the error by `set_exception`: its observer
-# would wait until the timeout.
+# Not yet. `agent.draw` raised an error, and request 0 got no answer, expected the error through `set_exception`:
+# otherwise its observer waits until the timeout.
 # solution, with `except Exception as error` as `except ZeroDivisionError as error`
 
 # %% my_answer: the error for the last observer only
@@ -239,7 +239,7 @@ def my_answer(agent):
 # solution, with `for future in futures:` as `for future in futures[-1:]:`
 
 # %% my_answer: the error as a result
-# Not yet. `agent.draw` raised an error, and request 0 got a result, expected the error by `set_exception`.
+# Not yet. `agent.draw` raised an error, and request 0 got a result, expected the error through `set_exception`.
 # solution, with `set_exception(error)` as `set_result(error)`
 
 # %% play_all: skeleton
@@ -389,7 +389,7 @@ def play_all(agent, environments):
 globals().pop("play_all", None)
 
 # %% snapshot: skeleton
-# Not yet. The new agent began with weights that the old agent had only later, expected the weights at the stop ...
+# Not yet. The new agent began with later weights of the old agent, expected its weights at the stop ...
 
 # %% snapshot: solution
 # Solved. The new agent made the same updates as the old agent, weight for weight.
@@ -434,7 +434,7 @@ def go_on(agent, saved):
     return running
 
 # %% snapshot
-# Not yet. ... the optimizer has a state, too ...
+# Not yet. ... save the state of the optimizer ...
 # solution, without `agent.optimizer.load_state_dict(saved["optimizer"])`
 
 # %% snapshot
@@ -446,7 +446,7 @@ def go_on(agent, saved):
 # solution, with `return copy.deepcopy(saved)` as `return {**saved, 'policy': copy.deepcopy(saved['policy'])}`
 
 # %% snapshot
-# Not yet. The new agent began with other weights, expected the weights that the old agent had when it was saved.
+# Not yet. The new agent began with different weights, expected the weights of the old agent when it was saved.
 # solution, without `agent.policy.load_state_dict(saved["policy"])`
 
 # %% snapshot

@@ -12,10 +12,10 @@ import torch.distributed.rpc as rpc
 # Solved. One thread handled one message at a time, and errors reached the caller; no server thread waited.
 
 # %% MyMailbox: skeleton
-# Not yet. Calls at once lost updates of a counter: 4 threads were in the object at the same time, expected 1.
+# Not yet. Concurrent calls lost updates of a counter: 4 threads used the object at the same time, expected 1.
 
 # %% MyMailbox: whose errors are values
-# Not yet. A method raised ValueError('the disk is full'), and the future of its `call` returned ValueError('the disk is
+# Not yet. A method raised ValueError('the disk is full'), but the future of its `call` returned ValueError('the disk is
 # full'), expected it to raise this error: see the trap of `set_exception`.
 # solution, with `return future.then(lambda done: done.wait())` as `return future`
 
@@ -38,7 +38,7 @@ class MyMailbox:
 # solution, with `future.then(lambda done: done.wait())` as `future.wait()`, without `@rpc.functions.async_execution`
 
 # %% MyMailbox: whose cast waits
-# Not yet. `cast` returned only when the method had ended, expected it to return at once.
+# Not yet. `cast` returned only after the method had ended, expected it to return at once.
 # solution, with `self.inbox.put((method, arguments, None))` as `self.wait(method, arguments)`
 def wait(self, method, arguments):
     future = torch.futures.Future()
@@ -56,12 +56,12 @@ MyMailbox.wait = wait
 # solution, with `if future is not None` as `if True`
 
 # %% MyMailbox: that an error ends
-# Not yet. A method raised ValueError('the disk is full'), and the future of its `call` raised ...timeout..., expected it
-# to raise this error.
+# Not yet. A method raised ValueError('the disk is full'), but the future of its `call` raised ...timeout..., expected
+# it to raise this error.
 # solution, with `except Exception as error` as `except KeyError as error`
 
 # %% MyMailbox: that the error of a cast ends
-# Not yet. After a cast whose method raised, the actor answered no call, expected it to live on.
+# Not yet. After a `cast` whose method raised an error, the actor answered no call, expected it to keep running.
 # solution, with `self.inbox.put((method, arguments, None))` as `self.inbox.put((method, arguments, Silent()))`
 class Silent:
     def set_result(self, result):
@@ -71,11 +71,11 @@ class Silent:
         raise error
 
 # %% MyMailbox: with a stack
-# Not yet. One sender cast the notes [0, 1, 2, 3, 4], and they were handled as [4, 3, 2, 1, 0].
+# Not yet. One sender cast its notes in order, and the actor handled [4, 3, 2, 1, 0], expected [0, 1, 2, 3, 4].
 # solution, with `queue.SimpleQueue()` as `queue.LifoQueue()`
 
 # %% MyMailbox: with two threads
-# Not yet. Calls at once lost updates of a counter: 2 threads were in the object at the same time, expected 1.
+# Not yet. Concurrent calls lost updates of a counter: 2 threads used the object at the same time, expected 1.
 # solution, with `threading.Thread(target=self.run, daemon=True).start()` as `self.start_twice()`
 def start_twice(self):
     for _ in range(2):
@@ -135,11 +135,11 @@ class InOrder:
 # Solved. All 4 members were asked at once, and each sum of the ring arrived.
 
 # %% Member: skeleton
-# Not yet. 4 members were asked at once, and 0 sums arrived within 5 s, expected 4: a member that waits handles no
-# message, so pass the work on by `cast`.
+# Not yet. 4 members were asked at once, and 0 sums arrived within 5 s, expected 4: a member that waits
+# handles no message, so pass the work on with `cast`.
 
 # %% Member: that counts one member twice
-# Not yet. One member was asked at once, and the sums were [11], expected [10].
+# Not yet. One member was asked, and the sums were [11], expected [10].
 # solution, with `if hops > 1` as `if hops > 0`
 
 # %% Member: that calls
@@ -151,12 +151,12 @@ class InOrder:
 # solution, with `self.right.cast` as `self.right.call`
 
 # %% Member: that is silent
-# Not yet. One member was asked at once, and 0 sums arrived within 5 s, expected 1: ...
+# Not yet. One member was asked, and 0 sums arrived within 5 s, expected 1: ...
 # solution, with `asker.cast("take", so_far)` as `pass`
 
 # %% Member: that never ends
-# Not yet. One member was asked at once, and messages still went round the ring after the last sum, expected none: pass
-# the work on only while a number is missing.
+# Not yet. One member was asked, and messages still went round the ring after the last sum, expected none: stop once
+# every member has added its number.
 class Member:
     def __init__(self, number):
         self.number = number

@@ -27,7 +27,8 @@
 # Not yet. `forward` called the server 0 times, expected 2 calls: first of the table, then of the decoder.
 
 # %% MyModel: of a copy
-# Not yet. `forward` fetched a part with `to_here`, expected calls of it on the server: `rpc_sync().forward(...)`.
+# Not yet. `forward` fetched a module with `to_here`, expected calls of the module on the server:
+# `rpc_sync().forward(...)`.
 class MyModel(Cut):
     def forward(self, words, hidden=None):
         output, hidden = self.lstm(self.table.to_here()(words), hidden)
@@ -68,7 +69,7 @@ class MyModel(Cut):
 # solution, with `vectors = self.table` as `self.table.rpc_sync().forward(words); vectors = self.table`
 
 # %% MyModel
-# Not yet. The logits have no graph, expected one: nothing can be learnt from them.
+# Not yet. The logits have no graph, expected a graph: without a graph there are no gradients.
 # solution,
 # with `self.decoder.rpc_sync().forward(output)` as `self.decoder.rpc_sync().forward(output).detach()`
 
@@ -111,7 +112,7 @@ def my_step(model, optimizer, words, targets, hidden):
     return loss.item(), hidden
 
 # %% my_step: skeleton
-# Not yet. `model.forward` ran outside of a context, expected inside `with dist_autograd.context() as context:`.
+# Not yet. `model.forward` ran outside a context, expected a call inside `with dist_autograd.context() as context:`.
 
 # %% my_step: forward in a context
 # Not yet. The loss is right. The context ended without gradients, expected a gradient of each parameter:
@@ -134,7 +135,7 @@ def my_step(model, optimizer, words, targets, hidden):
 # solution, with `        optimizer.step(context)` as `    optimizer.step(context)`
 
 # %% my_step: as in one process
-# Not yet. `model.forward` ran outside of a context, expected inside `with dist_autograd.context() as context:`.
+# Not yet. `model.forward` ran outside a context, expected a call inside `with dist_autograd.context() as context:`.
 def my_step(model, optimizer, words, targets, hidden):
     logits, hidden = model.forward(words, hidden)
     loss = loss_of(logits, targets)
@@ -406,16 +407,17 @@ def call(module, *arguments):
 # solution, with `nn.LSTM, (width, width)` as `nn.LSTM, (2 * width, width)`
 
 # %% TwoLayers
-# Not yet. In the first window `forward` returned a tensor of shape (5, 3, 4), expected a pair: output,
-# hidden states of both.
+# Not yet. In the first window `forward` returned a tensor of shape (5, 3, 4), expected a pair: the output, and the
+# hidden states of both layers.
 # solution, with `return output, (first, second)` as `return output`
 
 # %% TwoLayers
-# Not yet. In the first window the output has no graph, so nothing can be learnt from it.
+# Not yet. In the first window the output has no graph, expected a graph: without a graph there are no gradients.
 # solution, with `return output, (first, second)` as `return vectors, (first, second)`
 
 # %% TwoLayers
-# Not yet. In the first window the hidden states are not two pairs of tensors, one for each layer.
+# Not yet. In the first window `forward` returned other hidden states, expected two pairs of tensors, one for each
+# layer.
 # solution, with `return output, (first, second)` as `return output, first`
 
 # %% TwoLayers
@@ -455,11 +457,11 @@ def call(module, *arguments):
 # cell `class Cut:`
 
 # %% MyModel: that detaches the output
-# Not yet. Backward waited in vain for a gradient, expected one for each message: something is detached.
+# Not yet. The backward pass waited in vain for a gradient, expected a gradient for each message: a tensor is detached.
 # solution, with `forward(output)` as `forward(output.detach())`
 
 # %% MyModel: that detaches the vectors
-# Not yet. Backward waited in vain for a gradient, expected one for each message: something is detached.
+# Not yet. The backward pass waited in vain for a gradient, expected a gradient for each message: a tensor is detached.
 # solution, with `self.lstm(vectors,` as `self.lstm(vectors.detach(),`
 
 # %% MyModel: solution after a backward that has waited in vain

@@ -43,16 +43,16 @@ class MyFewBytes(SendsLogits):
         return self.decoder.forward(output, targets), hidden
 
 # %% MyFewBytes: skeleton
-# Not yet. The results are right, and the trainer received 81280 bytes, of which the logits are 80000, expected no
+# Not yet. The results are right, but the trainer received 81280 bytes, of which the logits are 80000, expected no
 # logits: let the decoder return the loss.
 
 # %% MyFewBytes: first half
-# Not yet. The loss comes from the server, and a forward pass moves 2884 bytes, expected 2020: for 20 words, 8 of them
+# Not yet. The loss comes from the server, but a forward pass moves 2884 bytes, expected 2020: for 20 words, 8 of them
 # different, the table has to send 8 rows.
 # solution, with `self.table.forward(rows)[places]` as `self.table.forward(words)`
 
 # %% MyFewBytes: second half
-# Not yet. The results are right, and the trainer received 80512 bytes, of which the logits are 80000, expected no
+# Not yet. The results are right, but the trainer received 80512 bytes, of which the logits are 80000, expected no
 # logits: let the decoder return the loss.
 class MyFewBytes(SendsLogits):
     def vectors(self, words):
@@ -64,7 +64,7 @@ class MyFewBytes(SendsLogits):
 # solution, with `self.table.forward(rows)[places]` as `self.table.forward(rows)[places.flip(0)]`
 
 # %% MyFewBytes
-# Not yet. Backward waited in vain for a gradient, expected ...
+# Not yet. The backward pass waited in vain for a gradient, expected ...
 # solution, with `self.table.forward(rows)[places]` as `self.table.forward(rows).detach()[places]`
 
 # %% MyFewBytes
@@ -98,7 +98,7 @@ class MyFewBytes(SendsLogits):
 # solution, with `self.decoder.forward(output, targets), hidden` as `self.decoder.forward(output, targets)`
 
 # %% MyFewBytes
-# Not yet. Backward waited ...
+# Not yet. The backward pass waited ...
 # solution,
 # with `cross_entropy(logits.flatten(0, 1), targets.flatten())`
 # as `cross_entropy(logits.flatten(0, 1), targets.flatten()).detach().requires_grad_()`
@@ -110,21 +110,21 @@ class MyFewBytes(SendsLogits):
 # Not yet. The results are right, and the decoder ran 1 time for a window, expected 2 times: once for each half.
 
 # %% MyHalves: waits for each half
-# Not yet. The second call of the decoder began after the first loss had come back, expected both calls under way at
-# the same time: use `forward_async`, and wait after the second call.
+# Not yet. The second call of the decoder began after the first loss had come back, expected both calls to be under way
+# at the same time: use `forward_async`, and wait after the second call.
 # solution, with `futures.append(self.decoder.forward_async(output, halves(targets)[half]))`
 # as `futures.append(self.decoder.forward(output, halves(targets)[half]))`
 # and `[future.wait() for future in futures]` as `futures`
 
 # %% MyHalves: waits at once
-# Not yet. The second call of the decoder began after the first loss had come back, expected both calls under way at
-# the same time: use `forward_async`, and wait after the second call.
+# Not yet. The second call of the decoder began after the first loss had come back, expected both calls to be under way
+# at the same time: use `forward_async`, and wait after the second call.
 # solution, with `.append(self.decoder.forward_async(output, halves(targets)[half]))`
 # as `.append(self.decoder.forward_async(output, halves(targets)[half])) or futures[-1].wait()`
 
 # %% MyHalves: the LSTM first
-# Not yet. The LSTM ran both halves before the first call of the decoder. That call must come before the LSTM
-# runs the second half.
+# Not yet. The LSTM ran both halves before the first call of the decoder, expected this call before the LSTM runs the
+# second half.
 def halves(tensor):
     return tensor.chunk(2, dim=1)
 
@@ -154,7 +154,7 @@ class MyHalves(FewBytes):
         return loss, (torch.cat([left_h, right_h], dim=1), torch.cat([left_c, right_c], dim=1))
 
 # %% MyHalves: by rpc_async of an RRef, whose first call leaves the context
-# Not yet. The results are right, and a gradient of the table differs, expected the gradient of one process.
+# Not yet. The results are right, but a gradient of the table differs, expected the gradient of one process.
 # solution, with `self.decoder.forward_async(output, halves(targets)[half])`
 # as `self.decoder.get_module_rref().rpc_async().forward(output, halves(targets)[half])`
 
@@ -205,7 +205,7 @@ class MyHalves(FewBytes):
 # solution, with `(first + second) / 2` as `futures[0]`
 
 # %% MyHalves: rows of each half
-# Not yet. The loss comes from the server, and a forward pass moves ...
+# Not yet. The loss comes from the server, but a forward pass moves ...
 # solution, with `halves(self.vectors(words))` as `[self.vectors(part) for part in halves(words)]`
 
 # %% MyHalves: targets of the first half
@@ -243,7 +243,7 @@ class MyHalves(FewBytes):
 # as `cross_entropy(logits.flatten(0, 1), targets.flatten()) * 2`
 
 # %% loss_on_server
-# Not yet. `loss_on_server` returned a tensor of shape (20,), expected the loss, a tensor of one number.
+# Not yet. `loss_on_server` returned a tensor of shape (20,), expected the loss, a tensor with one element.
 # solution, with `targets.flatten()` as `targets.flatten(), reduction="none"`
 
 # %% loss_on_server
@@ -345,7 +345,7 @@ def looked_up(table, words):
 # solution, with `.float()[places]` as `[places]`
 
 # %% looked_up
-# Not yet. The vectors are up to ...
+# Not yet. The vectors differ from the table's by up to ...
 # solution, with `[places]` as `[0 * places]`
 
 # %% looked_up

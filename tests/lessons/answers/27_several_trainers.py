@@ -59,7 +59,8 @@ def my_step_in_turn(context, parameter):
 # answer "in one block", with `with turn, torch.no_grad():` as `with torch.no_grad():`
 
 # %% my_step_in_turn
-# Not yet. The step read the values before its turn, and has overwritten what came meanwhile: -1, expected 9.
+# Not yet. The step read the values before its turn, and overwrote an update that came meanwhile: the value is -1,
+# expected 9.
 turn = threading.Lock()
 
 def my_step_in_turn(context, parameter):
@@ -70,7 +71,7 @@ def my_step_in_turn(context, parameter):
         values.detach().copy_(new)
 
 # %% my_step_in_turn
-# Not yet. The step still holds `turn`, expected it to let go ...
+# Not yet. The step still holds `turn`, expected it to release ...
 # answer "does nothing", with `pass` as `turn.acquire(); values.detach().sub_(gradient)`
 
 # %% my_step_in_turn
@@ -366,13 +367,15 @@ class SharedOptimizer:
 globals().pop("SharedOptimizer", None)
 
 # %% Bounded: solution
-# Solved. What is too old is refused, one update at a time, and what `read` returns belongs together.
+# Solved. Updates that were too old were refused, one update ran at a time, and `read` returned matching values and
+# versions.
 
 # %% Bounded: skeleton
 # Not yet. With a limit of 1, an update that was 2 updates old returned True, expected False.
 
 # %% Bounded: that makes new values
-# Solved. What is too old is refused, one update at a time, and what `read` returns belongs together.
+# Solved. Updates that were too old were refused, one update ran at a time, and `read` returned matching values and
+# versions.
 class Bounded:
     def __init__(self, values, limit):
         self.values, self.limit, self.version, self.turn = values, limit, 0, threading.Condition()
@@ -390,17 +393,19 @@ class Bounded:
         return fresh
 
 # %% Bounded: a new tensor
-# Solved. What is too old is refused, one update at a time, and what `read` returns belongs together.
+# Solved. Updates that were too old were refused, one update ran at a time, and `read` returned matching values and
+# versions.
 # solution, with `self.values -= gradient` as `self.values = self.values - gradient`
 # and `self.values.clone()` as `self.values`
 
 # %% Bounded: the oldest that is taken
-# Solved. What is too old is refused, one update at a time, and what `read` returns belongs together.
+# Solved. Updates that were too old were refused, one update ran at a time, and `read` returned matching values and
+# versions.
 # solution, with `threading.Lock()` as `threading.RLock()`
 # and `self.version - version > self.limit` as `version < self.version - self.limit`
 
 # %% Bounded
-# Not yet. With a limit of 0, two updates came at the same time with gradients of the same version, and both were ...
+# Not yet. With a limit of 0, two updates with gradients of the same version came at the same time, and both were ...
 class Bounded:
     def __init__(self, values, limit):
         self.values = values

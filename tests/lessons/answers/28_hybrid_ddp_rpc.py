@@ -61,7 +61,7 @@ def my_forward(model, words, offsets):
 # solution, with `model.table.remote_parameters()` as `model.table.remote_parameters() + [rpc.remote("master", dict)]`
 
 # %% my_references
-# Not yet. On trainer 0 the local RRefs hold something else, expected both parameters of the dense layer.
+# Not yet. On trainer 0 the local RRefs hold other objects, expected both parameters of the dense layer.
 # skeleton, with `return []  # your lines` as `return model.table.remote_parameters() + [rpc.RRef(1), rpc.RRef(2)]`
 
 # %% my_references
@@ -124,7 +124,7 @@ def frozen_step(model, optimizer, data):
         optimizer
 
 # %% frozen_step: with an optimizer of the dense layer
-# Not yet. In 4 steps of trainer 0 4 gradients came to the table, expected none.
+# Not yet. In 4 steps of trainer 0 4 gradients reached the table, expected none.
 def frozen_step(model, optimizer, data):
     rows, offsets, label = data
     with dist_autograd.context() as context:
@@ -215,26 +215,26 @@ def step_in_parts(model, optimizer, parts):
 # Nobody has started RPC.
 
 # %% my_forward: before RPC has been started
-# Not yet. The model is not there: run all cells from `World` on ...
+# Not yet. The ranks have no model: run all cells from `World` on ...
 def my_forward(*arguments):
     pass
 
 # %% my_references: before RPC has been started
-# Not yet. The model is not there: run all cells from `World` on ...
+# Not yet. The ranks have no model: run all cells from `World` on ...
 def my_references(*arguments):
     pass
 
 # %% my_hybrid_step: before RPC has been started
-# Not yet. The model is not there: run all cells from `World` on ...
+# Not yet. The ranks have no model: run all cells from `World` on ...
 def my_hybrid_step(*arguments):
     pass
 
 # %% frozen_step: before RPC has been started
-# Not yet. The model is not there: run all cells from `World` on ...
+# Not yet. The ranks have no model: run all cells from `World` on ...
 def frozen_step(*arguments):
     pass
 
 # %% step_in_parts: before RPC has been started
-# Not yet. The model is not there: run all cells from `World` on ...
+# Not yet. The ranks have no model: run all cells from `World` on ...
 def step_in_parts(*arguments):
     pass

@@ -204,16 +204,16 @@ def one_rate(model, rate):
 # Nobody has started RPC.
 
 # %% my_turns: before RPC has been started
-# Not yet. The model is not there: run all cells from `World` on ...
+# Not yet. The ranks have no model: run all cells from `World` on ...
 def my_turns(*arguments):
     pass
 
 # %% one_rate: before RPC has been started
-# Not yet. The model is not there: run all cells from `World` on ...
+# Not yet. The ranks have no model: run all cells from `World` on ...
 def one_rate(*arguments):
     pass
 
 # %% my_one_process: before RPC has been started
-# Not yet. The model is not there: run all cells from `World` on ...
+# Not yet. The ranks have no model: run all cells from `World` on ...
 def my_one_process(*arguments):
     pass

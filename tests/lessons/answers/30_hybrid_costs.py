@@ -22,10 +22,12 @@ def my_lookup(tables, rows, offsets):
 # solution, with `return [table` as `return torch.stack([table` and `zip(tables, rows)]` as `zip(tables, rows)])`
 
 # %% my_lookup: skeleton
-# Not yet. The vectors are right, and the trainer waited for 3 answers of server, expected 1 call to the server for all 3 tables.
+# Not yet. The vectors are right, but the trainer waited for 3 answers from server, expected 1 call to the server for
+# all 3 tables.
 
 # %% my_lookup: all at once
-# Not yet. The vectors are right, and the trainer waited for 3 answers of server, expected 1 call to the server for all 3 tables.
+# Not yet. The vectors are right, but the trainer waited for 3 answers from server, expected 1 call to the server for
+# all 3 tables.
 def my_lookup(tables, rows, offsets):
     calls = [table.rpc_async().forward(own, offsets) for table, own in zip(tables, rows)]
     return torch.futures.wait_all(calls)
@@ -44,15 +46,18 @@ def my_lookup(tables, rows, offsets):
 # solution, with `return rpc.rpc_sync` as `rpc.rpc_sync`
 
 # %% my_lookup: one table for all
-# Not yet. For table 1, `my_lookup` returned other vectors, expected the sums of the rows `rows[1]` of this table, bag by bag.
+# Not yet. For table 1, `my_lookup` returned wrong vectors, expected the sums of the rows `rows[1]` of this table, bag
+# by bag.
 # solution, with `table.local_value()` as `tables[0].local_value()`
 
 # %% my_lookup: the rows of one table
-# Not yet. For table 1, `my_lookup` returned other vectors, expected the sums of the rows `rows[1]` of this table, bag by bag.
+# Not yet. For table 1, `my_lookup` returned wrong vectors, expected the sums of the rows `rows[1]` of this table, bag
+# by bag.
 # solution, with `(own, offsets)` as `(rows[0], offsets)`
 
 # %% my_lookup: in reverse
-# Not yet. For table 0, `my_lookup` returned other vectors, expected the sums of the rows `rows[0]` of this table, bag by bag.
+# Not yet. For table 0, `my_lookup` returned wrong vectors, expected the sums of the rows `rows[0]` of this table, bag
+# by bag.
 # solution, with `zip(tables, rows)]` as `zip(tables[::-1], rows[::-1])]`
 
 # %% my_lookup: a vector for each word
@@ -73,12 +78,12 @@ def my_lookup(tables, rows, offsets):
     return rpc.rpc_sync("server", look_up_on_server, (tables, rows, offsets))
 
 # %% my_lookup: fetched twice
-# Not yet. The vectors are right, and the trainer waited for 2 answers of server, expected 1 call to the server ...
+# Not yet. The vectors are right, but the trainer waited for 2 answers from server, expected 1 call to the server ...
 # solution,
 # with `rpc.rpc_sync("server", look_up_on_server, (tables, rows, offsets))` as `rpc.remote("server", look_up_on_server, (tables, rows, offsets)).to_here()`
 
 # %% my_lookup: the tables themselves travel
-# Not yet. The vectors are right, and the trainer received 7680 bytes, expected at most 576: the vectors only.
+# Not yet. The vectors are right, but the trainer received 7680 bytes, expected at most 576: the vectors only.
 def look_up_on_server(tables):
     return [table.local_value().weight.clone() for table in tables]
 
@@ -167,7 +172,7 @@ def two_optimizers(model, lr):
 # Solved. With 20 rows on server and 20 rows on master, sums and gradients equal those of one table of 40 rows.
 
 # %% SplitTable: skeleton
-# Not yet. By `remote_parameters`, 40 of 40 rows are on server, expected 20 on each of server and master.
+# Not yet. According to `remote_parameters`, 40 of 40 rows are on server, expected 20 on each of server and master.
 
 # %% SplitTable
 # Solved. With 20 rows on server and 20 rows on master, sums and gradients equal those of one table of 40 rows.
@@ -215,15 +220,15 @@ class SplitTable(nn.Module):
 # as `torch.bucketize(torch.arange(len(rows)), offsets, right=True).clamp(max=len(offsets) - 1)`
 
 # %% SplitTable
-# Not yet. `forward` returns one vector for two different rows. Do two owners ...
+# Not yet. `forward` returns the same vector for two rows, expected different vectors. Do both owners ...
 # solution, with ` - number * self.half` as ` * 0`
 
 # %% SplitTable
-# Not yet. `forward` returns one vector for two different rows. Do two owners ...
+# Not yet. `forward` returns the same vector for two rows, expected different vectors. Do both owners ...
 # solution, with `True, seed)` as `True)`
 
 # %% SplitTable
-# Not yet. By `remote_parameters`, 40 of 40 rows are ...
+# Not yet. According to `remote_parameters`, 40 of 40 rows are ...
 # solution, with `[self.half, rows - self.half]` as `[rows, rows]`
 
 # %% SplitTable
@@ -231,15 +236,15 @@ class SplitTable(nn.Module):
 # solution, with `call.wait() for` as `call.wait().detach() for`
 
 # %% SplitTable
-# Not yet. By `remote_parameters`, 0 of 40 rows are ...
+# Not yet. According to `remote_parameters`, 0 of 40 rows are ...
 # solution, with `for part in self.parts for` as `for part in self.parts[:1] for`
 
 # %% SplitTable
-# Not yet. The sums are right, but in a step of SGD row 0 did not move, expected the step of one table.
+# Not yet. The sums are right, but in a step of SGD, row 0 did not move, expected the step of one table.
 # solution, with `sum(call.wait() for call in calls)` as `calls[0].wait().detach() + calls[1].wait()`
 
 # %% SplitTable
-# Not yet. The sums are right, but in a step of SGD row 0 moved differently, expected the step of one table.
+# Not yet. The sums are right, but in a step of SGD, row 0 moved differently, expected the step of one table.
 # solution, with `call.wait() for` as `(2 * call.wait() - call.wait().detach()) for`
 
 # %% SplitTable

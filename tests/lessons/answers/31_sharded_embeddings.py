@@ -68,7 +68,7 @@ def my_request(ids, owners):
 # as `dist.all_to_all_single(received, sent); dist.all_to_all_single(received, sent)`
 
 # %% my_request: changes the ids
-# Not yet. Rank 0 changed its argument `ids`.
+# Not yet. Rank 0 changed its argument `ids`, expected it unchanged.
 # solution, with `return exchange(ids[order], sent, received)`
 # as `asked = exchange(ids[order], sent, received); ids.zero_(); return asked`
 
@@ -107,7 +107,7 @@ def my_answer(asked_rows, plan):
 # solution, with `torch.zeros_like(arrived).index_copy(0, order, arrived)` as `arrived[order]`
 
 # %% my_answer: only for vectors
-# Not yet. With mixed owners rank 0 returned torch.float64, expected torch.bool, as the argument.
+# Not yet. With mixed owners rank 0 returned torch.float64, expected torch.bool, the dtype of the argument.
 # solution, with `exchange(asked_rows, ` as `exchange(asked_rows.double(), `
 
 # %% my_answer: with a barrier
@@ -138,7 +138,7 @@ def my_answer(asked_rows, plan):
 # solution, with `sent, received)` as `received, sent)`
 
 # %% my_to_owners: changes the rows
-# Not yet. Rank 0 changed the rows that it got.
+# Not yet. Rank 0 changed the rows that it got, expected them unchanged.
 # solution, with `return exchange(own_rows[order], sent, received)`
 # as `result = exchange(own_rows[order], sent, received); own_rows.zero_(); return result`
 
@@ -163,8 +163,8 @@ def pooled(shard, ids, bag_of_id, bags):
 # Not yet. With short passages rank 0 returned [...], expected [...].
 
 # %% pooled: a vector for each id
-# Not yet. The sums are right. With long passages rank 0 handed over ... bytes, expected at most ...: the counts, two
-# numbers for each id, and a sum for each passage of each rank.
+# Not yet. The sums are right. With long passages rank 0 passed ... bytes, expected at most ...: the counts, two numbers
+# for each id, and a sum for each passage of each rank.
 def pooled(shard, ids, bag_of_id, bags):
     asked, plan = request(ids, ids % n)
     vectors = answer(shard[asked // n], plan)
@@ -212,7 +212,7 @@ def rowwise_adagrad(shard, sums, places, gradients, rate):
 # solution, with `sums[distinct].sqrt()` as `sums[distinct]`
 
 # %% rowwise_adagrad: all rows
-# Not yet. With different places rank 0 changed a row without gradients.
+# Not yet. With different places rank 0 changed a row without gradients, expected it unchanged.
 # solution, with `distinct, number` as `shard += 1e-12; distinct, number`
 
 # %% rowwise_adagrad: over all ranks

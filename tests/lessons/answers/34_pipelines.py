@@ -94,7 +94,7 @@ def my_order(stage, stages, m):
     return order
 
 # %% my_order
-# Not yet. With 4 stages and 8 micro-batches stage 0 waits forever before ('B', 0).
+# Not yet. With 4 stages and 8 micro-batches stage 0 waits forever before ('B', 0), expected every action to run.
 # solution, with `stages - stage` as `stage + 1`
 
 # %% my_order
@@ -114,7 +114,7 @@ def my_order(stage, stages, m):
 # solution, with `order.append(("B", i))` as `pass`
 
 # %% my_order
-# Not yet. With 4 stages and 8 micro-batches stage 0 waits forever before ('B', 7).
+# Not yet. With 4 stages and 8 micro-batches stage 0 waits forever before ('B', 7), expected every action to run.
 # solution, with `("B", i)` as `("B", m - 1 - i)`
 
 # %% my_order
@@ -130,8 +130,8 @@ def my_order(stage, stages, m):
 # solution, with `ahead = min(stages - stage, m)` as `ahead = min(stages - rank, m)`
 
 # %% my_batches: skeleton
-# Not yet. 1F1B, 4 stages and 8 micro-batches: stage 2 waits forever in ('send', 'F', 1) and stage 3 in ('send', 'B', 0),
-# expected that every message is transferred. Which of their messages must move together?
+# Not yet. 1F1B, 4 stages and 8 micro-batches: stage 2 waits forever in ('send', 'F', 1) and stage 3 in ('send', 'B',
+# 0), expected every message to arrive. Which of their messages must move together?
 
 # %% my_batches: solution
 # Solved. No stage waits forever, with GPipe's order or with 1F1B.
@@ -154,8 +154,8 @@ def my_batches(order, stage, stages):
         yield below
 
 # %% my_batches: all messages in one batch
-# Not yet. GPipe's order, 4 stages and 8 micro-batches: Stage 1 posts ('send', 'F', 0) before it can have computed it,
-# expected it in a later batch.
+# Not yet. GPipe's order, 4 stages and 8 micro-batches: Stage 1 posts ('send', 'F', 0) before the tensor can be ready,
+# expected this send in a later batch.
 def my_batches(order, stage, stages):
     batch = []
     for kind, i in order:

@@ -46,11 +46,13 @@ def my_step(context, m):
     return float(sum(losses)) / m
 
 # %% my_step: waits for each by rpc_sync
-# Not yet. Rank 0 waited for each micro-batch before it began the next one. All of them must be under way at once.
+# Not yet. Rank 0 waited for each micro-batch before it began the next micro-batch, expected all of them to be under way
+# at once.
 # solution, with `rpc_async` as `rpc_sync` and `future.wait()` as `future`
 
 # %% my_step: waits for each future at once
-# Not yet. Rank 0 waited for each micro-batch before it began the next one. All of them must be under way at once.
+# Not yet. Rank 0 waited for each micro-batch before it began the next micro-batch, expected all of them to be under way
+# at once.
 # solution, with `(stage(x), target)))` as `(stage(x), target)).wait())` and `future.wait()` as `future`
 
 # %% my_step: the sum of the losses

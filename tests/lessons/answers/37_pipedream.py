@@ -36,7 +36,7 @@ def my_stashed_backward(x, output, used, newest):
     return new_weight, (newest[1].detach() - bias).requires_grad_()
 
 # %% my_stashed_backward: updates what the forward used
-# Not yet. Stage 0, batch 0: it returned the weights of the forward after an update, so the updates in between are lost,
+# Not yet. Stage 0, batch 0: it returned the forward pass's weights plus one update, so the updates in between are lost,
 # expected one update by the gradient of this batch.
 # solution, with `updated(newest, gradients[:2])` as `updated(used, gradients[:2])`
 
@@ -93,15 +93,15 @@ def my_stashed_backward(x, output, used, newest):
 # solution, with `gradients[:2])` as `[-g for g in gradients[:2]])`
 
 # %% my_stashed_backward: weights without a gradient
-# Not yet. Stage 0, batch 0: it returned weights that do not require a gradient, expected those of `updated`.
+# Not yet. Stage 0, batch 0: it returned weights without `requires_grad`, expected the weights that `updated` returns.
 # solution, with `updated(newest, gradients[:2])` as `[w.detach() - g for w, g in zip(newest, gradients)]`
 
 # %% my_delayed_step: solution
 # Solved. The loss is that of the old weights, and their gradients update the newest weights.
 
 # %% my_delayed_step: skeleton
-# Not yet. With the delays [0, 0, 0] rank 0 returned the loss of the right weights. The weights of stage 0 are not
-# updated, expected the newest weights minus the gradient.
+# Not yet. With the delays [0, 0, 0], rank 0 returned the right loss. The weights of stage 0 are not updated, expected
+# the newest weights minus the gradient.
 
 # %% my_delayed_step: by backward
 # Solved. The loss is that of the old weights, and their gradients update the newest weights.
@@ -118,47 +118,47 @@ def my_delayed_step(versions, delays, inputs, targets):
     return loss, [updated(v[-1], [t.grad for t in u]) for v, u in zip(versions, used)]
 
 # %% my_delayed_step: no delay
-# Not yet. With the delays [2, 0, 1] rank 0 returned the loss ..., expected ..., the loss of the weights that are as
-# many updates old, or of the oldest.
+# Not yet. With the delays [2, 0, 1], rank 0 returned the loss ..., expected ...: a stage with delay d uses its weights
+# of d updates ago, or else its oldest weights.
 # solution, with `len(of_stage) - 1 - delay` as `len(of_stage) - 1`
 
 # %% my_delayed_step: counts from the oldest
-# Not yet. With the delays [0, 0, 0] rank 0 returned the loss ..., expected ..., the loss of the weights that are as
-# many updates old, or of the oldest.
+# Not yet. With the delays [0, 0, 0], rank 0 returned the loss ..., expected ...: a stage with delay d uses its weights
+# of d updates ago, or else its oldest weights.
 # solution, with `len(of_stage) - 1 - delay` as `min(delay, 3)`
 
 # %% my_delayed_step: updates the old weights
-# Not yet. With the delays [2, 0, 1] rank 0 returned the loss of the right weights. The update of stage 0 starts from
-# the old weights, expected from the newest weights.
+# Not yet. With the delays [2, 0, 1], rank 0 returned the right loss. The update of stage 0 starts from the old weights,
+# expected the newest weights.
 # solution, with `updated(of_stage[-1], gradients` as `updated(used[stage], gradients`
 
 # %% my_delayed_step: gradients of another stage
-# Not yet. With the delays [0, 0, 0] rank 0 returned the loss of the right weights. The new weights of stage 1 differ,
-# expected the newest weights minus the gradient for the old ones.
+# Not yet. With the delays [0, 0, 0], rank 0 returned the right loss. The new weights of stage 1 differ, expected the
+# newest weights minus the gradient of the old weights.
 # solution, with `gradients[2 * stage : 2 * stage + 2]` as `gradients[:2]`
 
 # %% my_delayed_step: wraps around
-# Not yet. With the delays [1, 4, 0] rank 0 returned the loss ..., expected ..., the loss of the weights that are as
-# many updates old, or of the oldest.
+# Not yet. With the delays [1, 4, 0], rank 0 returned the loss ..., expected ...: a stage with delay d uses its weights
+# of d updates ago, or else its oldest weights.
 # solution, with `max(0, len(of_stage) - 1 - delay)` as `len(of_stage) - 1 - delay`
 
 # %% my_delayed_step: only the loss
-# Not yet. With the delays [0, 0, 0] rank 0 returned ..., expected the loss and the list of new weights.
+# Not yet. With the delays [0, 0, 0], rank 0 returned ..., expected the loss and the list of new weights.
 # solution, with `return loss.item(), new` as `return loss.item()`
 
 # %% my_delayed_step: weights of one stage
-# Not yet. With the delays [0, 0, 0] rank 0 returned the loss of the right weights. The new weights are ..., expected a
-# list with the weights of each stage.
+# Not yet. With the delays [0, 0, 0], rank 0 returned the right loss. The new weights are ..., expected a list with the
+# weights of each stage.
 # solution, with `return loss.item(), new` as `return loss.item(), new[0]`
 
 # %% staleness: solution
 # Solved. Every micro-batch has the right number of updates, even in unusual orders.
 
 # %% staleness: skeleton
-# Not yet. For the order F0 F1 B0 F2 B1 B2 and m = 1 rank 0 returned [0, 0, 0], expected [0, 1, 1].
+# Not yet. For the order F0 F1 B0 F2 B1 B2 and m = 1, rank 0 returned [0, 0, 0], expected [0, 1, 1].
 
 # %% staleness: counts the backwards in between
-# Not yet. For the order F0 F1 F2 B0 F3 B1 F4 B2 F5 B3 B4 B5 and m = 3 rank 0 returned [...], expected [...].
+# Not yet. For the order F0 F1 F2 B0 F3 B1 F4 B2 F5 B3 B4 B5 and m = 3, rank 0 returned [...], expected [...].
 def staleness(order, m):
     result = []
     for batch in range(len(order) // 2):
@@ -183,15 +183,15 @@ def staleness(order, m):
     return tuple(stale)
 
 # %% staleness: never updates
-# Not yet. For the order F0 F1 B0 F2 B1 B2 and m = 1 rank 0 returned [0, 0, 0], expected [0, 1, 1].
+# Not yet. For the order F0 F1 B0 F2 B1 B2 and m = 1, rank 0 returned [0, 0, 0], expected [0, 1, 1].
 # solution, with `backwards += 1` as `backwards += 0`
 
 # %% staleness: counts all updates
-# Not yet. For the order F0 B0 F1 B1 and m = 1 rank 0 returned [0, 1], expected [0, 0].
+# Not yet. For the order F0 B0 F1 B1 and m = 1, rank 0 returned [0, 1], expected [0, 0].
 # solution, with `- updates_at_forward[i]` as ``
 
 # %% staleness: in the order of the backwards
-# Not yet. For the order F0 F1 F2 B2 B1 B0 and m = 1 rank 0 returned [0, 1, 2], expected [2, 1, 0].
+# Not yet. For the order F0 F1 F2 B2 B1 B0 and m = 1, rank 0 returned [0, 1, 2], expected [2, 1, 0].
 # solution, with `sorted(stale)` as `stale`
 
 # %% staleness: one number
@@ -202,8 +202,8 @@ def staleness(order, m):
 # Solved. Every number of micro-batches is the smallest that is enough.
 
 # %% enough_micro_batches: skeleton
-# Not yet. With 4 stages and a bubble of at most 0.25 rank 0 returned 4, where the bubble is 0.429, expected 9, where the
-# bubble is 0.250.
+# Not yet. With 4 stages and a bubble of at most 0.25, rank 0 returned 4, where the bubble is 0.429, expected 9, where
+# the bubble is 0.250.
 
 # %% enough_micro_batches: by a formula
 # Solved. Every number of micro-batches is the smallest that is enough.
@@ -212,15 +212,15 @@ def enough_micro_batches(stages, most):
     return max(1, int(exact + 1 - 1e-9))
 
 # %% enough_micro_batches: not rounded
-# Not yet. With 8 stages and a bubble of at most 0.3 rank 0 returned ..., expected 17, where the bubble is 0.292.
+# Not yet. With 8 stages and a bubble of at most 0.3, rank 0 returned ..., expected 17, where the bubble is 0.292.
 def enough_micro_batches(stages, most):
     return max(1, round((stages - 1) * (1 - most) / most, 3))
 
 # %% enough_micro_batches: the bubble as a share of the work
-# Not yet. With 4 stages and a bubble of at most 0.25 rank 0 returned 12, where the bubble is 0.200, expected 9, where
+# Not yet. With 4 stages and a bubble of at most 0.25, rank 0 returned 12, where the bubble is 0.200, expected 9, where
 # the bubble is 0.250.
 # solution, with `(m + stages - 1)` as `m`
 
 # %% enough_micro_batches: text
-# Not yet. With 4 stages and a bubble of at most 0.25 rank 0 returned ..., expected 9, where the bubble is 0.250.
+# Not yet. With 4 stages and a bubble of at most 0.25, rank 0 returned ..., expected 9, where the bubble is 0.250.
 # solution, with `return m` as `return str(m)`

@@ -141,7 +141,7 @@ def my_meeting(store):
     return quorum(store, me, GRACE)
 
 # %% my_meeting: its name as the rank
-# Not yet. The process '0.1' has rank 0 after the meeting, expected 2: its place in ['1.2', '2.1', '0.1'].
+# Not yet. The process '0.1' has rank 0 after the meeting, expected 2, its index in ['1.2', '2.1', '0.1'].
 # solution, with `members.index(me)` as `int(me[0])`
 
 # %% my_meeting: without the timeout
@@ -149,7 +149,7 @@ def my_meeting(store):
 # solution, with `, timeout=TIMEOUT` as ``
 
 # %% my_meeting: one prefix for all meetings
-# Not yet. Rank 0 made its group in another store than the meeting's, so the next meeting would find the keys of this ...
+# Not yet. Rank 0 made its group with keys that the next meeting would find ...
 # solution, with `dist.PrefixStore("group", store)` as `dist.PrefixStore("group", base)`
 
 # %% my_meeting: returns nothing

@@ -34,12 +34,12 @@ def my_loop(training, path, goes_on):
 # solution, with `if os.path.exists(path):` as `if True:`
 
 # %% my_loop: not atomic
-# Not yet. Rank 0 wrote the second checkpoint into the file of the first one, expected a new file that is renamed: ...
+# Not yet. Rank 0 wrote the second checkpoint into the file of the first, expected a new file that it renames: ...
 # solution, with `torch.save(training.state(), f"{path}.part")` as `torch.save(training.state(), path)`,
 # with `os.replace(f"{path}.part", path)` as `pass`
 
 # %% my_loop: every rank saves
-# Not yet. Rank 1 left checkpoints of the steps [25, 50]. Only rank 0 may save.
+# Not yet. Rank 1 left checkpoints of the steps [25, 50], expected none: only rank 0 may save.
 # solution, with `and rank == 0` as `and True`
 
 # %% my_loop: saves every step
@@ -77,7 +77,7 @@ def my_loop(training, path, goes_on):
 # skeleton, with `while goes_on(training):` as `while True:`
 
 # %% my_loop: leaves the other file
-# Not yet. Rank 0 left 2 files next to each other, ['checkpoint.pt', 'checkpoint.pt.part'], expected only the ...
+# Not yet. Rank 0 left 2 files, ['checkpoint.pt', 'checkpoint.pt.part'], expected only the ...
 def my_loop(training, path, goes_on):
     if os.path.exists(path):
         training.load(torch.load(path))

@@ -55,9 +55,9 @@ def my_zero1(units):
 # and `        optimizer.step()` as `            optimizer.step()`
 
 # %% my_zero1: a view of a gradient
-# Not yet. After step 0 rank 0 holds 44544 bytes of parameters and gradients, expected 27840: use `unit.shard` itself, and
-# no gradient except those of the shards. A gradient that is a view keeps the whole flat vector in memory: `/ n` makes a
-# tensor of its own, and `.div_(n)` does not.
+# Not yet. After step 0 rank 0 holds 44544 bytes of parameters and gradients, expected 27840: use `unit.shard` itself,
+# and keep no gradients except the gradients of the shards. A gradient that is a view keeps the whole flat vector in
+# memory: `/ n` makes a tensor of its own, and `.div_(n)` does not.
 # solution, without `.clone()`
 
 # %% my_zero1
@@ -104,8 +104,8 @@ def my_zero1(units):
 # Solved. Each rank keeps its shards only, and all train as one process does.
 
 # %% my_zero3: skeleton
-# Not yet. In step 0, after the update, rank 0 holds 39000 bytes, expected at most 24128. Its shards, their
-# gradients and optimizer's state take 22272 bytes, and a whole layer 3712.
+# Not yet. In step 0, after the update, rank 0 holds 39000 bytes, expected at most 24128. Its shards, their gradients
+# and the optimizer's state take 22272 bytes, and a whole layer 3712.
 
 # %% my_zero3: as in the lesson
 # Solved. ...
@@ -213,8 +213,8 @@ def fetch(unit):
 # Solved. Each rank keeps its shards only, and all train as one process does.
 
 # %% thrifty: skeleton
-# Not yet. In step 0, after the update, rank 0 holds 39000 bytes, expected at most 24128. Its shards, their
-# gradients and optimizer's state take 22272 bytes, and a whole layer 3712.
+# Not yet. In step 0, after the update, rank 0 holds 39000 bytes, expected at most 24128. Its shards, their gradients
+# and the optimizer's state take 22272 bytes, and a whole layer 3712.
 
 # %% thrifty: as in the lesson
 # Solved. ...

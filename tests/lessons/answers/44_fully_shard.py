@@ -146,7 +146,7 @@ def my_sharded(model, mesh):
 # solution, with `fully_shard(layer, mesh=mesh)` as `fully_shard(layer, mesh=mesh, reshard_after_forward=False)`
 
 # %% my_sharded: nothing
-# Not yet. On rank 0 a parameter is no DTensor, expected slices of every parameter.
+# Not yet. On rank 0 a parameter is not a DTensor, expected shards of every parameter.
 def my_sharded(model, mesh):
     return adam(model.parameters())
 
@@ -207,7 +207,8 @@ def my_report(model):
 # Solved. Half as many shards have the parameters that were saved, and the next step is the same.
 
 # %% my_save: skeleton
-# Not yet. The parameters are right. After one more step rank 0 has other parameters than the saved training, ...
+# Not yet. The parameters are right. After one more step the parameters of rank 0 differ from those of the saved
+# training, ...
 
 # %% my_save: whole tensors in one file
 # Solved. ...
@@ -226,11 +227,12 @@ def my_load(model, optimizer, folder):
     )
 
 # %% my_save: nothing is loaded
-# Not yet. After `my_load` the parameters of rank 0 are not the parameters that were saved, ...
+# Not yet. After `my_load` the parameters of rank 0 differ from the saved parameters, ...
 # solution, without `checkpoint.load(state, checkpoint_id=folder)`
 
 # %% my_save: the learning rate is not handed back
-# Not yet. The parameters are right. After one more step rank 0 has other parameters than the saved training, ...
+# Not yet. The parameters are right. After one more step the parameters of rank 0 differ from those of the saved
+# training, ...
 def my_save(model, optimizer, folder):
     of_model, of_optimizer = get_state_dict(model, optimizer)
     checkpoint.save({"model": of_model, "optimizer": of_optimizer}, checkpoint_id=folder)

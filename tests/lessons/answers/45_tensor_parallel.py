@@ -14,8 +14,8 @@ from torch import nn
 # and `return layer.weight.chunk(n, dim=1)[rank]` as `return layer.weight.chunk(n, 1)[rank]`
 
 # %% my_columns: every n-th output
-# Not yet. The partial sums add up to the output. Rank 0 does not keep the block of neighbouring
-# outputs, expected outputs 0 to 3 of the first layer. In attention such a block holds whole heads: try `chunk`.
+# Not yet. The partial sums add up to the output. Rank 0 does not keep a block of consecutive outputs, expected outputs
+# 0 to 3 of the first layer. In attention such a block holds whole heads: try `chunk`.
 # skeleton, with `return layer.weight, layer.bias  # your line` as `return layer.weight[rank::n], layer.bias[rank::n]`
 # and `return layer.weight  # your line` as `return layer.weight[:, rank::n]`
 
@@ -375,5 +375,5 @@ def next_words(logits):
 # answer "by the best word", with `return word` as `return word if rank == 0 else mine`
 
 # %% next_words
-# Not yet. ... , expected a tensor of 6 numbers.
+# Not yet. ... , expected a tensor of 6 elements.
 # answer "by the best word", with `return word` as `return word[0]`

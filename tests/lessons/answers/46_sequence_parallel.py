@@ -3,11 +3,11 @@
 # cell `def joined(` of solutions
 
 # %% MyGather: skeleton
-# Not yet. On rank 0 the output is not the output of one process for the rank's own tokens, expected the sum of the
-# partial sums of all ranks, from all tokens.
+# Not yet. On rank 0 the output for the rank's own tokens is wrong, expected the sum of the partial sums of all ranks.
+# Each rank needs all tokens for its partial sum.
 
 # %% MyGather: solution
-# Solved. For its own tokens each rank has the output and the gradient of one process, and for its weights, too.
+# Solved. Each rank has the output and the gradients of one process for its own tokens and its weights.
 
 # %% MyGather: the gradients of f are not added up
 # Not yet. The output is right. Rank 0 got another gradient of x, expected the gradient of one process.
@@ -26,7 +26,7 @@
 # solution, with `return scattered(x)` as `return joined(scattered(x))`
 
 # %% MyGather: the first tokens on every rank
-# Not yet. On rank 0 the output is not the output of one process ...
+# Not yet. On rank 0 the output for the rank's own tokens is wrong, ...
 # solution, with `return joined(x)` as `return torch.cat([x] * n, dim=1)`
 
 # %% MyGather: without the lesson's functions
@@ -80,7 +80,7 @@ def my_plan():
     return {"attention": ColwiseParallel(), "mlp": RowwiseParallel()}
 
 # %% my_plan: no dict
-# Not yet. Rank 0: my_plan returned None, expected a dict.
+# Not yet. Rank 0: `my_plan` returned None, expected a dict.
 def my_plan():
     return None
 

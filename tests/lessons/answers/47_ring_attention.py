@@ -398,11 +398,11 @@ def my_pieces(query_chunks, key_chunks):
 # solution, with `return rank, 2 * n - 1 - rank` as `return rank, n + rank`
 
 # %% my_chunks
-# Not yet. With 2 ranks, `my_chunks` on rank 0 gave the ranks the chunks [0, 1, 3, 4], expected ...
+# Not yet. With 2 ranks, `my_chunks` on rank 0 assigned the ranks the chunks [0, 1, 3, 4], expected ...
 # solution, with `return rank, 2 * n - 1 - rank` as `return rank, 2 * n - rank`
 
 # %% my_chunks
-# Not yet. With 2 ranks, `my_chunks` on rank 0 gave the ranks the chunks [0, 0, 3, 3], expected each of 0 to 3 once.
+# Not yet. With 2 ranks, `my_chunks` on rank 0 assigned the ranks the chunks [0, 0, 3, 3], expected each of 0 to 3 once.
 # solution, with `return rank, 2 * n - 1 - rank` as `return 0, 2 * n - 1`
 
 # %% my_chunks

@@ -27,7 +27,7 @@
 # solution, with `exchange(gradient, received, sent)` as `exchange(gradient, received, sent) / n`
 
 # %% MyExchange: changes the gradient
-# Not yet. With uneven splits `backward` changed its argument on rank 0.
+# Not yet. With uneven splits `backward` changed its argument on rank 0, expected it unchanged.
 # solution, with `return exchange(gradient, received, sent), None, None`
 # as `back = exchange(gradient, received, sent); gradient.zero_(); return back, None, None`
 
@@ -182,7 +182,7 @@ def new_bias(bias, chosen, speed):
 # solution, without `.sign()`
 
 # %% new_bias: in place
-# Not yet. Rank 0 changed its argument `bias`.
+# Not yet. Rank 0 changed its argument `bias`, expected it unchanged.
 # solution, with `return bias - speed *` as `return bias.sub_(speed *` and `.sign()` as `.sign())`
 
 # %% new_bias: without return

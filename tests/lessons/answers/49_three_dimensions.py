@@ -159,7 +159,7 @@ my_step = step
 # as `receive(out_BSD, stages[stage + 1]); out_BSD.sum().backward()`
 
 # %% my_step: twice
-# Not yet. Stage 1 is right. In the layout data 4, on rank 0, the step handed to its data group 2 times the bytes ...
+# Not yet. Stage 1 is right. In the layout data 4, on rank 0, the step sent its data group 2 times the necessary bytes ...
 # solution, with `total(weight.grad, group("data", layout)) / len(replicas)`
 # as `total(total(weight.grad, group("data", layout)), group("data", layout)) / len(replicas) ** 2`
 

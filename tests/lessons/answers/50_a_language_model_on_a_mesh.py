@@ -17,17 +17,17 @@ SEED = 0
 # Solved. The loss and all gradients are those of one process, and each block gathers and scatters twice forward.
 
 # %% my_plan: attention without its input
-# Not yet. Rank 0, `attention` of a block: forward it calls ..., expected 1 all_gather_into_tensor, 1
-# reduce_scatter_tensor. `PrepareModuleInput` makes the input of a whole module a DTensor, once.
+# Not yet. Rank 0, `attention` of a block: the forward pass calls ..., expected 1 all_gather_into_tensor, 1
+# reduce_scatter_tensor. `PrepareModuleInput` turns the input of a whole module into a DTensor once.
 # solution, with `"blocks.*.attention": gathered` as `"blocks.*.attention.[qk]": ColwiseParallel(input_layouts=Shard(1))`
 # and `[qkv]": ColwiseParallel()` as `v": ColwiseParallel(input_layouts=Shard(1))`
 
 # %% my_plan: norms that are not in the plan
-# Not yet. Attention and MLP are right. Rank 0: the loss is right, and the gradient of `blocks.0.norm1.weight` ...
+# Not yet. Attention and MLP are right. Rank 0: the loss is right, but the gradient of `blocks.0.norm1.weight` ...
 # solution, without `        "blocks.*.norm[12]": SequenceParallel(),`
 
 # %% my_plan: the last norm is forgotten
-# Not yet. Attention and MLP are right. Rank 0: the loss is right, and the gradient of `norm.weight` differs ...
+# Not yet. Attention and MLP are right. Rank 0: the loss is right, but the gradient of `norm.weight` differs ...
 # solution, without `        "norm": SequenceParallel(),`
 
 # %% my_plan: block by block
@@ -80,18 +80,18 @@ def my_plan():
 # Solved. The step with 3 micro-batches is the step of one process, clipped or not, and each unit reduces once.
 
 # %% my_step: gradients are added up
-# Not yet. Rank 0: without clipping the update is 3.0 times the update of one process, expected 1. The mean gradient of 3
-# micro-batches counts.
+# Not yet. Rank 0: without clipping the update is 3.0 times the update of one process, expected 1. Use the mean gradient
+# of the 3 micro-batches.
 # solution, with `loss_of(model, *micro_batch) / len(micro_batches)` as `loss_of(model, *micro_batch)`
 # and `return mean` as `return mean / len(micro_batches)`
 
 # %% my_step: gradients are left
-# Not yet. Rank 0: the first step is right, and the second update is ... times the expected update. Are gradients of the
-# first step left?
+# Not yet. Rank 0: the first step is right, but the second update is ... times the expected update. Are gradients of the
+# first step left over?
 # solution, without `    optimizer.zero_grad()`
 
 # %% my_step: without clipping
-# Not yet. Rank 0: with gradients of the norm ... and at most ... the update is 2.0 times the expected update. ...
+# Not yet. Rank 0: with a gradient norm of ... and a limit of ..., the update is 2.0 times the expected update. ...
 # solution, without `    nn.utils.clip_grad_norm_(model.parameters(), most)`
 
 # %% my_step: every micro-batch reduces
@@ -103,13 +103,13 @@ def my_plan():
 # solution, with `index == len(micro_batches) - 1` as `False`
 
 # %% my_step: clips each micro-batch
-# Not yet. Rank 0: with gradients of the norm ...
+# Not yet. Rank 0: with a gradient norm of ...
 # solution, with `mean += loss.detach()`
 # as `mean += loss.detach(); nn.utils.clip_grad_norm_(model.parameters(), most / len(micro_batches))`
 # and without `    nn.utils.clip_grad_norm_(model.parameters(), most)`
 
 # %% my_step: each rank clips by its own norm
-# Not yet. Rank 0: with gradients of the norm ...
+# Not yet. Rank 0: with a gradient norm of ...
 # solution, with `nn.utils.clip_grad_norm_(model.parameters(), most)`
 # as `own = [p.grad.to_local() for p in model.parameters()]; nn.utils.clip_grads_with_norm_([], most, clip(own, most))`
 def clip(gradients, most):
@@ -165,7 +165,7 @@ def my_step(model, optimizer, micro_batches, most):
 # Solved. Every rank returned the mean over all tokens, even where some ranks have no sequence.
 
 # %% validation_loss: all sequences on every rank
-# Not yet. The loss is right. With 8 sequences rank 0 evaluated 8 sequences, expected 2, every n-th one.
+# Not yet. The loss is right. With 8 sequences rank 0 evaluated 8 sequences, expected 2, every n-th sequence.
 @torch.no_grad()
 def validation_loss(model, ids, targets):
     return loss_of(model, ids, targets)

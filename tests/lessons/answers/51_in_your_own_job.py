@@ -149,11 +149,11 @@ def my_alarm(seconds, path):
         Path(path).write_bytes(_dump_fr_trace())
 
 # %% my_alarm: never off
-# Not yet. ... a block ended in time, and a record was written, expected none.
+# Not yet. ... a block ended in time, but a record was written, expected none.
 # answer "with a timer", with `timer.cancel()` as `pass`
 
 # %% my_alarm: not off after an error
-# Not yet. On rank 0 a block ended in time with an error, and a record was written, expected none.
+# Not yet. On rank 0 a block ended in time with an error, but a record was written, expected none.
 @contextmanager
 def my_alarm(seconds, path):
     timer = threading.Timer(seconds, lambda: Path(path).write_bytes(_dump_fr_trace()))
@@ -162,11 +162,11 @@ def my_alarm(seconds, path):
     timer.cancel()
 
 # %% my_alarm: off only after one
-# Not yet. On rank 0 a block ended in time, and a record was written, expected none.
+# Not yet. On rank 0 a block ended in time, but a record was written, expected none.
 # answer "with a timer", with `finally:` as `except ZeroDivisionError:` and `timer.cancel()` as `timer.cancel(); raise`
 
 # %% my_alarm: no record
-# Not yet. The file of rank 0 is no flight record, expected a file that `pickle.loads` reads.
+# Not yet. The file of rank 0 is not a flight record, expected a file that `pickle.loads` reads.
 # answer "with a timer", with `_dump_fr_trace()` as `b"a note"`
 
 # %% my_alarm: no manager
