@@ -150,7 +150,7 @@ def my_meeting(store):
 
 # %% my_meeting: one prefix for all meetings
 # Not yet. Rank 0 made its group with keys that the next meeting would find ...
-# solution, with `dist.PrefixStore("group", store)` as `dist.PrefixStore("group", base)`
+# solution, with `dist.PrefixStore("group", store)` as `dist.PrefixStore("group", store.underlying_store)`
 
 # %% my_meeting: returns nothing
 # Not yet. Rank 0 returned None, expected the list of the quorum, ['1.2', '2.1', '0.1'].
