@@ -22,7 +22,7 @@ def choose(local_rank: int, local_ranks: int, gpus: int) -> Choice:
     """Return the choice for rank `local_rank` of the `local_ranks` on one machine that has `gpus` GPUs.
 
     The GPUs are assigned round-robin. NCCL is the fastest backend for CUDA tensors, but by default it refuses two ranks
-    on one GPU. gloo allows this, by way of main memory, so ranks that share a GPU use gloo.
+    on one GPU. gloo allows this, through the CPU's memory, so ranks that share a GPU use gloo.
     """
     if gpus == 0:
         return Choice("cpu", "gloo", "there is no GPU")

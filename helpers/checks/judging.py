@@ -313,8 +313,8 @@ def _require_an_end(outcomes, functions, what_to_do):
 def _require_waits(outcomes, cut_off, what_to_do):
     """Require that a rank waited for each of its messages.
 
-    A rank that was cut off might have waited for its remaining messages later. But if the other end was waiting for a
-    message and never got it, this rank did not keep the work object: otherwise the message would have arrived.
+    A rank that was cut off might have waited for its remaining messages later. If the peer waited for such a message in
+    vain, the rank did not keep the work object: a message arrives as long as its work object is kept.
 
     An example, in which all four ranks are cut off. Rank 0 drops the work object of its isend to rank 1, and rank 1
     waits for that message: rank 0 is wrong. Rank 2 keeps the work object of its isend to rank 3, but waits for rank 1

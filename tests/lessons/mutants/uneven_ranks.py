@@ -74,8 +74,8 @@ MUTANTS = {
         "return sum(call.end - call.begin for call in calls)",
     ),
     "rank r has one batch in the sum over all batches": (
-        "all_batches = sum((rank + 1) ** 2 for rank in range(WORLD_SIZE))",
-        "all_batches = sum(rank + 1 for rank in range(WORLD_SIZE))",
+        "all_batches = sum((r + 1) ** 2 for r in range(WORLD_SIZE))",
+        "all_batches = sum(r + 1 for r in range(WORLD_SIZE))",
     ),
     "the loop takes no further step": ("joined(model, optimizer, [torch.ones(1, 1)])\n", ""),
     "a transfer begins with the call": (

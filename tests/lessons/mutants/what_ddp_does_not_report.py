@@ -62,7 +62,11 @@ MUTANTS = {
         '{"no weight decay": with_decay, "weight decay 0.1": without_decay}',
     ),
     "the variance of a rank's own batch is the variance of all images": (
-        "variance = norm.running_var.item()\naverage_statistics(model)",
-        "average_statistics(model)\nvariance = norm.running_var.item()",
+        "variance_of_all = torch.cat(batches).var().item()",
+        "variance_of_all = batch.var().item()",
+    ),
+    "a layer that is frozen before wrapping needs its gradient": (
+        "frozen[0].requires_grad_(False)",
+        "frozen[0].requires_grad_(True)",
     ),
 }

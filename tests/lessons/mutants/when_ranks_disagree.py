@@ -35,8 +35,8 @@ MUTANTS = {
     ),
     "every error names rank 1 first": (r're.findall(r"Rank \d+|Tensor', 're.findall(r"Rank 1|Tensor'),
     "DETAIL has no mismatch to name": (
-        "torch.float64 if rank == 1 else torch.float32)\ndtypes",
-        "torch.float32)\ndtypes",
+        "torch.float64 if rank == 1 else torch.float32)\nmessage",
+        "torch.float32)\nmessage",
     ),
     "the swapped calls differ in shape": (
         "for number in (count, loss) if rank == 1",
