@@ -1,7 +1,8 @@
 """Measure what the course claims about speed, and print one table for each part.
 
 Run as `python -m benchmarks`, or `make bench`; `python -m benchmarks ring_all_reduce` runs one part. `kernels`,
-`interrupts`, `ranks_come_and_go`, `classroom` and `soak`, which take long and are drills, run only by their names.
+`interrupts`, `ranks_come_and_go`, `classroom`, `soak` and `cartpole_simulated`, which take long, run only by their
+names.
 """
 
 import os
@@ -11,6 +12,7 @@ from benchmarks import (
     a_backend_of_your_own,
     actors,
     board,
+    cartpole_simulated,
     classroom,
     data_parallel,
     distributed_rnn,
@@ -56,9 +58,10 @@ PARTS = {
         ranks_come_and_go,
         classroom,
         soak,
+        cartpole_simulated,
     )
 }
-ONLY_BY_NAME = {"classroom", "interrupts", "kernels", "ranks_come_and_go", "soak"}
+ONLY_BY_NAME = {"cartpole_simulated", "classroom", "interrupts", "kernels", "ranks_come_and_go", "soak"}
 
 
 def main(names: list[str]) -> None:

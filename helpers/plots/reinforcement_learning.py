@@ -102,7 +102,9 @@ def episode_rewards(rounds: Sequence[Sequence[float]], by_chance: float) -> Figu
     `rounds` has the rewards of each round; a line marks the first round with fewer episodes than the round before.
     `by_chance` is the mean reward of episodes in which every push is random.
     """
-    axes = new_axes("Rewards while the agent learns", height=3.2)
+    goes_on = bool(rounds) and 0 < len(rounds[-1]) < len(rounds[0])
+    title = "Training goes on after an observer died" if goes_on else "Rewards while the agent learns"
+    axes = new_axes(title, height=3.2)
     plt.close(axes.figure)  # the caller shows the figure, and updates it during the training
     rewards = [reward for of_round in rounds for reward in of_round]
     episodes = range(1, len(rewards) + 1)

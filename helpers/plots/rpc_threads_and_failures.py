@@ -10,6 +10,7 @@ _HEIGHT = 0.7
 _GAP = 0.6  # between two workers, in rows
 
 _GREY = "#404040"
+_LIGHT = "#b0b0b0"
 
 
 def threads_of_a_rank() -> None:
@@ -42,25 +43,29 @@ def _arrow(axes, begin, end, color):
     axes.annotate("", end, begin, arrowprops=arrow)
 
 
-def server_threads(served: Mapping[str, Sequence[tuple[int, float, float]]]) -> None:
-    """Draw which thread of each worker's thread pool ran which request, and when.
+def server_threads(served: Mapping[str, Sequence[tuple[int, float, float, float]]]) -> None:
+    """Draw which thread of each worker's thread pool ran which request, and how long each request waited.
 
-    `served` maps the name of a worker to its requests. A request has the thread that ran it, its begin and its end in
-    seconds by `time.monotonic`. The bars of a worker are numbered in the order in which its requests began.
+    `served` maps the name of a worker to its requests. A request has the thread that ran it, and the seconds by
+    `time.monotonic` at which it was sent, began and ended. The bars of a worker are numbered in the order in which its
+    requests began.
     """
-    first = min(begin for requests in served.values() for _, begin, _ in requests)
-    last = max(end for requests in served.values() for _, _, end in requests)
-    threads = sum(len({thread for thread, _, _ in requests}) for requests in served.values())
-    axes = new_axes("As many requests at once as server threads", height=1.4 + 0.3 * (threads + len(served)))
+    first = min(sent for requests in served.values() for _, sent, _, _ in requests)
+    last = max(end for requests in served.values() for *_, end in requests)
+    rows = sum(len({thread for thread, *_ in requests}) + 1 for requests in served.values())
+    axes = new_axes("As many requests at once as server threads", height=1.4 + 0.3 * (rows + 0.6 * len(served)))
     place, places, names = 0.0, [], []
     for worker, (name, requests) in enumerate(served.items()):
-        requests = sorted(requests, key=lambda request: request[1])
-        rows = {thread: row for row, thread in enumerate(dict.fromkeys(thread for thread, _, _ in requests))}
-        for number, (thread, begin, end) in enumerate(requests, start=1):
-            _draw(axes, begin - first, end - first, place + rows[thread], TINTS[worker % len(TINTS)], number)
-        places += [place + row for row in rows.values()]
-        names += [f"{name}, thread {row + 1}" for row in rows.values()]
-        place += len(rows) + _GAP
+        requests = sorted(requests, key=lambda request: request[2])
+        threads = list(dict.fromkeys(thread for thread, *_ in requests))
+        for number, (thread, _, begin, end) in enumerate(requests, start=1):
+            row = place + threads.index(thread)
+            _draw(axes, begin - first, end - first, row, TINTS[worker % len(TINTS)], number)
+        queue = place + len(threads)
+        _draw_queue(axes, [(sent - first, begin - first) for _, sent, begin, _ in requests], queue)
+        places += [place + row for row in range(len(threads) + 1)]
+        names += [f"{name}, thread {row + 1}" for row in range(len(threads))] + [f"{name}, queue"]
+        place = queue + 1 + _GAP
     axes.set_xlim(-0.01 * (last - first), 1.01 * (last - first))
     axes.set_ylim(place - _GAP, -1)
     axes.set_yticks(places, names)
@@ -72,3 +77,11 @@ def server_threads(served: Mapping[str, Sequence[tuple[int, float, float]]]) -> 
 def _draw(axes, begin, end, row, tint, number):
     axes.add_patch(Rectangle((begin, row - _HEIGHT / 2), end - begin, _HEIGHT, facecolor=tint, edgecolor="black"))
     axes.text((begin + end) / 2, row, number, ha="center", va="center", fontsize="small")
+
+
+def _draw_queue(axes, waits, row):
+    """Draw a thin light bar for each wait, one below the other."""
+    thin = _HEIGHT / len(waits)
+    for number, (sent, begin) in enumerate(waits):
+        corner = sent, row - _HEIGHT / 2 + number * thin
+        axes.add_patch(Rectangle(corner, begin - sent, 0.7 * thin, facecolor=_LIGHT, edgecolor="none"))

@@ -34,6 +34,14 @@ def test_a_death_is_before_the_first_episode_of_a_smaller_round():
     assert "an observer died" not in lines([])
 
 
+def test_the_title_says_that_the_training_goes_on_after_a_death():
+    titles = [
+        plots.episode_rewards(rounds, by_chance=22.0).axes[0].get_title(loc="left")
+        for rounds in ([[1.0, 2.0], [5.0]], [[1.0, 2.0], [3.0, 4.0]], [[1.0], []], [])
+    ]
+    assert titles == ["Training goes on after an observer died", *3 * ["Rewards while the agent learns"]]
+
+
 def test_a_call_is_answered_before_the_next_call_of_the_observer():
     type_of, first, second = (
         Call(kind, "observer1", "agent", function, 0, 0, begin, end)

@@ -49,15 +49,15 @@ MUTANTS = {
         'loss = rpc.rpc_sync("worker1", scale, args=(w,)) * 2\n    of_rank_0',
     ),
     "the gradients of worker 0 are on every rank": (
-        'own_gradient = rpc.rpc_sync("worker0", gradient, args=(context_id,)).item()',
-        "own_gradient = gradient(context_id)",
+        'on_worker_0 = rpc.rpc_sync("worker0", gradient, args=(context_id,)).item()',
+        "on_worker_0 = gradient(context_id)",
     ),
     "gradients of the images come back": (
         "scores = net.rpc_sync().forward(images[batch])",
         "scores = net.rpc_sync().forward(images[batch].requires_grad_())",
     ),
     "the weights that are fetched are new ones": ("trained.load_state_dict(weights)", "trained.state_dict()"),
-    "the timeout of the backward pass is not shorter": ("rpc._set_rpc_timeout(3)\n", ""),
+    "the timeout of the backward pass is not shorter": ("rpc._set_rpc_timeout(5)\n", ""),
     "the figure shows the weight of the rank before": (
         "zip(range(1, WORLD_SIZE + 1), chain_gradients)",
         "zip(range(WORLD_SIZE), chain_gradients)",
@@ -66,4 +66,13 @@ MUTANTS = {
         'net = rpc.remote("worker1", Net, args=(SEED,))',
         'net = rpc.remote("worker0", Net, args=(SEED,))',
     ),
+    "a fetch from another thread is recorded too": (
+        "ThreadPoolExecutor().submit(theirs.to_here).result()",
+        "theirs.to_here()",
+    ),
+    "a log that the loss ignores does no harm": (
+        '"log ignored": backward_with_a_log(None)',
+        '"log ignored": backward_with_a_log(0)',
+    ),
+    "both results are from the context": ('"without a context": outside', '"without a context": inside'),
 }
