@@ -91,11 +91,13 @@ def wait_for_checkpoint(number: int, seconds: float = 60, training=None) -> None
 def kill(victim: int, function: str, how: signal.Signals = signal.SIGKILL):
     """Send a signal to a rank in the middle of a training, which the master starts on fresh ranks by `function(400)`.
 
-    Return the time of the death and the result of the training, which may go on. The signal comes after checkpoint 100.
+    Return the time of the death and the result of the training, which may go on. The signal comes during
+    the steps after checkpoint 100.
     """
     fresh_ranks(forget=True)
     training = start_on(_master(), function, STEPS)
     wait_for_checkpoint(CHECKPOINT, training=training)
+    time.sleep(0.02)  # at the checkpoint no call is under way: the master is about to ask for the next ten steps
     died = time.monotonic()  # before the kill: a trainer may notice at once
     os.kill(helpers.world.current().pids[victim], how)
     return died, training

@@ -23,8 +23,8 @@ MUTANTS = {
     "1F1B keeps one micro-batch more": ("ahead = min(stages - stage, m)", "ahead = min(stages - stage + 1, m)"),
     "GPipe keeps as few as 1F1B": ("assert kept_by_gpipe == [m] * n", "assert kept_by_gpipe == kept_by_1f1b"),
     "more micro-batches do not make a step shorter": (
-        "faster = (1 - shares[8]) / (1 - shares[1])",
-        "faster = (1 - shares[1]) / (1 - shares[1])",
+        "busier = (1 - shares[8]) / (1 - shares[1])",
+        "busier = (1 - shares[1]) / (1 - shares[1])",
     ),
     "a slow stage lengthens the step by its own time only": (
         "assert uneven_ticks == 6 * m + 3 * (n - 1)",
@@ -51,7 +51,7 @@ MUTANTS = {
         '"1F1B, the last stage takes twice as long": by_1f1b}',
     ),
     "a stage works in its backwards only": (
-        "busy_seconds = samples * sum(seconds.values())",
-        'busy_seconds = samples * seconds["B"]',
+        "busy = sum(end - begin for events in events_by_stage for _, _, begin, end in events) / n",
+        'busy = sum(end - begin for events in events_by_stage for kind, _, begin, end in events if kind == "B") / n',
     ),
 }

@@ -64,8 +64,12 @@ MUTANTS = {
     "DualPipeV is placed as a loop": ('"DualPipeV": "V"', '"DualPipeV": "loop"'),
     "the two drawings of one order": ('f"run_order({name})"', '"run_order(postponed)"'),
     "a micro-batch is kept after its W": ("kept.pop(i)", "kept[i]"),
-    "the bubble of one layer counts the work of two": (
-        "return 1 - 3 * m * 0.02 / duration(boxes)",
-        "return 1 - 6 * m * 0.02 / duration(boxes)",
+    "the bubble of rank 0 is the bubble of all ranks": (
+        "busy = sum(box[4] - box[3] for of_rank in boxes for box in of_rank) / n",
+        "busy = sum(box[4] - box[3] for box in boxes[0])",
+    ),
+    "the bubble counts the boxes of one kind only": (
+        "busy = sum(box[4] - box[3] for of_rank in boxes for box in of_rank) / n",
+        'busy = sum(box[4] - box[3] for of_rank in boxes for box in of_rank if box[0] != "W") / n',
     ),
 }
