@@ -39,6 +39,7 @@ _HINTS = {  # by a text of torch's error: what to try
     "'RRefProxy' object is not callable": "Name a method, such as `rpc_sync().forward(...)`.",
     "PyRRef' object is not callable": "Call `local_value()` on the owner, which returns the object.",
     "'RemoteModule' object has no attribute '_backward_hooks'": "Call the `forward` of the module.",
+    "outputShape[0] * worldSize == inputShape[0]": "Pass the output first: it has 1/n of the input's elements.",
 }
 
 
@@ -276,7 +277,7 @@ def with_hint(error: str) -> str:
     first_line = error.partition("\n")[0]
     for text, hint in _HINTS.items():
         if text in first_line:
-            return f"{first_line.rstrip('.')}. {hint}"
+            return f"{first_line.rstrip('. ')}. {hint}"
     return error
 
 
