@@ -4,8 +4,10 @@ import math
 import time
 
 import torch
+from torch.overrides import TorchFunctionMode
 
-from helpers.checks.exam import called, exercise, near, show
+from helpers import tap
+from helpers.checks.exam import answer, called, close, exercise, near, rounded, show
 
 _LATE = 0.3  # seconds
 
@@ -14,14 +16,16 @@ _LATE = 0.3  # seconds
 def mean(exam):
     """Check `mean(numbers)`: every rank gets the mean of the numbers of all ranks, with one all_reduce.
 
-    The check calls it twice: rank r holds r + 1 numbers, and then r numbers, so that rank 0 holds none.
+    The check calls it three times: rank r holds r + 1 integers, then r integers, so that rank 0 holds none, and then
+    r + 1 numbers that are not integers.
     """
     rank, n = exam.rank, exam.n
-    for held, expected, who in (
-        (rank + 1, (2 * n + 1) / 3, "Rank"),
-        (rank, (2 * n + 2) / 3, "When rank 0 holds no numbers, rank"),
+    for held, number, expected, who in (
+        (rank + 1, rank + 1.0, (2 * n + 1) / 3, "Rank"),
+        (rank, rank + 1.0, (2 * n + 2) / 3, "When rank 0 holds no numbers, rank"),
+        (rank + 1, rank + 0.75, (8 * n + 1) / 12, "With numbers that are not integers, rank"),
     ):
-        result = exam.call(torch.full((held,), rank + 1.0))
+        result = exam.call(torch.full((held,), number))
         exam.require(near(result, expected), f"{who} {rank} returned {show(result)}, expected {show(expected)}.")
     _require_collectives(exam, all_reduce=1)
     return f"Every rank returned {show((2 * n + 1) / 3)}, after one all_reduce."
@@ -76,17 +80,30 @@ def sharded_step(exam):
     """Check `sharded_step(weights, gradient, rate)`: SGD in which each rank updates only its shard of the weights."""
     rank, n = exam.rank, exam.n
     places = torch.arange(2.0 * n)
-    result = exam.call(10 * places, (rank + 1) * (places + 1), 0.5)
+    gradient = (rank + 1) * (places + 1)
+    expected = 10 * places - 0.5 * (n + 1) / 2 * (places + 1)
+    result, inputs = exam.on_rank(_step_and_inputs, 10 * places, gradient.clone(), 0.5)
     if _require_shape(exam, result, [2 * n], f"{2 * n} weights"):
-        expected = 10 * places - 0.5 * (n + 1) / 2 * (places + 1)
         for place in (~((torch.as_tensor(result) - expected).abs() < 1e-3)).nonzero()[:1].flatten().tolist():
             weights = f"{show(result[place].item())}, expected {show(expected[place].item())}"
             exam.refuse(f"On rank {rank} weight {place} is {weights}.")
-    exam.require(
+    if exam.require(
         exam.collectives == {"reduce_scatter": 1, "all_gather": 1},
         f"The weights are right. Rank {rank} called {called(exam.collectives)}, expected 1 reduce_scatter of the "
         "gradients and 1 all_gather of the weights.",
-    )
+    ):
+        scattered, gathered = inputs["reduce_scatter"], inputs["all_gather"]
+        factor = (scattered * gradient).sum() / gradient.square().sum() if scattered.shape == gradient.shape else 0
+        exam.require(
+            factor and close(scattered, factor * gradient, 1e-3),
+            f"The weights are right. Rank {rank} passed {rounded(scattered)} to reduce_scatter, expected its gradient.",
+        )
+        shard = expected[2 * rank : 2 * rank + 2]
+        exam.require(
+            close(gathered, shard, 1e-3),
+            f"The weights are right. Rank {rank} passed {rounded(gathered)} to all_gather, expected {rounded(shard)}, "
+            "the new weights of its shard.",
+        )
     return "Every rank returned the new weights, and updated only its own shard."
 
 
@@ -103,7 +120,7 @@ def skip_together(exam):
             gradient[rank % 4] = math.nan
         expected, norm = bool(ranks), gradient.norm().item()
         time.sleep(_LATE if rank == n - 1 else 0)
-        result = exam.call(gradient)
+        result, computed = exam.on_rank(_skip_and_whether_computed, gradient)
         if not isinstance(result, list | tuple) or len(result) != 2:
             exam.refuse(f"Rank {rank} returned {show(result)}, expected two values: True or False, and a norm.")
             continue
@@ -118,7 +135,48 @@ def skip_together(exam):
             f"Rank {rank} returned the norm {show(own)}, expected {show(norm)}, the norm of its own gradient.",
         )
     _require_collectives(exam, all_reduce=1)
+    exam.require(
+        computed,
+        f"The values are right. Rank {rank} computed nothing between its all_reduce and `wait()`, expected the norm. "
+        "Start the all_reduce with `async_op=True`, then compute the norm, then wait.",
+    )
     return "All ranks skip the same steps, after one all_reduce."
+
+
+def _step_and_inputs(weights, gradient, rate):
+    """Return the result of `sharded_step`, and for each of its collectives the numbers that this rank passed."""
+    inputs = {}
+
+    def note(event):
+        inputs[event.name] = torch.cat([tensor.flatten() for tensor in event.inputs or [torch.empty(0)]])
+
+    with tap.subscribed(tap.Collective, begin=note):
+        return answer("sharded_step", (weights, gradient, rate)), inputs
+
+
+def _skip_and_whether_computed(gradient):
+    """Return the result of `skip_together`, and whether it computed between its collective and the wait for it."""
+    meanwhile = _Meanwhile()
+    with tap.subscribed(tap.Collective, end=meanwhile.begin), tap.subscribed(tap.Wait, begin=meanwhile.end), meanwhile:
+        return answer("skip_together", (gradient,)), meanwhile.computed
+
+
+class _Meanwhile(TorchFunctionMode):
+    """Notes in `computed` whether a function of torch was called between `begin` and `end`."""
+
+    def __init__(self):
+        super().__init__()
+        self.is_open = self.computed = False
+
+    def begin(self, _):
+        self.is_open = True
+
+    def end(self, _):
+        self.is_open = False
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        self.computed |= self.is_open
+        return function(*args, **(kwargs or {}))
 
 
 def _truth(value):

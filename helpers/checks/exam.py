@@ -41,6 +41,7 @@ _HINTS = {  # by a text of the error: what to try
     "PyRRef' object is not callable": "Call `local_value()` on the owner, which returns the object.",
     "'RemoteModule' object has no attribute '_backward_hooks'": "Call the `forward` of the module.",
     "NoneType": "If the None is a `grad`: no backward pass has reached this tensor, or it requires no gradient.",
+    "outputShape[0] * worldSize == inputShape[0]": "Pass the output first: it has 1/n of the input's elements.",
 }
 
 
@@ -294,7 +295,7 @@ def with_hint(error: str) -> str:
     first_line = error.partition("\n")[0]
     for text, hint in _HINTS.items():
         if text in error:
-            return f"{first_line.rstrip('.')}. {hint}"
+            return f"{first_line.rstrip('. ')}. {hint}"
     return error
 
 

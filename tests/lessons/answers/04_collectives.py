@@ -36,6 +36,24 @@ def mean(numbers):
     dist.all_reduce(result, op=dist.ReduceOp.AVG)
     return result
 
+# %% mean: of integers only
+# Not yet. With numbers that are not integers, rank 0 returned 2.6, expected 2.75.
+def mean(numbers):
+    sum_and_count = torch.tensor([int(numbers.sum()), numbers.numel()])
+    dist.all_reduce(sum_and_count)
+    return (sum_and_count[0] / sum_and_count[1]).item()
+
+# %% mean: divided by n times the own count
+# Not yet. Rank 0 returned 7.5, expected 3.0.
+def mean(numbers):
+    total = numbers.sum()
+    dist.all_reduce(total)
+    return (total / (n * len(numbers))).item()
+
+# %% mean: on rank 0 only
+# Not yet. Rank 1 returned ..., expected 3.0.
+# solution, with `dist.all_reduce(sum_and_count)` as `dist.reduce(sum_and_count, dst=0)`
+
 # %% mean: in two calls
 # Not yet. Rank 0 called 2 all_reduce, expected 1 all_reduce.
 def mean(numbers):
@@ -164,6 +182,37 @@ def sharded_step(weights, gradient, rate):
 # Not yet. On rank 0 weight 0 is -5.0, expected -1.25.
 # solution, with `rate * mine / n` as `rate * mine`
 
+# %% sharded_step: that gathers the gradients
+# Not yet. The weights are right. Rank 0 passed [10.0, 20.0] to all_gather, expected [-1.25, 7.5], the new weights of
+# its shard.
+def sharded_step(weights, gradient, rate):
+    mine, total = torch.empty(2), torch.empty_like(gradient)
+    dist.reduce_scatter_single(mine, gradient)
+    dist.all_gather_single(total, mine)
+    return weights - rate * total / n
+
+# %% sharded_step: that averages the weights
+# Not yet. The weights are right. Rank 0 passed [-0.125, 2.25, ...] to reduce_scatter, expected its gradient.
+def sharded_step(weights, gradient, rate):
+    mine = torch.empty(2)
+    dist.reduce_scatter_single(mine, (weights - rate * gradient) / n)
+    dist.all_gather_single(weights, mine)
+    return weights
+
+# %% sharded_step: with the chunk of the lesson
+# Not yet. On rank 0 weight 1 is -2.5, expected 7.5.
+# solution, with `weights.chunk(n)[rank]` as `weights[here]`
+
+# %% sharded_step: within the arguments
+# Solved. ...
+def sharded_step(weights, gradient, rate):
+    per_rank = len(weights) // n
+    own = slice(rank * per_rank, (rank + 1) * per_rank)
+    dist.reduce_scatter_single(gradient[own], gradient)
+    weights[own] -= rate * gradient[own] / n
+    dist.all_gather_single(weights, weights[own])
+    return weights
+
 # %% sharded_step: that sends the gradients to all
 # Not yet. The weights are right. Rank 0 called 1 all_reduce, expected 1 reduce_scatter of the gradients and 1
 # all_gather of the weights.
@@ -232,6 +281,15 @@ def my_all_gather(mine):
 # Not yet. Rank 0 returned a list of 4, expected a tensor of shape [4].
 # solution, with `return result` as `return list(result.chunk(n))`
 
+# %% my_all_gather: into the own chunk
+# Not yet. Rank 0 returned [1, 1, 1, 1], expected [1, 20, 300, 4000].
+def my_all_gather(mine):
+    result = torch.zeros(n, dtype=mine.dtype)
+    for src in range(n):
+        dist.broadcast(mine, src=src)
+        result[src] = mine
+    return result
+
 # %% my_all_gather: in the order of the distance
 # Not yet. Rank 1 returned [20, 300, 4000, 1], expected [1, 20, 300, 4000].
 # solution, with `return result` as `return result.roll(-rank)`
@@ -281,6 +339,14 @@ def my_all_reduce(chunks):
 # solution, without `mine = torch.zeros_like(chunks[here])`, with `(mine, chunks)` as `(result[here], chunks)`,
 # without `dist.all_gather_single(result, mine)`
 
+# %% my_all_reduce: that gathers the chunks before the sum
+# Not yet. Rank 0 returned [1, 20, 300, 4000], expected [1111, 2222, 3333, 4444].
+# solution, with `dist.all_gather_single(result, mine)` as `dist.all_gather_single(result, chunks[here])`
+
+# %% my_all_reduce: with the output last
+# Not yet. Rank 0 raised RuntimeError: ... (16 vs. 1). Pass the output first: it has 1/n of the input's elements.
+# solution, with `(mine, chunks)` as `(chunks, mine)`
+
 # %% my_all_reduce: the halves that are the whole
 # Not yet. The sums are right. Rank 0 called 1 all_reduce, expected 1 reduce_scatter and 1 all_gather.
 def my_all_reduce(chunks):
@@ -328,12 +394,45 @@ def skip_together(gradient):
     dist.all_gather_single(norms, gradient.norm().view(1))
     return norms.isnan().any().item(), norms[rank].item()
 
+# %% skip_together: exactly one rank
+# Not yet. With a NaN on every rank, rank 0 returned False, expected True.
+# solution, with `dist.ReduceOp.MAX, ` as ``
+
+# %% skip_together: without async_op
+# Not yet. The values are right. Rank 0 computed nothing between its all_reduce and `wait()`, expected the norm. Start
+# the all_reduce with `async_op=True`, then compute the norm, then wait.
+def skip_together(gradient):
+    any_nan = gradient.isnan().any().int()
+    dist.all_reduce(any_nan, dist.ReduceOp.MAX)
+    return any_nan.item() == 1, gradient.norm().item()
+
+# %% skip_together: that waits at once
+# Not yet. The values are right. Rank 0 computed nothing between its all_reduce and `wait()`, expected the norm. Start
+# the all_reduce with `async_op=True`, then compute the norm, then wait.
+def skip_together(gradient):
+    any_nan = gradient.isnan().any().int()
+    work = dist.all_reduce(any_nan, dist.ReduceOp.MAX, async_op=True)
+    work.wait()
+    return any_nan.item() == 1, gradient.norm().item()
+
 # %% skip_together: how many ranks, as numbers
 # Solved. ...
 def skip_together(gradient):
     ranks_with_nan = torch.tensor(float(gradient.isnan().any()))
-    dist.all_reduce(ranks_with_nan)
-    return ranks_with_nan.item() > 0, gradient.square().sum().sqrt()
+    work = dist.all_reduce(ranks_with_nan, async_op=True)
+    norm = gradient.square().sum().sqrt()
+    work.wait()
+    return ranks_with_nan.item() > 0, norm
+
+# %% skip_together: a bool, the future, the norm by numpy
+# Solved. ...
+def skip_together(gradient):
+    any_nan = gradient.isnan().any()
+    future = dist.all_reduce(any_nan, op=dist.ReduceOp.BOR, async_op=True).get_future()
+    numbers = gradient.numpy()
+    norm = float((numbers**2).sum() ** 0.5)
+    future.wait()
+    return bool(any_nan), norm
 
 # %% skip_together: a copy of the gradient
 # Solved. ...

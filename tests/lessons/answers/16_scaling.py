@@ -11,8 +11,8 @@
 
 # %% my_step_seconds: the own time
 # Not yet. In a group of all ranks the slowest rank takes 0.05... s for a step, and a different rank is the slowest in
-# every step. The first step takes longer, and one later step is disturbed. Rank 0 returned 0.02..., expected about
-# 0.05... s.
+# every step. The first step is longer, the second shorter, and four of the other six are disturbed. Rank 0 returned
+# 0.02..., expected about 0.05... s.
 # solution, without `dist.all_reduce(slowest, dist.ReduceOp.MAX, group=group)`
 
 # %% my_step_seconds: in the default group
@@ -41,11 +41,39 @@
 
 # %% my_step_seconds: first the shortest, then the slowest rank
 # Not yet. In a group of all ranks the slowest rank takes 0.05... s for a step, and a different rank is the slowest in
-# every step. The first step takes longer, and one later step is disturbed. Rank 0 returned 0.02..., expected about
-# 0.05... s.
+# every step. The first step is longer, the second shorter, and four of the other six are disturbed. Rank 0 returned
+# 0.02..., expected about 0.05... s.
 # solution, with `torch.tensor(times)` as `torch.tensor(min(times))`
 
-# %% my_step_seconds: the barrier inside the clock, the median, a tensor
+# %% my_step_seconds: the median
+# Not yet. In a group of all ranks the slowest rank takes 0.05... s for a step, ... Rank 0 returned 0.2..., expected
+# about 0.05... s.
+# solution, with `slowest.min()` as `slowest.median()`
+
+# %% my_step_seconds: with the first two steps
+# Not yet. In a group of all ranks the slowest rank takes 0.05... s for a step, ... Rank 0 returned 0.0..., expected
+# about 0.05... s.
+# solution, with `number >= 2` as `number >= 0`
+
+# %% my_step_seconds: six steps in all
+# Not yet. Rank 0 called `step` 6 times, expected 8: two without the clock, then six with it.
+# solution, with `range(8)` as `range(6)`
+
+# %% my_step_seconds: barriers around the step
+# Solved. ...
+def my_step_seconds(step, group):
+    def lap():
+        dist.barrier(group)
+        start = time.monotonic()
+        step()
+        dist.barrier(group)
+        return time.monotonic() - start
+
+    step()
+    step()
+    return min(lap() for _ in range(6))
+
+# %% my_step_seconds: the barrier inside the clock, a tensor
 # Solved. ...
 def my_step_seconds(step, group):
     times = []
@@ -56,7 +84,7 @@ def my_step_seconds(step, group):
         times.append(time.perf_counter() - start)
     slowest = torch.tensor(times[2:])
     dist.all_reduce(slowest, dist.ReduceOp.MAX, group=group)
-    return slowest.median()
+    return slowest.min()
 
 # %% my_step_time: solution
 # Solved. A step computes, and then sends 2(n - 1) messages of B/n bytes; with full overlap the longer time counts.
@@ -78,6 +106,10 @@ def my_step_time(n, compute, alpha, beta, payload, overlap=False):
 # Not yet. With no latency, 4 ranks and 100 bytes at 1 s per byte, rank 0 returned 75, expected 150.
 # solution, with `2 * (n - 1)` as `(n - 1)`
 
+# %% my_step_time: whole bytes
+# Not yet. With no latency, 3 ranks and 100 bytes at 1 s per byte, rank 0 returned 132, expected 133.333.
+# solution, with `payload / n` as `payload // n`
+
 # %% my_step_time: all bytes in each message
 # Not yet. With no latency, 4 ranks and 100 bytes at 1 s per byte, rank 0 returned 600, expected 150.
 # solution, with `payload / n` as `payload`
@@ -93,6 +125,10 @@ def my_step_time(n, compute, alpha, beta, payload, overlap=False):
 # %% my_step_time: computing is shared
 # Not yet. With 4 ranks that compute for 3 s, and a latency of 1 s, rank 0 returned 6.75, expected 9.
 # solution, with `return compute + communication` as `return compute / n + communication`
+
+# %% my_step_time: the latency cannot overlap
+# Not yet. With full overlap, computing for 3 s and communicating for 6 s, rank 0 returned 9, expected 6.
+# solution, with `max(compute, communication)` as `max(compute, communication - 2 * (n - 1) * alpha) + 2 * (n - 1) * alpha`
 
 # %% my_step_time: no overlap
 # Not yet. With full overlap, computing for 3 s and communicating for 6 s, rank 0 returned 9, expected 6.
@@ -177,6 +213,23 @@ def my_noise(gradient, batch):
 # Not yet. With batches of 25, rank 0 returned a noise of ..., expected ...
 # solution, with `(1 / batch - 1 / (n * batch))` as `(1 - 1 / n)`
 
+# %% my_noise: one collective, a tensor of two numbers
+# Solved. ...
+def my_noise(gradient, batch):
+    n = dist.get_world_size()
+    both = torch.cat([gradient, gradient.dot(gradient).view(1)])
+    dist.all_reduce(both, dist.ReduceOp.AVG)
+    s, l = both[-1], both[:-1].square().sum()
+    return torch.stack([(s - l) / (1 / batch - 1 / (n * batch)), (n * l - s) / (n - 1)])
+
+# %% my_noise: without parentheses
+# Not yet. With batches of 25, rank 0 returned a noise of ..., expected ...
+# solution, with `1 / (n * batch)` as `1 / n * batch`
+
+# %% my_noise: the mean of the squares
+# Not yet. With batches of 1, rank 0 returned a noise of ..., expected ...
+# solution, with `square().sum()` as `square().mean()`
+
 # %% my_noise: signal and noise
 # Not yet. With batches of 1, rank 0 returned a noise of ..., expected ...
 # solution, with `return noise.item(), signal.item()` as `return signal.item(), noise.item()`
@@ -245,3 +298,29 @@ def machines(compute, alpha, beta, payload, least):
 # %% machines
 # Not yet. ...
 # answer "the most that are efficient enough", with `alpha + beta` as `beta`
+
+# %% machines: more than the efficiency
+# Not yet. With 6 s of computing, latency 1 s, 0 s per byte and 4e+06 B, rank 0 returned 3 for an efficiency of 50%,
+# expected 4.
+# answer "the most that are efficient enough", with `>= least` as `> least`
+
+# %% machines: by halves
+# Solved. ...
+def machines(compute, alpha, beta, payload, least):
+    low, high = 1, 1024
+    while low < high:
+        middle = (low + high + 1) // 2
+        communication = 2 * (middle - 1) * (alpha + beta * payload / middle)
+        low, high = (middle, high) if communication <= compute * (1 / least - 1) else (low, middle - 1)
+    return low
+
+# %% machines: strong scaling
+# Not yet. With 0.02 s ...
+# answer "the most that are efficient enough", with `compute / (compute +` as `compute / k / (compute / k +`
+
+# %% machines: nothing if all are efficient enough
+# Not yet. With 0.2 s of computing, ..., rank 0 returned None for an efficiency of 50%, expected 1024.
+def machines(compute, alpha, beta, payload, least):
+    for k in range(1, 1025):
+        if compute / (compute + 2 * (k - 1) * (alpha + beta * payload / k)) < least:
+            return k - 1
