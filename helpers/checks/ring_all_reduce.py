@@ -1,8 +1,9 @@
 """Exercises of 06_ring_all_reduce."""
 
 import torch
+import torch.distributed as dist
 
-from helpers.checks.exam import Wrong, close, exercise
+from helpers.checks.exam import Wrong, called, close, errors_of_answer, exercise
 
 _NUMBERS = 4  # the elements of a chunk
 CHUNK_BYTES = 4 * _NUMBERS
@@ -69,15 +70,29 @@ def ordered_exchange(exam):
     peers = sorted(message.peer for message in exam.messages if message.sent)
     others = [other for other in range(n) if other != rank]
     exam.require(peers == others, f"Rank {rank} sent its tensor to ranks {peers}, expected {others}.")
+    exam.require(
+        not exam.collectives,
+        f"Rank {rank} called {called(exam.collectives)}, expected no collective. In which order does each rank add the "
+        "tensors?",
+    )
     return tensor.tolist()
 
 
-@exercise
+def _judge_ring(returned):
+    """Return the sentence of success if every rank called the ring with unequal chunks, or raise `Wrong`."""
+    if not all(returned):
+        raise Wrong("The check has not called `my_ring` with unequal chunks. Does your code change `dist.all_reduce`?")
+    return "Every rank holds the sum, and every rank sent one chunk a step."
+
+
+@exercise(together=_judge_ring)
 def my_ring(exam):
     """Check `my_ring(tensor)`: an all-reduce in place, as a reduce-scatter and an all-gather of n - 1 steps each.
 
     Each rank sends one chunk a step. If the sum is wrong, the check judges the reduce-scatter first, then the
-    all-gather. The check then calls the function with tensors whose length is not a multiple of n.
+    all-gather. If all ranks are right, the check calls the function with tensors whose length is not a multiple of n.
+    With unequal chunks a wrong ring may send a chunk that is longer than the receiver's buffer, and gloo then aborts
+    the receiver.
     """
     rank, n = exam.rank, exam.n
     steps = n - 1
@@ -86,6 +101,8 @@ def my_ring(exam):
     if tensor.tolist() != expected_sum(n):
         _require_halves(exam, tensor.tolist())
     require_sent(exam, 2 * steps * CHUNK_BYTES, 2 * steps, "the ring")
+    if not exam.on_rank(_on_all_ranks, exam.fault is None):
+        return False
     for length in (1, n + 1):
         numbers = torch.arange(1.0, length + 1)
         expected = (numbers * n * (n + 1) / 2).tolist()
@@ -96,7 +113,15 @@ def my_ring(exam):
             f"The sum of {n * _NUMBERS} elements is right. Of {count(length, 'element')}, in unequal chunks, rank "
             f"{rank} holds {numbers.tolist()}, expected {expected}.",
         )
-    return "Every rank holds the sum, and every rank sent one chunk a step."
+    return True
+
+
+def _on_all_ranks(holds):
+    """Return whether `holds` is true on all ranks."""
+    with errors_of_answer():
+        all_hold = torch.tensor(int(holds))
+        dist.all_reduce(all_hold, dist.ReduceOp.MIN)
+        return bool(all_hold)
 
 
 def new_tensor(rank, n):

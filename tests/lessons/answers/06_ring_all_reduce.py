@@ -77,8 +77,31 @@ def my_ring(tensor):
 # as `pass_on(chunks[(rank - step) % n], chunks[(rank - step - 1) % n])`
 
 # %% my_ring: chunks that are all as long as the first
-# Not yet. Rank ... Run the lesson again, from the cell with `World` to this check.
+# Not yet. Rank ... Should the operand be a slice? Run the lesson again, from the cell with `World` to this check.
 # solution, with `received = buffer[: len(mine)]` as `received = buffer`
+
+# %% my_ring: that adds to the chunk it has sent
+# Not yet. After 3 steps rank 0 holds ... expected one chunk of the sum: one of [[10.0, 20.0, 30.0, 40.0], ...
+# solution, with `mine = chunks[(rank - step - 1) % n]` as `mine = chunks[(rank - step) % n]`
+
+# %% my_ring: chunks in the wrong order, all as long as the first
+# Not yet. After 3 steps rank 0 holds ... expected one chunk of the sum: one of [[10.0, 20.0, 30.0, 40.0], ...
+def my_ring(tensor):
+    chunks = tensor.tensor_split(n)
+    buffer = torch.empty_like(chunks[0])
+    for step in range(n - 1):
+        pass_on(chunks[(rank + step) % n], buffer)
+        chunks[(rank + step - 1) % n].add_(buffer)
+
+# %% my_ring: an item of a tuple
+# Not yet. Rank 0 raised TypeError: 'tuple' object does not support item assignment. Name the element first, as in
+# `a = b[0]`, then change `a`.
+def my_ring(tensor):
+    chunks = tensor.tensor_split(n)
+    buffer = torch.empty_like(chunks[0])
+    for step in range(n - 1):
+        pass_on(chunks[(rank - step) % n], buffer)
+        chunks[(rank - step - 1) % n] += buffer
 
 # %% my_ring: lost
 # Not yet. After 3 steps rank 0 holds ...
@@ -279,6 +302,12 @@ def ordered_exchange(tensor):
         dist.recv(torch.empty_like(tensor), (2 * rank - peer) % n)
         work.wait()
     tensor.copy_(total)
+
+# %% ordered_exchange: with a broadcast at the end
+# Not yet. Rank 0 called 1 broadcast, expected no collective. In which order does each rank add the tensors?
+def ordered_exchange(tensor):
+    naive_exchange(tensor)
+    dist.broadcast(tensor, src=0)
 
 # %% ordered_exchange: not in place
 # Not yet. Rank 0 holds -1.1258 in element 0, expected the sum, ...
