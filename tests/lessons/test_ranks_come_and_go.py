@@ -1,5 +1,6 @@
 """A few moments of the drill in benchmarks/ranks_come_and_go.py, and the modules with the cells of the lesson."""
 
+import random
 import re
 
 import pytest
@@ -17,10 +18,15 @@ def world():
     world.stop()
 
 
-# Before the ranks meet, about then, and in the middle.
-@pytest.mark.parametrize("seconds", [at_night(0), 0.5, at_night(1), 1.5])
+# About when the ranks meet, in the middle of the training, and at night from before they meet to the end.
+DICE = random.Random(40)
+MOMENTS = [round(DICE.uniform(0, 2.5), 2) for _ in range(20)]
+
+
+@pytest.mark.parametrize("seconds", [0.5, 1.5, *map(at_night, [0, 1, *MOMENTS])])
 def test_the_others_go_on_to_the_right_weights(world, seconds):
     cells = ranks_come_and_go.cells_of_ranks()
+    random.seed(seconds)  # chooses the rank that is killed
     went_on, _ = ranks_come_and_go.kill_once(world, f"killed after {seconds}", cells, seconds)
     assert went_on
 

@@ -61,7 +61,14 @@ MUTANTS = {
         "train_step(model, batch_of(0), fetch(model[0], trained, by_modulo))",
         "fetch(model[0], trained, by_modulo)",
     ),
-    "the stale rows are two updates old": ("in_one_process(delay=1)", "in_one_process(delay=2)"),
+    "the stale rows are two updates old": (
+        "behind, _, _ = in_one_process(delay=1)",
+        "behind, _, _ = in_one_process(delay=2)",
+    ),
+    "a delay costs nothing because there is none": (
+        "_, _, stale_losses = in_one_process(delay=1)",
+        "_, _, stale_losses = in_one_process(delay=0)",
+    ),
     "the repair forgets the rows of other ranks": (
         "    flags = answer(torch.isin(places, updated), plan)",
         "    flags = torch.isin(ids, batch_of(0)[0])",
