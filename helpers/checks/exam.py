@@ -42,7 +42,7 @@ _HINTS = {  # by a text of the error: what to try
     "'RemoteModule' object has no attribute '_backward_hooks'": "Call the `forward` of the module.",
     "'tuple' object does not support item assignment": "Name the element first, as in `a = b[0]`, then change `a`.",
     "broadcast shape": "The changed tensor has fewer elements than its operand. Should the operand be a slice?",
-    "NoneType": "If the None is a `grad`: no backward pass has reached this tensor, or it requires no gradient.",
+    "NoneType": "A collective returns None, and a `grad` is None until a backward pass reaches a tensor that needs it.",
     "outputShape[0] * worldSize == inputShape[0]": "Pass the output first: it has 1/n of the input's elements.",
 }
 

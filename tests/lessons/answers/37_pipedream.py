@@ -62,8 +62,8 @@ def my_stashed_backward(x, output, used, newest):
 # solution, with `used if first else [*used, x]` as `newest if first else [*newest, x]`
 
 # %% my_stashed_backward: the gradients of tensors that the forward did not use
-# Not yet. Rank ... raised TypeError: ... 'NoneType'. If the None is a `grad`: no backward pass has reached this tensor,
-# or it requires no gradient. ...
+# Not yet. Rank ... raised TypeError: ... 'NoneType'. A collective returns None, and a `grad` is None until a backward
+# pass reaches a tensor that needs it. ...
 def my_stashed_backward(x, output, used, newest):
     output.backward(None if last else receive(output, rank + 1))
     new_weights = updated(newest, [tensor.grad for tensor in newest])

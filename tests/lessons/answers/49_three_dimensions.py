@@ -148,8 +148,8 @@ my_step = step
 # solution, with `run_block(out_BSD, weights, group("tensor", layout))` as `run_block(out_BSD, weights, None)`
 
 # %% my_step: what was received requires no gradient
-# Not yet. Rank ... raised TypeError: ... If the None is a `grad`: no backward pass has reached this tensor, or it
-# requires no gradient. ...
+# Not yet. Rank ... raised TypeError: ... A collective returns None, and a `grad` is None until a backward pass reaches
+# a tensor that needs it. ...
 # solution, without `.requires_grad_()`
 
 # %% my_step: received in vain
