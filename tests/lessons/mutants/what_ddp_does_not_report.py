@@ -65,7 +65,7 @@ MUTANTS = {
         "variance_of_all = torch.cat(batches).var().item()",
         "variance_of_all = batch.var().item()",
     ),
-    "a layer that is frozen before wrapping needs its gradient": (
+    "a layer that is frozen before wrapping gets a gradient": (
         "frozen[0].requires_grad_(False)",
         "frozen[0].requires_grad_(True)",
     ),

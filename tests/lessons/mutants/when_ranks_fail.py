@@ -19,6 +19,7 @@ MUTANTS = {
         "    world.restart()\n    world.call(set_up)",
         "    if world.where()[0].state == 'idle':\n        world.restart()\n        world.call(set_up)",
     ),
+    "new ranks have the imports and the group of the old ranks": ("    world.call(set_up)\n", ""),
     "nobody is killed": ("os.kill(world.pids[1], signal.SIGKILL)", "pass"),
     "rank 1 is not late": ("time.sleep(60)", "time.sleep(0)"),
     "two ranks are killed": (
