@@ -238,13 +238,8 @@ FAULTS = {
         "[WIP] Fix rpc param server example",
         "https://github.com/pytorch/examples/pull/842",
         (
-            "        weight = self.weight\n"
-            "        time.sleep(0.005)  # the optimizer at work\n"
-            "        self.weight = weight + gradient\n",
-            "        with self.lock:\n"
-            "            weight = self.weight\n"
-            "            time.sleep(0.005)  # the optimizer at work\n"
-            "            self.weight = weight + gradient\n",
+            "    server.add(gradient)\n",
+            "    with lock:\n        server.add(gradient)\n\n\nimport threading\n\nlock = threading.Lock()\n",
         ),
         ["weight = self.weight\n", "time.sleep(0.005)", "self.weight = weight + gradient"],
     ),

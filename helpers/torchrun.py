@@ -1,5 +1,6 @@
 """Run torchrun on a script that the notebook has as text, on a private network or otherwise on the loopback."""
 
+import math
 import os
 import re
 import socket
@@ -32,8 +33,10 @@ class Job:
         global _current
         if _current is not None:
             _current.end()
+        self.script = script
         self.ranks = ranks
         self.variables = variables
+        self._printed = -math.inf  # when `wait_for` has last found its text
         prefork.warm_up()  # starts the fork server, which removes the folder if the notebook is killed
         self.folder = Path(tempfile.mkdtemp(prefix="job-", dir=get_temp_dir())).resolve()
         self._log = self.folder / "torchrun.log"
@@ -67,6 +70,7 @@ class Job:
             if ended or time.monotonic() > deadline:
                 raise WorldError(f"Not every rank has printed {text!r}:\n{self._last_words()}")
             ended = self.wait(0.05)  # read the logs once more after the end, because a job may print just before it
+        self._printed = time.monotonic()
 
     def wait(self, seconds: float) -> bool:
         """Wait at most this many seconds for the end of the job; return whether it has ended."""
@@ -85,11 +89,25 @@ class Job:
 
     def end(self) -> None:
         """End the job, and remove its folder."""
+        self._printed = -math.inf
         self._running.end()
 
     def _last_words(self):
         errors = "".join(self.log(rank, "stderr.log") for rank in range(self.ranks))
         return "\n".join((errors or self._log.read_text()).splitlines()[-10:])
+
+
+def hanging(script: str, ranks: int, text: str, seconds: float, **variables: str) -> Job:
+    """Return a job of this script in which every rank has printed `text` at most this many seconds ago.
+
+    It is the last job, if that has the same script, ranks and variables and `text` is recent, and a new job otherwise.
+    """
+    job = _current
+    wanted = (script, ranks, variables)
+    if job is None or (job.script, job.ranks, job.variables) != wanted or time.monotonic() > job._printed + seconds:
+        job = Job(script, ranks, **variables)
+        job.wait_for(text)
+    return job
 
 
 def torchrun(script: str, ranks: int) -> list[str]:

@@ -9,6 +9,11 @@ _WHOLE = "#D9D9D9"
 # The place, the width and the name of each activation, from left to right, and the places of the functions.
 _STATIONS = [(0.0, 1.5, "x"), (2.3, 1.5, "norm"), (6.5, 1.7, "columns"), (9.0, 1.7, "rows"), (13.4, 1.5, "+ x")]
 _FUNCTIONS = {"f": 5.1, "g": 12.0}
+# What each function calls in the forward and in the backward pass; the lesson asks for those with a question mark.
+_COLLECTIVES = {
+    "tensor parallel": {"f": ("nothing", "all-reduce"), "g": ("all-reduce", "nothing")},
+    "sequence parallel": {"f": ("all-gather", "?"), "g": ("reduce-scatter", "?")},
+}
 
 
 def tokens_of_block(ranks: int) -> None:
@@ -30,6 +35,9 @@ def tokens_of_block(ranks: int) -> None:
         for name, place in _FUNCTIONS.items():
             axes.add_patch(Circle((place, top + 0.6), 0.42, facecolor="white", edgecolor="black", zorder=3))
             axes.text(place, top + 0.6, name, ha="center", va="center", fontsize=10, zorder=4)
+            forward, backward = _COLLECTIVES[heading][name]
+            axes.text(place, top - 0.15, f"forward: {forward}", ha="center", va="center", fontsize=7)
+            axes.text(place, top + 1.35, f"backward: {backward}", ha="center", va="center", fontsize=7)
         axes.annotate("", (13.4, top + 0.6), (1.5, top + 0.6), arrowprops={"arrowstyle": "->"}, zorder=0)
         axes.plot([0.75, 0.75, 14.15, 14.15], [top + 1.75, top + 2.1, top + 2.1, top + 1.75], color="#767676", lw=1)
 

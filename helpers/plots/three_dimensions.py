@@ -21,6 +21,8 @@ _PARTS = {
     "data": {"facecolor": TINTS[2], "hatch": "///"},
 }
 
+_HOLLOW = {"fill": False, "edgecolor": GREEN, "linewidth": 1.2}
+
 
 def grids_of_ranks(hosts: Sequence[Sequence[int]], panels: Mapping[str, tuple]) -> None:
     """Draw ranks on their hosts, and lines between neighbours along each axis of a grid, one panel for each grid.
@@ -105,17 +107,23 @@ def three_splits() -> None:
 def seconds_on_cables(title: str, rows: Sequence[tuple]) -> None:
     """Draw the seconds that the bytes of each axis need on the cables, a row for each layout, and the measured time.
 
-    A row has a name, the seconds of each axis, and the measured seconds of a step or None.
+    A row has a name, the seconds of each axis, and the measured seconds of a step or None. The bars of data are hollow,
+    because computing can overlap these bytes.
     """
     axes = new_axes(title, width=8.2, height=1.5 + 0.27 * len(rows))
-    _stack(axes, [(name, parts, True) for name, parts, _ in rows])
+    _stack(axes, [(name, {**parts, "data": 0}, True) for name, parts, _ in rows])
+    for row, (_, parts, _) in enumerate(rows):
+        if data := parts.get("data", 0):
+            axes.barh(row, data, left=sum(parts.values()) - data, height=0.72, **_HOLLOW)
     look = {**MEASURED, "color": "black", "markersize": 5}
     measured = [(seconds, row) for row, (_, _, seconds) in enumerate(rows) if seconds is not None]
     axes.plot([seconds for seconds, _ in measured], [row for _, row in measured], **look)
     axes.set_xlim(left=0)
     axes.set_xlabel("seconds of a step")
     extra = [Line2D([], [], label="measured step", **look)] if measured else []
-    _legend(axes.figure, [parts for _, parts, _ in rows], extra, " on the cables")
+    if any(parts.get("data", 0) for _, parts, _ in rows):
+        extra = [Patch(label="data, unless overlap hides it", **_HOLLOW), *extra]
+    _legend(axes.figure, [{**parts, "data": 0} for _, parts, _ in rows], extra, " on the cables")
 
 
 def layouts_on_paper(title: str, rows: Sequence[tuple], published: tuple[str, float], memory: float) -> None:

@@ -1,7 +1,6 @@
 """Every trainer sends gradients to one rank, which adds them to a weight: 24 gradients in all."""
 
 import os
-import threading
 import time
 
 import torch.distributed.rpc as rpc
@@ -14,7 +13,6 @@ class Server:
 
     def __init__(self):
         self.weight = 0.0
-        self.lock = threading.Lock()
 
     def add(self, gradient):
         """Add a gradient to the weight, as an optimizer does: read, compute, write."""

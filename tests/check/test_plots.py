@@ -257,8 +257,11 @@ def test_the_rows_of_an_expert_add_up():
 
 
 def test_the_shares_of_the_experts_are_stacked():
-    plots.loads_over_training({"without": [[1, 0], [1, 0]], "with": [[1, 0], [0.5, 0.5]]})
-    without, balanced = plt.gcf().axes
+    without = {"shares": [[1, 0], [1, 0]], "dropped": [4, 4], "loss": [2, 1]}
+    balanced = {"shares": [[1, 0], [0.5, 0.5]], "dropped": [4, 0], "loss": [2, 0.5]}
+    plots.loads_over_training({"without": without, "with": balanced})
+    without, balanced, *thin = plt.gcf().axes
+    assert [list(axes.lines[0].get_ydata()) for axes in thin] == [[4, 4], [4, 0], [2, 1], [2, 0.5]]
     assert [text.get_text() for text in without.texts] == ["expert 0"]
     assert [text.get_text() for text in balanced.texts] == ["expert 0", "expert 1"]
 
@@ -348,6 +351,7 @@ def test_the_parts_of_a_step_stand_behind_each_other():
     plots.seconds_on_cables("steps", [("one", {"tensor": 1.0, "data": 0.5}, 2.0), ("two", {"tensor": 0.0}, None)])
     (axes,) = plt.gcf().axes
     assert [(bar.get_x(), bar.get_width()) for bar in axes.patches] == [(0, 1.0), (1.0, 0.5)]
+    assert [bar.get_fill() for bar in axes.patches] == [True, False]  # computing can hide the bytes of data
     assert [list(line.get_xdata()) for line in axes.lines] == [[2.0]]
 
 
@@ -436,6 +440,8 @@ def test_outside_f_and_g_only_sequence_parallel_splits():
     assert len(boxes) == (3 + 2 * 4) + 5 * 4  # three grey boxes in the first row
     narrow = [box for box in boxes if box.get_width() < 1]
     assert len(narrow) == 2 * 2 * 4  # columns and rows, in both rows of the figure
+    texts = [text.get_text() for text in axes.texts]
+    assert texts.count("backward: all-reduce") == 1 and texts.count("backward: ?") == 2
 
 
 def test_each_symptom_has_its_tool():

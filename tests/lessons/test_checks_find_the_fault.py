@@ -230,7 +230,17 @@ REPAIRS_ELSEWHERE = [
         "model = DistributedDataParallel(",
         "from functools import partial\nmodel = partial(DistributedDataParallel, broadcast_buffers=False)(",
     ),
-    ("one_server", "server.add(gradient)", "with server.lock:\n        server.add(gradient)"),
+    (
+        "one_server",
+        "        weight = self.weight\n"
+        "        time.sleep(0.005)  # the optimizer at work\n"
+        "        self.weight = weight + gradient\n",
+        "        with lock:\n"
+        "            weight = self.weight\n"
+        "            time.sleep(0.005)  # the optimizer at work\n"
+        "            self.weight = weight + gradient\n\n\n"
+        "import threading\n\nlock = threading.Lock()\n",
+    ),
     (
         "resumed",
         "train(model, optimizer, 5)\nresult",

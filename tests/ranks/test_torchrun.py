@@ -13,7 +13,7 @@ from live import Notebook, left_after, run_command, wait_until
 
 import helpers.torchrun
 from helpers import WorldError
-from helpers.torchrun import Job, torchrun
+from helpers.torchrun import Job, hanging, torchrun
 
 SCRIPT = """
 from datetime import timedelta
@@ -115,6 +115,17 @@ def test_a_job_that_hangs_can_be_looked_at(job):
     assert [psutil.Process(pid).environ()["RANK"] for pid in job.pids()] == ["0", "1"]
     assert not job.wait(0.1) and job.exit_code is None and job.report() == ""
     assert job.folder.joinpath("script.py").read_text() == HANGS
+
+
+def test_a_job_that_hangs_is_taken_again_while_its_text_is_recent():
+    job = hanging(HANGS, 1, "rank", 60)
+    assert job.log(0) == "rank 0 None\n" and hanging(HANGS, 1, "rank", 60) is job
+    late = hanging(HANGS, 1, "rank", 0)
+    assert late is not job and late.log(0) == "rank 0 None\n"
+    red = hanging(HANGS, 1, "rank", 60, COLOUR="red")
+    assert red is not late and red.log(0) == "rank 0 red\n"
+    red.end()
+    assert hanging(HANGS, 1, "rank", 60, COLOUR="red") is not red
 
 
 @pytest.mark.parametrize("end", [lambda job: job.end(), lambda job: Job("", 1).end()], ids=["end", "the next job"])

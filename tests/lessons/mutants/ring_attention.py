@@ -80,6 +80,18 @@ MUTANTS = {
         "assert_close(output[0], reference[:, own_ids], **exactly)",
         "assert_close(output[0], own_slice(reference), **exactly)",
     ),
+    "context_parallel gives the keys no gradients of other ranks": (
+        "        loss_of(output).backward()\n\nreference_leaves",
+        "        loss_of(output).backward()\nown_leaves[1].grad /= n\n\nreference_leaves",
+    ),
+    "the library reduce-scatters nothing": (
+        "            loss_of(output).backward()\n    assert counts(forward)",
+        "            pass\n        loss_of(output).backward()\n    assert counts(forward)",
+    ),
+    "the choice of a rotate method is measured with gathered keys": (
+        "CommDebugMode() as forward:\n            output = F.scaled_dot_product_attention(*own_leaves)",
+        "CommDebugMode() as forward:\n            output = ring_attention(*[x.squeeze(0) for x in own_leaves])[None]",
+    ),
     "ulysses sends as much as the ring": (
         "    return exchanged(output.reshape(n, c, d))",
         "    exchanged(many_heads)\n    return exchanged(output.reshape(n, c, d))",
