@@ -128,6 +128,7 @@ def clip(model, pipeline, most):
 
 def main(options):
     device = "cuda" if torch.cuda.is_available() else "cpu"
+    say = print if dist.get_rank() == 0 else lambda *words, **options: None
     names = "pipeline", "replicate", "shard", "tensor"
     mesh = init_device_mesh(device, [getattr(options, name) for name in names], mesh_dim_names=names)
     stage, stages = mesh.get_local_rank("pipeline"), options.pipeline
@@ -142,6 +143,8 @@ def main(options):
         output = kept if unit is model and stage == stages - 1 else None  # of the logits; stages send `dtype`
         policy = MixedPrecisionPolicy(dtype, reduce_dtype=kept, output_dtype=output)
         fully_shard(unit, mesh=mesh["replicate", "shard"], mp_policy=policy)
+    kept_here = sum(parameter.to_local().numel() for parameter in model.parameters())
+    say(*map("{} {},".format, names, mesh.shape), kept_here, "elements on rank 0")
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.003)
     part = PipelineStage(model, stage, stages, torch.device(device), group=mesh["pipeline"].get_group())
     schedule = Schedule1F1B(part, options.micro_batches, loss_fn=loss_of)  # with one stage: gradient accumulation
@@ -156,12 +159,10 @@ def main(options):
         set_state_dict(model, optimizer, model_state_dict=loaded["model"], optim_state_dict=loaded["optimizer"])
         begin = loaded["step"]
     savers = dist.new_group(backend="gloo")  # async_save uses this group while the training uses the others
-
     characters = [c for c in "\n".join(topics.values()) if c == "\n" or 32 <= ord(c) < 127]
     text = torch.tensor([0 if c == "\n" else ord(c) - 31 for c in characters], device=device)
     ways = options.replicate * options.shard
     way = mesh.get_local_rank("replicate") * options.shard + mesh.get_local_rank("shard")
-
     for step in range(begin, options.steps):
         ids, targets = (part[way::ways] for part in batch(text, step))
         losses = []  # one per micro-batch, on the last stage only
@@ -172,8 +173,7 @@ def main(options):
         optimizer.zero_grad()
         total = torch.tensor(sum(loss.item() for loss in losses), dtype=torch.float64, device=device)
         dist.all_reduce(total)
-        if dist.get_rank() == 0:
-            print(f"step {step}: loss {total.item() / options.micro_batches / ways / options.tensor:.15f}", flush=True)
+        say(f"step {step}: loss {total.item() / options.micro_batches / ways / options.tensor:.15f}", flush=True)
         if options.save and step + 1 == options.save_after:
             saving = files.async_save(state(step + 1), checkpoint_id=options.save, process_group=savers)
     if saving:

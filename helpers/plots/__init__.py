@@ -5,7 +5,7 @@ The functions here take lists, dicts and arrays, and ask no rank. `style` has th
 
 from helpers.plots.a_backend_of_your_own import behind_a_name
 from helpers.plots.a_ddp_of_your_own import step_of_ddp, two_trainings
-from helpers.plots.a_language_model_on_a_mesh import curves_of_layouts, layouts_of_ranks
+from helpers.plots.a_language_model_on_a_mesh import curves_of_layouts, layouts_of_ranks, loss_of_one_process
 from helpers.plots.actors import ages_of_batches, object_and_actor
 from helpers.plots.back_by_torchrun import progress_after_failure, what_a_restart_costs
 from helpers.plots.cartpole_solved import angles, one_message_for_many, paces, training_curve
@@ -115,6 +115,7 @@ __all__ = [
     "loss_by_cost",
     "loss_by_learning_rate",
     "loss_curves",
+    "loss_of_one_process",
     "mesh_of_ranks",
     "message_cost",
     "message_diagram",

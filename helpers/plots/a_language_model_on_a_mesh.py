@@ -1,15 +1,16 @@
-"""Figures of 50_a_language_model_on_a_mesh: who computes and keeps what under four layouts, and their loss curves."""
+"""Figures of 50_a_language_model_on_a_mesh: loss curves, and who computes and keeps what under four layouts."""
 
 from collections.abc import Mapping, Sequence
 
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator
 
-from helpers.plots.style import BLUE, GREEN, GUIDE, RED, TINTS, new_axes, note, subplots
+from helpers.plots.style import BLUE, GREEN, GUIDE, LIMIT, MODEL, RED, TINTS, new_axes, note, subplots
 
 _GREY = "#404040"
 _MARKERS = (("o", BLUE), ("s", RED), ("^", GREEN), ("D", "#CC79A7"))
 _EVERY = 4  # steps between two markers of a layout
+_WINDOW = 25  # steps of a running mean
 
 
 def layouts_of_ranks(n: int) -> None:
@@ -45,10 +46,26 @@ def layouts_of_ranks(n: int) -> None:
         axes.text(-0.04, 0.5, "sequences", ha="right", va="center", rotation=90, fontsize=8, color=_GREY)
 
 
-def curves_of_layouts(curves: Mapping[str, Sequence[float]]) -> None:
+def loss_of_one_process(losses: Sequence[float], bigram: float) -> None:
+    """Draw the loss of each step as a dot, their running mean as a line, and the loss of a bigram model."""
+    axes = new_axes("The trained model predicts better than a table of pairs of characters", height=3.6)
+    running = [sum(losses[end - _WINDOW : end]) / _WINDOW for end in range(_WINDOW, len(losses) + 1)]
+    axes.plot(losses, ".", color=BLUE, alpha=0.4, markersize=4)
+    axes.plot(range(_WINDOW - 1, len(losses)), running, **MODEL)
+    axes.axhline(bigram, **{**LIMIT, "marker": ""})
+    note(axes, "bigram model", (len(losses), bigram), (-82, 5))
+    for height, text, colour in ((0.9, f"line: the mean of {_WINDOW} steps", RED), (0.81, "dots: single steps", BLUE)):
+        axes.text(0.3, height, text, color=colour, transform=axes.transAxes)
+    axes.set_xlabel("step")
+    axes.set_ylabel("loss (cross-entropy per character)")
+
+
+def curves_of_layouts(
+    curves: Mapping[str, Sequence[float]], title: str = "The losses of four layouts lie on the curve of one process"
+) -> None:
     """Draw the loss of the first training as a line, and the losses of the others as markers, each at other steps."""
     (first, line), *others = curves.items()
-    axes = new_axes("The losses of four layouts lie on the curve of one process", height=3.6)
+    axes = new_axes(title, height=3.6)
     axes.plot(line, color=GUIDE["color"], linewidth=1.5)
     middle = len(line) // 2
     note(axes, f"line: {first}", (middle, line[middle]), (10, 26))

@@ -1,6 +1,15 @@
 """The lesson a_language_model_on_a_mesh, broken on purpose."""
 
 MUTANTS = {
+    "the long training sees one batch again and again": (
+        "long_losses = [update(model, optimizer, *batch(step))",
+        "long_losses = [update(model, optimizer, *batch(0))",
+    ),
+    "the bigram model ignores the last character": (
+        "probabilities = counts / counts.sum(1, keepdim=True)",
+        "probabilities = (counts.sum(0) / counts.sum()).expand_as(counts)",
+    ),
+    "both texts come from the untrained model": ("after = continued(model, 80)", "after = before"),
     "a rank trains on sequences of another": (
         "own_sequences = slice(rank, None, n)",
         "own_sequences = slice(0, None, n)",
@@ -43,6 +52,7 @@ MUTANTS = {
         "(4 * sizes[True] + 3 * sizes[False])",
         "(3 * sizes[True] + 2 * sizes[False])",
     ),
+    "Adam keeps one average": ('for name in ("exp_avg", "exp_avg_sq")]', 'for name in ("exp_avg",)]'),
     "every micro-batch reduces": (
         "        reduce_gradients(model, index == len(micro_batches) - 1)",
         "        reduce_gradients(model, True)",
@@ -56,10 +66,28 @@ MUTANTS = {
     "the steps do not clip": ("0.5) for number in range(3)]", "50) for number in range(3)]"),
     "the logits are in 16 bits": ("mp_policy=replace(policy, output_dtype=torch.float32))", "mp_policy=policy)"),
     "nothing is computed again": ("    model.recompute = recompute\n", ""),
+    "a block that is computed again keeps what any block keeps": (
+        "        if recompute:\n            checkpoint(block, x, use_reentrant=False)\n",
+        "        if recompute:\n            block(x)\n",
+    ),
+    "both is trained in single precision twice": (
+        '    return shard_in_bf16(model, grid["dp"])',
+        '    return shard(model, grid["dp"])',
+    ),
     "gradients are reduced in 16 bits": ("reduce_dtype=torch.float32)", "reduce_dtype=torch.bfloat16)"),
     "the optimizer starts again": (
         "resumed_losses = train(model, [3, 4], own_sequences, optimizer)",
         "resumed_losses = train(model, [3, 4], own_sequences, adam(model))",
     ),
+    "the checkpoint is written after two more steps": (
+        'state = {"model": of_model, "optimizer": of_optimizer}\n'
+        "saving = files.async_save(state, checkpoint_id=folder, process_group=savers)\n"
+        "next_losses = train(model, [3, 4], half_of_the_sequences, optimizer).tolist()\n",
+        "next_losses = train(model, [3, 4], half_of_the_sequences, optimizer).tolist()\n"
+        "of_model, of_optimizer = get_state_dict(model, optimizer)\n"
+        'state = {"model": of_model, "optimizer": of_optimizer}\n'
+        "saving = files.async_save(state, checkpoint_id=folder, process_group=savers)\n",
+    ),
     "the model on meta has memory": ('with torch.device("meta"):', 'with torch.device("cpu"):'),
+    "the file splits no matrix": ('"--pipeline", "2", "--tensor", half', '"--pipeline", "2", "--shard", half'),
 }
