@@ -18,7 +18,7 @@ from tqdm import tqdm
 
 from benchmarks import lesson
 
-SEEDS = range(100)
+SEEDS = range(40)
 WORLD_SIZE = 3
 LEARNING = "22_reinforcement_learning.ipynb"
 OF_LEARNING = ["Observer", "Agent", "run_round", "learn", "discounted", "round_of_the_lesson", "loss_of_the_lesson"]
