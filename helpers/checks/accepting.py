@@ -93,8 +93,9 @@ def _explain(result):
     if all(state.state == "idle" for state in world.where()):
         names = set().union(*world.call(_names_in_use))
         if names:
+            named = ", ".join(f"`{name}`" for name in sorted(names))
             print(
-                f"This lesson goes on with your {', '.join(sorted(names))}. If your code may be why this cell failed, "
+                f"This lesson goes on with your {named}. If your code may be why this cell failed, "
                 "call world.restart() and run the lesson again without the check: the lesson then uses its own "
                 "implementation."
             )

@@ -96,7 +96,7 @@ def test_a_cell_that_fails_later_names_the_answer_in_use(lesson):
     assert "goes on" not in lesson.run("1 / 0")
     lesson.run(CHOICE)
     for failing in ("1 / 0", "%%px\n1 / 0"):
-        assert "This lesson goes on with your reduce_scatter. If your code may be the reason" in lesson.run(failing)
+        assert "This lesson goes on with your `reduce_scatter`. If your code may be why" in lesson.run(failing)
 
 
 def test_a_class_is_an_answer_too(lesson):

@@ -216,7 +216,7 @@ def coarse(missed, bucket):
 # Not yet. Rank 0 sent values that are not rounded to multiples of 1/64.
 
 # %% coarse: without feedback
-# Not yet. On rank 0 the averages of 50 steps for ... , expected at most 0.06.
+# Not yet. On rank 0 the sum of the averages of 50 steps for ... , expected at most 0.06.
 # solution, with `gradient += missed.get(parameter, 0)` as `pass`,
 # without `missed[parameter] = gradient - round_to(gradient)`
 

@@ -321,7 +321,7 @@ def my_record(work, read, write):
     return done, before
 
 # %% my_record
-# Not yet. A request waited while another request did its work ...
+# Not yet. A request waited while another request ran `work` ...
 def my_record(work, read, write):
     with lock:
         work()

@@ -438,7 +438,7 @@ def go_on(agent, saved):
 # solution, without `agent.optimizer.load_state_dict(saved["optimizer"])`
 
 # %% snapshot
-# Not yet. ... had only later ...
+# Not yet. The new agent began with later weights of the old agent, expected its weights at the stop ...
 # solution, with `return copy.deepcopy(saved)` as `return saved`
 
 # %% snapshot

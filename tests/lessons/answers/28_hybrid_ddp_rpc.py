@@ -45,7 +45,8 @@ def my_forward(model, words, offsets):
 # Not yet. On trainer 0 the list is empty, expected an RRef to each parameter.
 
 # %% my_references
-# Not yet. On trainer 0 the list has 0 RRefs to parameters on trainer0, expected 2. Those on server are right ...
+# Not yet. On trainer 0 the list has 0 RRefs to parameters on trainer0, expected 2. The number of RRefs on
+# server is right.
 # skeleton, with `return []  # your lines` as `return model.table.remote_parameters()`
 
 # %% my_references
