@@ -410,8 +410,8 @@ class MyDDP(Unused):
 # answer "flat buffers with views", with `try:` as `if True:` and `finally:` as `if True:`
 
 # %% MyDDP: a shared parameter counted twice
-# Not yet. Rank 0 raised RuntimeError: no gradient. This happened in layers of which two share their parameters and one
-# has a frozen bias.
+# Not yet. Rank 0 raised RuntimeError: no gradient. This happened with two layers that share their parameters and a
+# layer with a frozen bias.
 # answer "functions in a closure", with `module.parameters() if p.requires_grad` as
 # `dict(module.named_parameters(remove_duplicate=False)).values() if p.requires_grad`
 
@@ -420,8 +420,8 @@ class MyDDP(Unused):
 # answer "flat buffers with views", with `bucket_cap_mb` as `cap`
 
 # %% MyDDP: no method finish
-# Not yet. Rank 0 raised AttributeError: 'MyDDP' object has no attribute 'finish'. This happened in layers of which two
-# share their parameters and one has a frozen bias.
+# Not yet. Rank 0 raised AttributeError: 'MyDDP' object has no attribute 'finish'. This happened with two layers that
+# share their parameters and a layer with a frozen bias.
 # answer "flat buffers with views", with `def finish` as `def step`
 
 # %% MyDDP: DDP itself

@@ -283,7 +283,7 @@ def my_later(thread, collective, *arguments):
 # solution, with `future.set_exception(error)` as `future.set_exception(ValueError("failed"))`
 
 # %% my_later: a thread each
-# Not yet. On rank 0 the collective ran in another thread, expected the worker of `thread`...
+# Not yet. On rank 0 the collective ran in another thread, expected the worker thread of `thread`...
 # solution, with `thread.submit(run)` as `threading.Thread(target=run).start()`
 
 # %% my_later: complete at once
@@ -293,7 +293,8 @@ def my_later(thread, collective, *arguments):
     return done(arguments[0])
 
 # %% my_later: never complete
-# Not yet. On rank 0 the work was not complete 5 s after the collective had ended, expected `future.set_result`...
+# Not yet. On rank 0 the work was not complete 5 s after the collective had ended, expected a call of
+# `future.set_result` in the thread.
 def my_later(thread, collective, *arguments):
     thread.submit(collective, *arguments)
     return Completion(torch.futures.Future())

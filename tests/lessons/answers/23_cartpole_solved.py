@@ -442,7 +442,7 @@ def go_on(agent, saved):
 # solution, with `return copy.deepcopy(saved)` as `return saved`
 
 # %% snapshot
-# Not yet. ... has a state ...
+# Not yet. ... save the state of the optimizer at the stop, too.
 # solution, with `return copy.deepcopy(saved)` as `return {**saved, 'policy': copy.deepcopy(saved['policy'])}`
 
 # %% snapshot

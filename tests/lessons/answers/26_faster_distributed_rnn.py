@@ -86,7 +86,7 @@ class MyFewBytes(SendsLogits):
 # solution, with `self.decoder.forward(output, targets), hidden` as `self.decoder.forward(output, targets), None`
 
 # %% MyFewBytes
-# Not yet. The losses have no graph, expected one ...
+# Not yet. The losses have no graph, expected a graph ...
 # solution, with `self.decoder.forward(output, targets)` as `self.decoder.forward(output, targets).detach()`
 
 # %% MyFewBytes

@@ -447,7 +447,7 @@ class Bounded:
             return True
 
 # %% Bounded
-# Not yet. What `read` has returned changes with later updates ...
+# Not yet. The values that `read` returned change with later updates ...
 # solution, with `self.values.clone()` as `self.values`
 
 # %% Bounded

@@ -54,7 +54,8 @@ def my_forward(model, words, offsets):
 # skeleton, with `return []  # your lines` as `return list(model.dense.parameters())`
 
 # %% my_references
-# Not yet. On trainer 0 the list has 0 RRefs to parameters on server, expected 1. Those on trainer0 are right ...
+# Not yet. On trainer 0 the list has 0 RRefs to parameters on server, expected 1. The number of RRefs on
+# trainer0 is right.
 # skeleton, with `return []  # your lines` as `return [rpc.RRef(parameter) for parameter in model.dense.parameters()]`
 
 # %% my_references: with an RRef that the master owns

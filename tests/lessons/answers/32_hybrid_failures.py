@@ -41,7 +41,8 @@ def my_save(model, number, group):
 # solution, with `rpc.rpc_sync(` as `rpc.rpc_async(`
 
 # %% my_save: latest first
-# Not yet. When 2 trainers called `my_save`, `latest` was written before table-1 and dense-1, expected last: ...
+# Not yet. When 2 trainers called `my_save`, `latest` was written before table-1 and dense-1, expected it to be
+# written last: ...
 def my_save(model, number, group):
     dist.barrier(group)
     if dist.get_rank(group) == 0:
