@@ -2,7 +2,7 @@
 
 `make claims NOTEBOOKS=notebooks/06*` does this. The claims are the sentences of the Summary and the captions of the
 figures, numbered from 1. A comment names the claims that an assert proves: `# Summary 2, Figure 1`, at the end of its
-line, or on a separate line above one or more asserts.
+line, or on a separate line above one or more asserts. The last lines are the table of tests/code_in_view.py.
 """
 
 import ast
@@ -13,6 +13,7 @@ from pathlib import Path
 
 import nbformat
 
+from tests import code_in_view
 from tests.mutation.cells import asserts, parse
 
 CAPTION = re.compile(r"(?ms)^\*(?:The )?[Ff]igures?\b.*?\*$")
@@ -101,6 +102,7 @@ def indented(texts):
 
 
 if __name__ == "__main__":
-    for name in sys.argv[1:]:
-        if Path(name).parent.name != "solutions":  # solutions have no Summary
-            print(report(Path(name)), end="\n\n")
+    lessons = [Path(name) for name in sys.argv[1:] if Path(name).parent.name != "solutions"]
+    for lesson in lessons:
+        print(report(lesson), end="\n\n")
+    print(code_in_view.report(lessons))
