@@ -8,7 +8,6 @@ import os
 import random
 import signal
 import time
-from collections.abc import Iterable
 from statistics import median
 
 import ipyparallel as ipp
@@ -16,11 +15,11 @@ from tqdm import tqdm
 
 from benchmarks import interrupts, lesson
 from helpers import World
+from helpers.measure import interruption
 
 MOMENTS = 20
 STEPS = 300
 _NOTEBOOK = "40_ranks_come_and_go.ipynb"
-_MARK = "# every new rank runs this cell"
 _SECONDS = 2.5  # from the beginning of a training, within which the kill comes
 _SECONDS_TO_GO_ON = 90
 
@@ -29,7 +28,7 @@ def rows() -> list[list]:
     """Kill a rank so many times, and return a row of what became of it."""
     cells = cells_of_ranks()
     world = World(4)
-    run_cells(world, range(4), cells)
+    interruption.run_cells(world, range(4), cells, SEED=0)
     outcomes = []
     for number in tqdm(range(MOMENTS), desc="kills"):
         outcomes.append(kill_once(world, str(number), cells, random.uniform(0, _SECONDS)))
@@ -54,7 +53,7 @@ def rows() -> list[list]:
 
 def cells_of_ranks() -> list[str]:
     """Return the cells of the lesson that every new rank runs."""
-    return lesson.marked(_NOTEBOOK, _MARK)
+    return lesson.marked(_NOTEBOOK, interruption.MARK)
 
 
 def kill_once(world: World, run: str, cells: list[str], seconds: float) -> tuple[bool, float | None]:
@@ -80,13 +79,5 @@ def kill_once(world: World, run: str, cells: list[str], seconds: float) -> tuple
         when - killed for (when, _), alive in zip(steps, names, strict=True) if when > killed and victim not in alive
     ]
     world.restart(rank=victim)
-    run_cells(world, [victim], cells)
+    interruption.run_cells(world, [victim], cells, SEED=0)
     return went_on, min(after) if after and min(steps)[0] < killed else None
-
-
-def run_cells(world: World, ranks: Iterable[int], cells: list[str]) -> None:
-    """Run these cells on these ranks."""
-    view = world.view.client[list(ranks)]
-    view.push({"SEED": 0}, block=True)
-    for cell in cells:
-        view.execute(cell, block=True)

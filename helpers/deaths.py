@@ -18,6 +18,7 @@ import helpers.world
 FRESH = "for fresh ranks, too"  # in the first line of each cell that fresh ranks run again
 STEPS = 400  # of a training in which a rank is killed
 CHECKPOINT = 100  # after which the rank is killed
+_SECONDS_TO_CHECKPOINT = 60
 
 # The cause of an error, by a text that the error contains; the first text that fits counts.
 _CAUSES = {"Timed out": "timeout of gloo", "gloo": "gloo", "set timeout": "timeout of RPC", "tensorpipe": "TensorPipe"}
@@ -70,20 +71,20 @@ def start_on(rank: int, function: str, *arguments):
     return helpers.world.current().view.client[rank].apply_async(Reference(function), *arguments)
 
 
-def wait_for_checkpoint(number: int, seconds: float = 60, training=None) -> None:
+def wait_for_checkpoint(number: int, training=None) -> None:
     """Wait until a trainer has written its file of the checkpoint of this number; or raise `TimeoutError`.
 
     If the result of a `training` is given and the training fails before that, raise its error at once.
     """
     file = Path(helpers.world.current().folder, f"dense-{number}")
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + _SECONDS_TO_CHECKPOINT
     while not file.exists():
         if training is not None and training.ready() and not training.successful():
             training.get()  # raises the error
         if time.monotonic() > deadline:
             raise TimeoutError(
-                f"There was no file dense-{number} after {seconds} s, expected a checkpoint every ten steps. "
-                "Look at what the trainers do with world.where()."
+                f"There was no file dense-{number} after {_SECONDS_TO_CHECKPOINT} s, expected a checkpoint every ten "
+                "steps. Look at what the trainers do with world.where()."
             )
         time.sleep(0.01)
 

@@ -145,12 +145,12 @@ class World:
         self._cells.sent(range(self.size), result.msg_ids)
         return result
 
-    def cells(self, beginning: str) -> list[str]:
-        """Return the cells that rank 0 has run and that begin with this text, in order, each of them once.
+    def cells(self, beginning: str, rank: int = 0) -> list[str]:
+        """Return the cells that a rank has run and that begin with this text, in order, each of them once.
 
         A notebook runs them again on the ranks of another world, with `world.view.execute(cell)`.
         """
-        return [*dict.fromkeys(cell for cell in self.view["In"][0] if cell.startswith(beginning))]
+        return [*dict.fromkeys(cell for cell in self.call(eval, "In", targets=rank) if cell.startswith(beginning))]
 
     @property
     def pids(self) -> list[int | ProcessElsewhere]:

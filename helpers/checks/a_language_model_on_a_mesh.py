@@ -13,7 +13,8 @@ from torch.distributed.tensor import DTensor, Shard
 from torch.distributed.tensor.debug import CommDebugMode
 from torch.distributed.tensor.parallel import ParallelStyle, parallelize_module
 
-from helpers.checks.exam import answer, errors_of_answer, exercise, near, number, show
+from helpers.checks.exam import answer, called, errors_of_answer, exercise, near, number, show
+from helpers.checks.fully_shard import flat_parameters
 from helpers.checks.learner import learners_module
 from helpers.measure.traffic import collectives
 
@@ -69,7 +70,7 @@ def _require_half(exam, name, matrices):
     exam.require(not half.wrong, f"{who} the gradient of `{half.wrong}` differs from the gradient of one process.")
     exam.require(
         half.calls == {_GATHER: 1, _SCATTER: 1},
-        f"{who} the forward pass calls {_in_words(half.calls)}, expected 1 {_GATHER}, 1 {_SCATTER}. "
+        f"{who} the forward pass calls {called(half.calls)}, expected 1 {_GATHER}, 1 {_SCATTER}. "
         "`PrepareModuleInput` turns the input of a whole module into a DTensor once.",
     )
 
@@ -137,7 +138,7 @@ def _require_model(exam):
     each = 2 * layers + 2
     exam.require(
         model.calls == {_GATHER: each, _SCATTER: each},
-        f"{who} the results are right. In the forward pass the model calls {_in_words(model.calls)}, expected {each} "
+        f"{who} the results are right. In the forward pass the model calls {called(model.calls)}, expected {each} "
         f"{_GATHER}, {each} {_SCATTER}.",
     )
 
@@ -196,10 +197,6 @@ def _local(tensor):
 
 def _counts(calls):
     return {str(name).split(".")[-1]: count for name, count in calls.get_comm_counts().items() if count}
-
-
-def _in_words(calls):
-    return ", ".join(f"{count} {name}" for name, count in sorted(calls.items())) or "no collective"
 
 
 @exercise
@@ -269,20 +266,20 @@ def _steps(steps, most, sharded=True):
     result = {"returned": [], "losses": [], "factors": [], "norm": 0.0, "units": len(whole.blocks) + 1}
     for step in range(steps):
         batches = [lesson["batch"](50 + _MICRO_BATCHES * step + index) for index in range(_MICRO_BATCHES)]
-        before = _flat(whole)
+        before = flat_parameters(whole)
         norm = _true_step(lesson, whole, optimizers[0], batches, most)
         result["norm"] = result["norm"] or norm
         share = slice(rank, None, n) if sharded else slice(None)
         own = [tuple(part[share] for part in micro_batch) for micro_batch in batches]
         with torch.no_grad():
             losses = [lesson["loss_of"](model, *micro_batch).item() for micro_batch in own]
-        own_before = _flat(model)
+        own_before = flat_parameters(model)
         with collectives() as calls:
             returned = answer("my_step", [model, optimizers[1], own, most])
         result["scatters"] = calls["reduce_scatter"]
         result["returned"].append(number(returned.detach() if isinstance(returned, torch.Tensor) else returned))
         result["losses"].append(sum(losses) / len(losses))
-        result["factors"].append(_factor(_flat(model) - own_before, _flat(whole) - before))
+        result["factors"].append(_factor(flat_parameters(model) - own_before, flat_parameters(whole) - before))
     return result
 
 
@@ -294,12 +291,6 @@ def _true_step(lesson, model, optimizer, batches, most):
     norm = nn.utils.clip_grad_norm_(model.parameters(), most)
     optimizer.step()
     return norm.item()
-
-
-def _flat(model):
-    """Return all parameters of a model in one vector; every rank must call it."""
-    parameters = (parameter.detach() for parameter in model.parameters())
-    return torch.cat([(p.full_tensor() if isinstance(p, DTensor) else p).flatten() for p in parameters])
 
 
 def _factor(update, expected):

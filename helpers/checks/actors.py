@@ -10,7 +10,7 @@ import torch.distributed.rpc as rpc
 
 from helpers.checks.exam import AnswerError, Asked, Exam, answer, errors_of_answer, exercise, missing, plain, show
 from helpers.checks.learner import learners_module
-from helpers.checks.rpc_judging import in_one_line, one_line_errors, start_rpc
+from helpers.checks.rpc_judging import error_in_one_line, one_line_errors, start_rpc
 
 _CALLERS = 4
 _NOTES = 5
@@ -270,12 +270,8 @@ def _answers(futures):
         try:
             answers.append(plain(future.wait()))
         except Exception as raised:
-            error = error or _in_words(raised)
+            error = error or error_in_one_line(raised)
     return answers, error
-
-
-def _in_words(raised):
-    return in_one_line(f"{type(raised).__name__}: {raised}")
 
 
 def _call_at_once(spawn):
@@ -306,13 +302,13 @@ def _let_fail(spawn):
         try:
             state = ("returned", repr(actor.call("fail").wait()))
         except Exception as raised:
-            state = ("raised", _DISK if _DISK in str(raised) else _in_words(raised))
+            state = ("raised", _DISK if _DISK in str(raised) else error_in_one_line(raised))
         alive = [not _answers([actor.call("add_one")])[1]]
         if alive == [True]:
             try:
                 actor.cast("fail")
             except Exception as raised:
-                raise AnswerError(f"a `cast` whose method raised: {_in_words(raised)}") from raised
+                raise AnswerError(f"a `cast` whose method raised: {error_in_one_line(raised)}") from raised
         alive.append(not alive[0] or not _answers([actor.call("add_one")])[1])
         return Tried(alive, "", state)
 

@@ -13,6 +13,7 @@ from helpers.checks.exam import (
     AnswerError,
     Foreign,
     answer,
+    counted,
     errors_of_answer,
     exercise,
     missing,
@@ -69,7 +70,7 @@ def _require_no_answers(exam, case, sizes, answered):
     )
     exam.require(
         answered.waiting == len(sizes),
-        f"{case}, `agent.waiting` has {_count(answered.waiting, 'request')} afterwards, expected {len(sizes)}.",
+        f"{case}, `agent.waiting` has {counted(answered.waiting, 'request')} afterwards, expected {len(sizes)}.",
     )
 
 
@@ -94,8 +95,8 @@ def _require_answers(exam, case, sizes, answered):
         exam.require(result == expected, f"{case}, request {request} got the actions {result}, expected {expected}.")
     exam.require(
         not answered.waiting,
-        f"{case}, `agent.waiting` still has {_count(answered.waiting, 'request')} afterwards, expected none: they have "
-        "been answered.",
+        f"{case}, `agent.waiting` still has {counted(answered.waiting, 'request')} afterwards, expected none: they "
+        "have been answered.",
     )
     exam.require(
         not answered.drew_under_lock,
@@ -158,12 +159,12 @@ def _require_first_half(exam, rank, played):
         )
     exam.require(
         played.steps == steps,
-        f"{observer} made {_count(played.steps, 'step')}, expected {steps}: after {steps} steps every first episode "
+        f"{observer} made {counted(played.steps, 'step')}, expected {steps}: after {steps} steps every first episode "
         "is over.",
     )
     exam.require(
         played.calls == steps,
-        f"{observer} made {_count(played.calls, 'RPC')} for {steps} steps, expected one RPC per step.",
+        f"{observer} made {counted(played.calls, 'RPC')} for {steps} steps, expected one RPC per step.",
     )
 
 
@@ -224,7 +225,7 @@ def play(exam):
             for observer, played in exam.on_rank(_have_played, episodes, k).items():
                 _require_played(exam, observer, played, episodes, k)
     episodes, k = _TASKS[0]
-    counts = f"{_count(_fetches(episodes, k), 'call')} for {_count(episodes, 'episode')} with k = {k}"
+    counts = f"{counted(_fetches(episodes, k), 'call')} for {counted(episodes, 'episode')} with k = {k}"
     return f"Every observer made {counts}, and played each episode with the right weights."
 
 
@@ -233,20 +234,20 @@ def _require_played(exam, observer, played, episodes, k):
     exam.require(played.error != missing("play"), f"{task} has no function `play`: run its cell on all ranks.")
     exam.require(not played.error, f"{task} raised {played.error}")
     exam.require(
-        len(played.used) == episodes, f"{task} played {_count(len(played.used), 'episode')}, expected {episodes}."
+        len(played.used) == episodes, f"{task} played {counted(len(played.used), 'episode')}, expected {episodes}."
     )
     lengths = [_length(episode) for episode in range(episodes)]
     for episode, (used, length) in enumerate(zip(played.used, lengths, strict=False)):
         exam.require(
             len(used) == length,
-            f"{task} took {_count(len(used), 'step')} in episode {episode}, expected {length}.",
+            f"{task} took {counted(len(used), 'step')} in episode {episode}, expected {length}.",
         )
     exam.require(
         not played.wrong_actions,
-        f"{task} took {_count(played.wrong_actions, 'action')} that its policy does not prefer, expected 0.",
+        f"{task} took {counted(played.wrong_actions, 'action')} that its policy does not prefer, expected 0.",
     )
     fetches = _fetches(episodes, k)
-    exam.require(played.calls == fetches, f"{task} made {_count(played.calls, 'call')}, expected {fetches}.")
+    exam.require(played.calls == fetches, f"{task} made {counted(played.calls, 'call')}, expected {fetches}.")
     for episode, used in enumerate(played.used):
         right = episode // k + 1
         if others := [fetch for fetch in used if fetch != right]:
@@ -713,13 +714,9 @@ def _same(weights, expected):
 def _in_words(result):
     """Describe by its type, and its length if it has one, what an answer returned instead of a list."""
     if isinstance(result, list | tuple):
-        return f"a {type(result).__name__} with {_count(len(result), 'part')}"
+        return f"a {type(result).__name__} with {counted(len(result), 'part')}"
     return "None" if result is None else f"something of type {_type_name(result)}"
 
 
 def _type_name(value):
     return value.type_name if isinstance(value, Foreign) else type(value).__name__
-
-
-def _count(amount, thing):
-    return f"{amount} {thing}" if amount == 1 else f"{amount} {thing}s"

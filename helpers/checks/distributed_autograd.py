@@ -9,7 +9,7 @@ import torch.distributed.autograd as dist_autograd
 import torch.distributed.rpc as rpc
 from torch.distributed.optim import DistributedOptimizer
 
-from helpers.checks.exam import AnswerError, exercise, near, show
+from helpers.checks.exam import AnswerError, counted, exercise, near, show
 from helpers.checks.patching import replaced
 from helpers.checks.rpc_judging import answer_with_rpc, one_line_errors
 from helpers.checks.small_model import CLASSES, FEATURES, compare_gradients, loss, new_data, new_model
@@ -77,7 +77,7 @@ def backward_by_hand(exam):
         data = new_data(2, 12)
         trained = exam.on_rank(_train_both_parts, "backward_by_hand", data)
         _require_gradients(exam, trained, [data])
-        opened = _count(trained.contexts, "context")
+        opened = counted(trained.contexts, "context")
         exam.require(trained.contexts == 0, f"You opened {opened}, expected plain RPC without a context.")
     return "Both workers hold the gradients of one process, and no context was opened."
 
@@ -90,9 +90,9 @@ def accumulate(exam):
         batches = [new_data(seed, samples) for seed, samples in enumerate(_PIECES)]
         trained = exam.on_rank(_train_both_parts, "accumulate", [batches])
         _require_gradients(exam, trained, batches)
-        opened = _count(trained.contexts, "context")
+        opened = counted(trained.contexts, "context")
         exam.require(trained.contexts == expected, f"You opened {opened}, expected {expected}, one for each batch.")
-    return f"Both workers hold the gradients of all samples, from {_count(expected, 'context')}."
+    return f"Both workers hold the gradients of all samples, from {counted(expected, 'context')}."
 
 
 @exercise
@@ -331,7 +331,3 @@ def _same(weights, expected):
         mine.shape == right.shape and torch.allclose(mine.float(), right, rtol=1e-4, atol=1e-6)
         for mine, right in zip(weights, expected, strict=True)
     )
-
-
-def _count(number, thing):
-    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"

@@ -392,3 +392,13 @@ def show(value: object) -> str:
 def called(counts: Counter) -> str:
     """Return a text that names the collectives, each with its count."""
     return ", ".join(f"{count} {name}" for name, count in sorted(counts.items())) or "no collective"
+
+
+def counted(count: int, thing: str) -> str:
+    """Return a number of things in words, such as "1 message" or "2 messages"."""
+    return f"{count} {thing}" if count == 1 else f"{count} {thing}s"
+
+
+def times_in_words(count: int) -> str:
+    """Return "once", or a number and "times"."""
+    return "once" if count == 1 else f"{count} times"

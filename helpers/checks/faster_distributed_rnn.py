@@ -11,7 +11,7 @@ from torch.distributed.nn.api.remote_module import RemoteModule
 
 from helpers.checks import cut_model
 from helpers.checks.cut_model import COLUMNS, DIFFERENT, ROWS, close, is_pair, kind
-from helpers.checks.exam import exercise, near
+from helpers.checks.exam import counted, exercise, near
 from helpers.checks.rpc_judging import answer_with_rpc, one_line_errors, require_rpc
 
 _WORDS, _WIDTH = 1000, 16  # in the vocabulary, and values in a vector
@@ -39,7 +39,7 @@ def MyHalves(exam):
         for part, count in (("decoder", len(decoder_calls)), ("LSTM", len(lstm_runs))):
             exam.require(
                 count == 2,
-                f"The results are right, and the {part} ran {count} time{'s' if count != 1 else ''} for a window, "
+                f"The results are right, and the {part} ran {counted(count, 'time')} for a window, "
                 "expected 2 times: once for each half.",
             )
         exam.require(

@@ -8,7 +8,7 @@ from torch.nn.parallel import DistributedDataParallel as DDP
 
 from helpers import tap
 from helpers.checks.exam import AnswerError, answer, errors_of_answer, exercise
-from helpers.checks.small_model import compare_gradients, loss, new_data, new_model
+from helpers.checks.small_model import compare_gradients, loss, model_with_gradients, new_data, new_model
 from helpers.torch_parts import Future
 
 _SAMPLES, _STEPS = 3, 50
@@ -41,7 +41,7 @@ def my_compress(exam):
             sent == [str(dtype)],
             f"With {dtype}, rank {rank} passed {', '.join(sent) or 'nothing'} to `all_reduce`, expected {dtype}.",
         )
-        difference = compare_gradients(_model_with(step.gradients), whole, tolerance)
+        difference = compare_gradients(model_with_gradients(step.gradients), whole, tolerance)
         exam.require(not difference, f"With {dtype}, on rank {rank} {difference} the mean over the ranks.")
     for entry, hint in ((-40_000.0, "The sum leaves the range"), (-100_000.0, "Rounding leaves the range")):
         everywhere = entry == -40_000.0
@@ -127,7 +127,7 @@ def scaled(exam):
             all(tensor.dtype != torch.bfloat16 for tensor in step.sent),
             f"Rank {rank} sent torch.bfloat16, expected torch.float16.",
         )
-        difference = compare_gradients(_model_with(step.gradients), whole, tolerance=5e-3)
+        difference = compare_gradients(model_with_gradients(step.gradients), whole, tolerance=5e-3)
         exam.require(not difference, f"With {case}, on rank {rank} {difference} those of one process.")
         numbers = sum(parameter.numel() for parameter in whole.parameters())
         bytes_of_cases.append(sum(tensor.nbytes for tensor in step.sent))
@@ -168,13 +168,6 @@ def coarse(exam):
 
 def _type_of(value):
     return getattr(value, "type_name", type(value).__name__)
-
-
-def _model_with(gradients):
-    model = new_model()
-    for parameter, gradient in zip(model.parameters(), gradients, strict=True):
-        parameter.grad = gradient
-    return model
 
 
 def _is_rounded(tensor, n):

@@ -193,7 +193,7 @@ def _train(model, optimizer, part=slice(None)):
     optimizer.step()
 
 
-def _flat(model):
+def flat_parameters(model):
     """Return all parameters of a model in one vector; every rank must call it."""
     parameters = (parameter.detach() for parameter in model.parameters())
     return torch.cat([(p.full_tensor() if isinstance(p, DTensor) else p).flatten() for p in parameters])
@@ -229,7 +229,7 @@ def _trained_shards():
             with collectives() as calls, torch.no_grad():
                 model(torch.ones(1, 9, dtype=torch.float64))
             result["gathers"] = calls["all_gather"]
-            result["is_right"] = torch.allclose(_flat(model), _flat(whole), rtol=0, atol=1e-10)
+            result["is_right"] = torch.allclose(flat_parameters(model), flat_parameters(whole), rtol=0, atol=1e-10)
     return result
 
 
@@ -263,15 +263,15 @@ def _resumed():
     for _ in range(2):
         _train(model, optimizer, _own_examples())
     answer("my_save", [model, optimizer, folders[0]])
-    saved = _flat(model)
+    saved = flat_parameters(model)
     _train(model, optimizer, _own_examples())
 
     resumed, its_optimizer = _training(hybrid, seed=4)
     answer("my_load", [resumed, its_optimizer, folders[0]])
-    is_loaded = torch.equal(_flat(resumed), saved)
+    is_loaded = torch.equal(flat_parameters(resumed), saved)
     with errors_of_answer():
         _train(resumed, its_optimizer, _own_examples())
-    goes_on = torch.allclose(_flat(resumed), _flat(model), rtol=0, atol=1e-10)
+    goes_on = torch.allclose(flat_parameters(resumed), flat_parameters(model), rtol=0, atol=1e-10)
     if rank == 0:
         shutil.rmtree(folders[0], ignore_errors=True)
     return {"is_loaded": is_loaded, "goes_on": goes_on}

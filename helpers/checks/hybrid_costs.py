@@ -10,7 +10,7 @@ from torch.distributed.nn.api.remote_module import RemoteModule
 from torch.nn.functional import cross_entropy, embedding_bag, linear
 
 from helpers.checks.exam import answer, exercise, show
-from helpers.checks.hybrid_ddp_rpc import Weights, kept, weights_of
+from helpers.checks.hybrid_ddp_rpc import Weights, kept, weight_of_table, weights_of
 from helpers.checks.learner import learners_module
 from helpers.checks.rpc_judging import answer_with_rpc, one_line_errors, require_rpc
 
@@ -235,7 +235,7 @@ def _make_tables() -> list[torch.Tensor]:
         arguments = [(_ROWS, _COLUMNS, True, 10 + table) for table in range(_TABLES)]
         kept["modules"] = [RemoteModule("server/cpu", lesson["Table"], each) for each in arguments]
         kept["tables"] = [module.get_module_rref() for module in kept["modules"]]
-        return [rpc.rpc_sync("server", weight_of, (table,)) for table in kept["tables"]]
+        return [rpc.rpc_sync("server", weight_of_table, (table,)) for table in kept["tables"]]
 
 
 def _look_up(rows, offsets, scales) -> tuple[object, list, list]:
@@ -289,11 +289,6 @@ def _forward_and_step(words, offsets, scales):
 
 
 # The functions below run on the owner of a parameter.
-
-
-def weight_of(reference):
-    """Return the weight of a table."""
-    return reference.local_value().weight.detach().clone()
 
 
 def gradient_of(context, reference):

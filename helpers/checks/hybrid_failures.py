@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 import torch.distributed.rpc as rpc
 
-from helpers.checks.exam import AnswerError, Wrong, answer, exercise, near, number, plain, show
+from helpers.checks.exam import AnswerError, Wrong, answer, exercise, near, number, plain, show, times_in_words
 from helpers.checks.hybrid_ddp_rpc import kept
 from helpers.checks.learner import learners_module
 from helpers.checks.patching import replaced
@@ -98,11 +98,6 @@ def my_table_rate(exam):
                 "expected 1.00 times.",
             )
     return "A batch moves the table equally far with any number of trainers."
-
-
-def times_in_words(count: int) -> str:
-    """Return "once", or a number and "times"."""
-    return "once" if count == 1 else f"{count} times"
 
 
 def fault_of_save(what: str, last: int, save: "Saved") -> str:

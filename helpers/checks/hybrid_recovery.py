@@ -18,9 +18,9 @@ import torch
 import torch.distributed as dist
 import torch.distributed.rpc as rpc
 
-from helpers.checks.exam import AnswerError, answer, exercise, near, number, plain, show
+from helpers.checks.exam import AnswerError, answer, exercise, near, number, plain, show, times_in_words
 from helpers.checks.hybrid_ddp_rpc import kept, weight_of_table, weights_of
-from helpers.checks.hybrid_failures import RESTART, group_alone, timed_out, times_in_words
+from helpers.checks.hybrid_failures import RESTART, group_alone, timed_out
 from helpers.checks.judging import SECONDS_TO_ANSWER
 from helpers.checks.learner import learners_module
 from helpers.checks.rpc_judging import one_line_errors, require_rpc

@@ -8,7 +8,7 @@ from torch.nn.parallel import DistributedDataParallel as DDP
 
 from helpers import tap
 from helpers.checks.exam import AnswerError, answer, called, errors_of_answer, exercise, near, plain, show
-from helpers.checks.small_model import compare_gradients, loss, new_data, new_model
+from helpers.checks.small_model import compare_gradients, loss, model_with_gradients, new_data, new_model
 from helpers.measure.traffic import handed_over
 from helpers.torch_parts import Future
 
@@ -76,7 +76,7 @@ def my_hook(exam):
             f"For a bucket that holds `{bucket.parameters[0]}`, rank {rank} appended {_in_words(bucket.noted)} to "
             "`sent`, expected one list of the bucket's parameters.",
         )
-    difference = compare_gradients(_model_with(gradients), whole)
+    difference = compare_gradients(model_with_gradients(gradients), whole)
     exam.require(not difference, f"On rank {rank} {difference} the mean over all ranks, expected equal gradients.")
     for run in exam.runs[before:]:
         exam.require(
@@ -116,7 +116,7 @@ def accumulate_all(exam):
         size = sum(parameter.nbytes for parameter in whole.parameters())
         times = f"With {parts} batch" + ("es" if parts > 1 else "")
         exam.require(sent == size, f"{times}, rank {rank} sent {sent} bytes of gradients, expected {size}.")
-        difference = compare_gradients(_model_with(gradients), whole)
+        difference = compare_gradients(model_with_gradients(gradients), whole)
         exam.require(
             not difference,
             f"{times}, on rank {rank} {difference} those of one process on all batches, expected equal gradients.",
@@ -151,7 +151,7 @@ def weigh(exam):
             )
         whole = new_model()
         loss(whole, data).backward()
-        difference = compare_gradients(_model_with(gradients), whole)
+        difference = compare_gradients(model_with_gradients(gradients), whole)
         exam.require(
             not difference, f"With {case}, on rank {rank} {difference} those of one process, expected equal gradients."
         )
@@ -167,13 +167,6 @@ def _last_arrival(full, sizes, n, alpha, beta):
 
 def _in_words(noted):
     return noted if isinstance(noted, str) else f"the list {noted}"
-
-
-def _model_with(gradients):
-    model = new_model()
-    for parameter, gradient in zip(model.parameters(), gradients, strict=True):
-        parameter.grad = gradient
-    return model
 
 
 # The functions below run next to the learner's code.

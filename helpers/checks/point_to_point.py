@@ -5,7 +5,7 @@ import time
 
 import torch
 
-from helpers.checks.exam import Wrong, answer, exercise, number, show
+from helpers.checks.exam import Wrong, answer, counted, exercise, number, show
 
 _NUMBERS = 16  # elements in the tensor of each rank; each element is rank + 1
 _BYTES = 4 * _NUMBERS
@@ -51,7 +51,7 @@ def gather(exam):
                 )
                 break
     _require_sent(exam, int(rank > 0))
-    return f"Rank 0 returned the tensors of all ranks, after {_count(n - 1, 'message')}."
+    return f"Rank 0 returned the tensors of all ranks, after {counted(n - 1, 'message')}."
 
 
 def _what_to_try(tensors):
@@ -68,7 +68,7 @@ def _judge_tree(receivers):
     n = len(receivers)
     sent = sum(map(len, receivers))
     if sent != n - 1:
-        raise Wrong(f"The ranks sent {_count(sent, 'message')}, expected {n - 1}.")
+        raise Wrong(f"The ranks sent {counted(sent, 'message')}, expected {n - 1}.")
     round_of = _rounds(receivers)
     for rank in range(n):
         if rank not in round_of:
@@ -77,7 +77,7 @@ def _judge_tree(receivers):
     if rounds > expected:
         late = max(round_of, key=round_of.get)
         raise Wrong(f"Rank {late} received the tensor in round {rounds}, expected round {expected} at the latest.")
-    return f"Every rank returned the tensor of rank 0, after {_count(sent, 'message')} in {_count(rounds, 'round')}."
+    return f"Every rank returned the tensor of rank 0, after {counted(sent, 'message')} in {counted(rounds, 'round')}."
 
 
 @exercise(together=_judge_tree)
@@ -110,7 +110,7 @@ def overlap(exam):
         _require_tensor(exam, result[1], _left(exam) + 1.0)
     _require_sent(exam, 1)
     if exam.require(
-        len(computed) == 1, f"Rank {rank} called `compute()` {_count(len(computed), 'time')}, expected once."
+        len(computed) == 1, f"Rank {rank} called `compute()` {counted(len(computed), 'time')}, expected once."
     ):
         for message in exam.messages:
             _require_overlap(exam, message, *computed[0])
@@ -165,7 +165,7 @@ def _require_sent(exam, messages):
     sent = [message.bytes for message in exam.messages if message.sent]
     expected = messages * _BYTES
     exam.require(sum(sent) == expected, f"Rank {exam.rank} sent {sum(sent)} bytes, expected {expected}.")
-    exam.require(len(sent) == messages, f"Rank {exam.rank} sent {_count(len(sent), 'message')}, expected {messages}.")
+    exam.require(len(sent) == messages, f"Rank {exam.rank} sent {counted(len(sent), 'message')}, expected {messages}.")
 
 
 def _rounds(receivers):
@@ -186,7 +186,3 @@ def _show(result):
         return show(result)
     numbers = result.tolist()
     return str(numbers[0] if len(set(numbers)) == 1 else numbers)
-
-
-def _count(times, thing):
-    return f"{times} {thing}" if times == 1 else f"{times} {thing}s"

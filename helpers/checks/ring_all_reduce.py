@@ -3,7 +3,7 @@
 import torch
 import torch.distributed as dist
 
-from helpers.checks.exam import Wrong, called, close, errors_of_answer, exercise
+from helpers.checks.exam import Wrong, called, close, counted, errors_of_answer, exercise
 
 _NUMBERS = 4  # the elements of a chunk
 CHUNK_BYTES = 4 * _NUMBERS
@@ -110,7 +110,7 @@ def my_ring(exam):
         exam.call(numbers)
         exam.require(
             numbers.tolist() == expected,
-            f"The sum of {n * _NUMBERS} elements is right. Of {count(length, 'element')}, in unequal chunks, rank "
+            f"The sum of {n * _NUMBERS} elements is right. Of {counted(length, 'element')}, in unequal chunks, rank "
             f"{rank} holds {numbers.tolist()}, expected {expected}.",
         )
     return True
@@ -141,13 +141,13 @@ def _require_halves(exam, numbers):
     received = [message for message in exam.messages if not message.sent]
     exam.require(
         len(received) >= n - 1,
-        f"Rank {rank} received {count(len(received), 'message')}, expected one in each of {n - 1} steps of the "
+        f"Rank {rank} received {counted(len(received), 'message')}, expected one in each of {n - 1} steps of the "
         "reduce-scatter.",
     )
     half = received[n - 1].seen if len(received) > n - 1 else numbers
     exam.require(
         any(chunk == right for chunk, right in zip(_chunks(half), expected, strict=False)),
-        f"After {count(n - 1, 'step')} rank {rank} holds {_chunks(half)}, expected one chunk of the sum: one of "
+        f"After {counted(n - 1, 'step')} rank {rank} holds {_chunks(half)}, expected one chunk of the sum: one of "
         f"{expected}.",
     )
     for chunk, (found, right) in enumerate(zip(_chunks(numbers), expected, strict=False)):
@@ -183,7 +183,7 @@ def require_sent(exam, size, messages, algorithm):
     sent = [message.bytes for message in exam.messages if message.sent]
     for number, expected, unit in ((sum(sent), size, "byte"), (len(sent), messages, "message")):
         exam.require(
-            number == expected, f"Rank {exam.rank} sent {count(number, unit)}, expected {expected} for {algorithm}."
+            number == expected, f"Rank {exam.rank} sent {counted(number, unit)}, expected {expected} for {algorithm}."
         )
 
 
@@ -209,8 +209,3 @@ def _require_both_ways_at_once(exam):
             f"In step {step} rank {rank} waited for one send before it posted the other, expected both sends to be "
             "posted first: `dist.send` blocks.",
         )
-
-
-def count(number, thing):
-    """Return a number of things in words, as "1 message" or "2 messages"."""
-    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"

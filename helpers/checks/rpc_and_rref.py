@@ -7,7 +7,7 @@ import time
 import torch
 import torch.distributed.rpc as rpc
 
-from helpers.checks.exam import answer, exercise
+from helpers.checks.exam import answer, counted, exercise, times_in_words
 from helpers.checks.rpc_judging import answer_with_rpc, end_rpc, one_line_errors, require_first_rpc, rpc_runs
 
 _ROW_NUMBERS = [7, 0, 3, 3, 12]
@@ -25,7 +25,7 @@ def fan_out(exam):
         result, made, alone = exam.on_rank(_fan_out)
         for rank in range(n):
             times = sum(call.callee == f"worker{rank}" for call in made)
-            exam.require(times == 1, f"worker{rank} was called {_times(times)}, expected once.")
+            exam.require(times == 1, f"worker{rank} was called {times_in_words(times)}, expected once.")
         if alone:
             last = max(made, key=lambda call: call.begin).callee
             exam.refuse(
@@ -42,7 +42,7 @@ def many_rows(exam):
     count = len(_ROW_NUMBERS)
     if exam.rank == 0:
         result, made = exam.on_rank(_many_rows)
-        exam.require(len(made) == 1, f"Rank 0 made {_calls(len(made))} for {count} rows, expected 1 call.")
+        exam.require(len(made) == 1, f"Rank 0 made {counted(len(made), 'call')} for {count} rows, expected 1 call.")
         expected = [_row(number).tolist() for number in _ROW_NUMBERS]
         exam.require(_numbers(result) == expected, f"Rank 0 returned {_shown(result)}, expected the rows {expected}.")
         received = sum(call.received for call in made)
@@ -58,15 +58,19 @@ def add_many(exam):
         result, made, before, after = exam.on_rank(_add_many)
         calls = sum(call.function == "add" for call in made)
         exam.require(
-            len(after) == _TIMES, f"The object on worker1 was updated {_times(len(after))}, expected {_times(_TIMES)}."
+            len(after) == _TIMES,
+            f"The object on worker1 was updated {times_in_words(len(after))}, expected {times_in_words(_TIMES)}.",
         )
         exam.require(set(after) == {1}, f"The object on worker1 was updated by {after}, expected {[1] * _TIMES}.")
         exam.require(
             len(before) == _TIMES, "Some updates were still missing when `add_many` returned: wait for their futures."
         )
-        exam.require(calls == _TIMES, f"`add` was called {_times(calls)} through the RRef, expected {_times(_TIMES)}.")
+        exam.require(
+            calls == _TIMES,
+            f"`add` was called {times_in_words(calls)} through the RRef, expected {times_in_words(_TIMES)}.",
+        )
         exam.require(result == _TIMES, f"Rank 0 returned {_numbers(result)}, expected {_TIMES}.")
-    return f"The object on worker1 was updated {_times(_TIMES)}, by calls through its RRef."
+    return f"The object on worker1 was updated {times_in_words(_TIMES)}, by calls through its RRef."
 
 
 @exercise
@@ -77,7 +81,7 @@ def run_worker(exam):
     expected = [f"{name} served {rank}" for rank, name in enumerate(names, 1)] if exam.rank == 0 else []
     exam.require(_numbers(result) == expected, f"Rank {exam.rank} returned {_numbers(result)}, expected {expected}.")
     exam.require(not is_running, f"RPC was still running on rank {exam.rank}, expected `run_worker` to end it.")
-    return f"The leader called {exam.n - 1} server{'s' * (exam.n > 2)}, and RPC has ended on every rank."
+    return f"The leader called {counted(exam.n - 1, 'server')}, and RPC has ended on every rank."
 
 
 class Meeting:
@@ -212,13 +216,5 @@ def _shown(result):
     return f"a tensor of shape {list(result.shape)}" if hasattr(result, "shape") else str(result)
 
 
-def _calls(number):
-    return f"{number} call{'s' * (number != 1)}"
-
-
 def _numbers(result):
     return result.tolist() if hasattr(result, "tolist") else result
-
-
-def _times(number):
-    return "once" if number == 1 else f"{number} times"

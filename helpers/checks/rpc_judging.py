@@ -115,6 +115,11 @@ def require_rpc(name: str) -> None:
         raise AnswerError(missing(name))
 
 
+def error_in_one_line(error: BaseException) -> str:
+    """Return the type and the message of an error in one line; for an error on another worker, also name the worker."""
+    return in_one_line(f"{type(error).__name__}: {error}")
+
+
 def in_one_line(error: str) -> str:
     """Return the text of an error in one line; for an error on another worker, also name the worker."""
     if remote := _REMOTE.search(error):

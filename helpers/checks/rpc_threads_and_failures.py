@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import torch.distributed.rpc as rpc
 
-from helpers.checks.exam import AnswerError, answer, exercise, missing, number, plain, show
+from helpers.checks.exam import AnswerError, answer, exercise, missing, number, plain, show, times_in_words
 from helpers.checks.judging import FRESH_RANKS, RESTART, kill_last
 from helpers.checks.learner import learners_module
 from helpers.checks.rpc_and_rref import Meeting
@@ -57,13 +57,17 @@ def my_record(exam):
             f"{unanswered} of {_CALLERS} requests got no answer within {_SECONDS_FOR_ALL} s, expected an answer for "
             f"each: does each request release the lock? {RESTART}",
         )
-        exam.require(works == _CALLERS, f"{_CALLERS} requests called `work` {_times(works)}, expected once each.")
+        exam.require(
+            works == _CALLERS, f"{_CALLERS} requests called `work` {times_in_words(works)}, expected once each."
+        )
         exam.require(
             not alone,
             "A request waited while another request ran `work`, expected all to run it at the same time: hold the "
             "lock only while a request uses the shared number.",
         )
-        exam.require(writes == _CALLERS, f"{_CALLERS} requests called `write` {_times(writes)}, expected once each.")
+        exam.require(
+            writes == _CALLERS, f"{_CALLERS} requests called `write` {times_in_words(writes)}, expected once each."
+        )
         exam.require(
             total == _CALLERS,
             f"{_CALLERS} concurrent requests counted to {total}, expected {_CALLERS}: let no other request run "
@@ -577,7 +581,3 @@ def _as_pair(result):
 
 def _quoted(result):
     return repr(result) if isinstance(result, str) else show(result)
-
-
-def _times(count):
-    return "once" if count == 1 else f"{count} times"

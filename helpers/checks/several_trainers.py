@@ -18,7 +18,7 @@ import torch.distributed.rpc as rpc
 from helpers.checks.exam import AnswerError, answer, exercise, plain, show
 from helpers.checks.judging import RESTART
 from helpers.checks.learner import learners_module
-from helpers.checks.rpc_judging import in_one_line, one_line_errors, require_rpc
+from helpers.checks.rpc_judging import error_in_one_line, one_line_errors, require_rpc
 
 _SECONDS = 0.2  # of a slow step, so that two steps at the same time overlap for certain
 _PATIENCE = 5  # seconds for something that takes less than one
@@ -360,7 +360,7 @@ def _two_steps() -> Noted:
             ended.append(scale)
         except RuntimeError as error:
             if "timeout" not in str(error):
-                errors.append(_in_words(error))
+                errors.append(error_in_one_line(error))
 
     threads = [threading.Thread(target=step, args=arguments, daemon=True) for arguments in ((1.0, True), (2.0, False))]
     for thread in threads:
@@ -396,7 +396,7 @@ class ParameterOwner:
         try:
             self.answer = vars(learners_module())["SharedOptimizer"](self.parameters, self.optimizer)
         except Exception as error:
-            self.error = _in_words(error)
+            self.error = error_in_one_line(error)
 
 
 def _watched(parameters):
@@ -440,7 +440,7 @@ def step_of(owner, context):
     try:
         owner.local_value().answer.step(context)
     except Exception as error:
-        return _in_words(error)
+        return error_in_one_line(error)
     return ""
 
 
@@ -449,10 +449,6 @@ def noted_by(owner):
     owner = owner.local_value()
     noted = owner.optimizer
     return noted.steps, noted.together, noted.replaced, [parameter.item() for parameter in owner.parameters]
-
-
-def _in_words(error):
-    return in_one_line(f"{type(error).__name__}: {error}")
 
 
 # ---------------------------------------------------------------- Bounded

@@ -29,6 +29,14 @@ def loss(model, data, reduction="mean"):
     return nn.functional.cross_entropy(model(inputs), labels, reduction=reduction)
 
 
+def model_with_gradients(gradients):
+    """Return the small network with these gradients, one for each parameter."""
+    model = new_model()
+    for parameter, gradient in zip(model.parameters(), gradients, strict=True):
+        parameter.grad = gradient
+    return model
+
+
 def compare_gradients(model, whole, tolerance=1e-4):
     """Return how the gradients of a model differ from the gradients of another model, in words, or None.
 

@@ -5,7 +5,7 @@ from itertools import zip_longest
 import torch
 from torch import nn
 
-from helpers.checks.exam import answer, exercise, near, number, show
+from helpers.checks.exam import answer, counted, exercise, near, number, show
 
 
 @exercise
@@ -20,7 +20,7 @@ def my_joined(exam):
         count = max(map(len, inputs))
         expected = _trained(inputs, _mean)
         weights, steps = exam.on_rank(_train, inputs[rank])
-        exam.require(steps == count, f"With {case}, rank {rank} took {_steps(steps)}, expected {count}.")
+        exam.require(steps == count, f"With {case}, rank {rank} took {counted(steps, 'step')}, expected {count}.")
         exam.require(
             _equal(weights, expected),
             f"With {case}, on rank {rank} the weights are {_rounded(weights)} after training, expected "
@@ -149,10 +149,6 @@ def _equal(weights, expected):
 
 def _rounded(weights):
     return [round(weight, 3) for weight in weights.tolist()]
-
-
-def _steps(count):
-    return f"{count} step{'s' * (count != 1)}"
 
 
 def _show(value):

@@ -8,8 +8,8 @@ from typing import NamedTuple
 import torch
 import torch.distributed as dist
 
-from helpers.checks.exam import Wrong, answer, exercise, near, number, show
-from helpers.checks.ring_all_reduce import CHUNK_BYTES, count, expected_sum, new_tensor, require_numbers, require_sent
+from helpers.checks.exam import Wrong, answer, counted, exercise, near, number, show
+from helpers.checks.ring_all_reduce import CHUNK_BYTES, expected_sum, new_tensor, require_numbers, require_sent
 
 # Ranks, seconds of latency, seconds per byte.
 _CLUSTERS = ((4, 50e-6, 8e-9), (8, 20e-6, 8e-10), (64, 1e-5, 8e-11), (1000, 5e-6, 2e-11))
@@ -74,14 +74,14 @@ def my_tree_reduce(exam):
     received = len(exam.messages) - sent
     exam.require(
         sent == (rank > 0),
-        f"The sum is right. Rank {rank} sent {count(sent, 'message')}, expected {int(rank > 0)}.",
+        f"The sum is right. Rank {rank} sent {counted(sent, 'message')}, expected {int(rank > 0)}.",
     )
     exam.require(
         rank > 0 or received == rounds,
-        f"The sum is right. Rank {rank} received {count(received, 'message')}, expected {rounds}: one in each "
+        f"The sum is right. Rank {rank} received {counted(received, 'message')}, expected {rounds}: one in each "
         "round of the tree.",
     )
-    return f"Rank 0 holds the sum after {count(rounds, 'round')}, and every other rank sent one message."
+    return f"Rank 0 holds the sum after {counted(rounds, 'round')}, and every other rank sent one message."
 
 
 @exercise
@@ -98,7 +98,7 @@ def halving_doubling(exam):
         exam.call(tensor, m)
         require_numbers(exam, tensor, expected_sum(m))
         require_sent(exam, 2 * (m - 1) * CHUNK_BYTES, rounds, "halving-doubling")
-    return f"Ranks 0 to {m - 1} hold the sum over these ranks, after {count(rounds, 'message')} from each."
+    return f"Ranks 0 to {m - 1} hold the sum over these ranks, after {counted(rounds, 'message')} from each."
 
 
 class _Times(NamedTuple):
@@ -143,7 +143,7 @@ def timed(exam):
     result, times = exam.on_rank(_timed)
     seconds, calls = number(result), len(times.began)
     exam.require(seconds is not None, f"Rank {exam.rank} returned {show(result)}, expected a number of seconds.")
-    exam.require(calls == 1, f"Rank {exam.rank} called the algorithm {count(calls, 'time')}, expected once.")
+    exam.require(calls == 1, f"Rank {exam.rank} called the algorithm {counted(calls, 'time')}, expected once.")
     return seconds, times
 
 

@@ -30,7 +30,7 @@ def start(world, ranks: Sequence[int], function: str, *arguments):
 
 def marked_cells(world, rank: int = 0) -> list[str]:
     """Return the cells with `MARK` that a rank has run, each once, in their order."""
-    return [f"{cell}\n" for cell in dict.fromkeys(world.view.client[[rank]]["In"][0]) if cell.startswith(MARK)]
+    return world.cells(MARK, rank)
 
 
 def run_cells(world, ranks: Iterable[int], cells: Iterable[str], **names) -> None:

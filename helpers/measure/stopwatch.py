@@ -9,6 +9,7 @@ import torch.distributed.rpc as rpc
 from torch import nn
 
 OPTIMIZER = "optimizer"
+_STEPS = 30  # of which `fastest` returns one
 _entries = []  # entries of this process since the last `_take`
 
 
@@ -97,13 +98,13 @@ class Step(NamedTuple):
         }
 
 
-def fastest(other: str, step: Callable, model, optimizer, *arguments, times: int = 30) -> Step:
-    """Call `step(model, optimizer, *arguments)` `times` times, and return the fastest step, the least disturbed.
+def fastest(other: str, step: Callable, model, optimizer, *arguments) -> Step:
+    """Call `step(model, optimizer, *arguments)` 30 times, and return the fastest step, the least disturbed.
 
     `other` is the name of the worker that has the other parts.
     """
     taken = []
-    for _ in range(times):
+    for _ in range(_STEPS):
         _take()
         rpc.rpc_sync(other, _take)
         begin = time.monotonic()

@@ -63,7 +63,7 @@ def before_and_after(*rows: Mapping[str, Sequence[Sequence[int]]]) -> None:
         for axes, (title, grid) in zip(axes_of_row, row.items(), strict=False):
             numbers = [[int(number) for number in rank] for rank in grid]
             values = [[number or None for number in rank] for rank in numbers]
-            chunk_grid(axes, values, [[_ranks_in(number) for number in rank] for rank in numbers])
+            chunk_grid(axes, values, [[ranks_in(number) for number in rank] for rank in numbers])
             axes.set_title(title, **_TITLE)
             if axes is not axes_of_row[0]:
                 axes.set_yticklabels([])
@@ -106,7 +106,7 @@ def _rank_names(size):
     return [f"rank {rank}" for rank in range(size)]
 
 
-def _ranks_in(number):
+def ranks_in(number):
     """Return the ranks whose digits are in a number, from its first digit to its last."""
     digits = str(number)
     return [len(digits) - 1 - place for place, digit in enumerate(digits) if digit != "0"]

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from matplotlib.patches import Rectangle
 
-from helpers.plots.style import RED, TINTS, new_axes, subplots
+from helpers.plots.style import RED, TINTS, arrow_of_rank, new_axes, subplots
 
 _GREY = "#404040"
 _SIDE = 0.3  # of the box of a token
@@ -26,8 +26,8 @@ def tokens_to_experts(choices: Sequence[Sequence[int]]) -> None:
             for column in (_HOMES, _BACK):
                 _token(axes, column + _SIDE * place, rank, str(expert), rank)
             begin = _HOMES + _SIDE * len(experts)
-            _arrow(axes, (begin + 0.08, rank), (_EXPERTS - 0.28, expert), rank)
-            _arrow(axes, (_EXPERTS + 3.95, expert), (_BACK - 0.1, rank), rank)
+            arrow_of_rank(axes, (begin + 0.08, rank), (_EXPERTS - 0.28, expert), rank)
+            arrow_of_rank(axes, (_EXPERTS + 3.95, expert), (_BACK - 0.1, rank), rank)
             _token(axes, left, expert, str(expert), rank)
             arrived[expert].append(rank)
     for rank in range(size):
@@ -100,11 +100,3 @@ def _token(axes, left, height, text, rank):
     box = Rectangle((left, height - 0.2), _SIDE, 0.4, facecolor=TINTS[rank % len(TINTS)], edgecolor=_GREY, zorder=3)
     axes.add_patch(box)
     axes.text(left + _SIDE / 2, height, text, ha="center", va="center", fontsize=8, zorder=4)
-
-
-def _arrow(axes, begin, end, rank):
-    look = {"arrowstyle": "-|>", "linewidth": 1, "color": _DARK[rank % len(_DARK)], "shrinkA": 0, "shrinkB": 0}
-    axes.annotate("", end, begin, arrowprops=look)
-
-
-_DARK = ("#0072B2", "#B8860B", "#009E73", "#CC79A7", "#767676", "#D55E00", "#8F8600", "#3C8FC2")

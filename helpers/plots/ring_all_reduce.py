@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
-from helpers.plots.collectives import chunk_grid
+from helpers.plots.collectives import chunk_grid, ranks_in
 from helpers.plots.style import RED, TINTS, subplots
 from helpers.plots.when_ranks_fail import draw_arrow, draw_rank
 
@@ -114,7 +114,7 @@ def ring_step(frames: Frames, step: int) -> None:
 
 def _draw(axes: Axes, frames, step):
     values = [[int(number) for number in rank[step]] for rank in frames]
-    chunk_grid(axes, values, [[_ranks_in(number) for number in rank] for rank in values])
+    chunk_grid(axes, values, [[ranks_in(number) for number in rank] for rank in values])
     axes.set_title(_name(step, len(frames)), fontsize=9, fontweight="bold", pad=6)
     for rank, row in enumerate(values):
         for chunk, number in enumerate(row):
@@ -137,9 +137,3 @@ def _name(step, size):
     if step == 0:
         return "before"
     return f"reduce-scatter, step {step - 1}" if step < size else f"all-gather, step {step - size}"
-
-
-def _ranks_in(number):
-    """Return the ranks whose digits are in a number, from its first digit to its last."""
-    digits = str(number)
-    return [len(digits) - 1 - place for place, digit in enumerate(digits) if digit != "0"]

@@ -47,10 +47,11 @@ def call_through_threads(times: Mapping[str, float]) -> None:
     axes.set_xlabel("time since the call (µs)")
 
 
+_OWNER = 1  # the rank that owns the object
 _ORDER = ("called", "begun", "ended", "answered")
 
 
-def object_and_users(moments: Sequence[tuple[str, Collection[int], int, int]], size: int, owner: int = 1) -> None:
+def object_and_users(moments: Sequence[tuple[str, Collection[int], int, int]], size: int) -> None:
     """Draw a panel for each moment: the ranks, which of them hold an RRef, and what the owner counts.
 
     A moment is its title, the ranks that hold an RRef, and the numbers of objects and users by the owner's count.
@@ -64,7 +65,7 @@ def object_and_users(moments: Sequence[tuple[str, Collection[int], int, int]], s
         look = {"facecolor": TINTS[1]} if objects else {"facecolor": "white", "linestyle": ":", "edgecolor": "#767676"}
         axes.text(*place, "table" if objects else "no table", ha="center", va="center", fontsize=9, bbox=_OBJECT | look)
         for rank in range(size):
-            _draw_rank(axes, rank, rank in holders, rank == owner, place)
+            _draw_rank(axes, rank, rank in holders, rank == _OWNER, place)
         counted = f"the owner counts\n{users} user{'s' * (users != 1)}, {objects} table{'s' * (objects != 1)}"
         axes.text(1.1, size - 0.1, counted, ha="center", va="center", fontsize=9)
 

@@ -5,12 +5,11 @@ from collections.abc import Mapping, Sequence
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import NullLocator
 
-from helpers.plots.style import BLUE, GREEN, RED, TINTS, data_size, new_axes, subplots
+from helpers.plots.style import BLUE, GREEN, RED, TINTS, arrow_of_rank, data_size, new_axes, subplots
 
 _GREY = "#404040"
 _SIDE = 0.34  # of the box of an id
 _NEEDED, _OWNERS, _BACK = 0.0, 4.2, 9.6  # where the columns begin
-_DARK = ("#0072B2", "#B8860B", "#009E73", "#CC79A7", "#767676", "#D55E00", "#8F8600", "#3C8FC2")
 
 
 def rows_and_owners(ids: Sequence[Sequence[int]], rows: int) -> None:
@@ -31,8 +30,8 @@ def rows_and_owners(ids: Sequence[Sequence[int]], rows: int) -> None:
             _box(axes, _OWNERS + 1.75 + _SIDE * len(asked[owner]), owner, str(row), rank, 0.34)
             asked[owner].append(row)
         for owner in sorted({row // block for row in needed}):
-            _arrow(axes, (_NEEDED + _SIDE * len(needed) + 0.1, rank), (_OWNERS - 0.28, owner), rank)
-            _arrow(axes, (_OWNERS + 3.6, owner), (_BACK - 0.1, rank), rank)
+            arrow_of_rank(axes, (_NEEDED + _SIDE * len(needed) + 0.1, rank), (_OWNERS - 0.28, owner), rank)
+            arrow_of_rank(axes, (_OWNERS + 3.6, owner), (_BACK - 0.1, rank), rank)
     for rank in range(size):
         axes.text(_NEEDED - 0.2, rank, f"rank {rank}", ha="right", va="center", color=_GREY)
         look = {"facecolor": "none", "edgecolor": "black", "linewidth": 1.2}
@@ -104,8 +103,3 @@ def _box(axes, left, height, text, rank, tall):
     look = {"facecolor": TINTS[rank % len(TINTS)], "edgecolor": _GREY, "zorder": 3}
     axes.add_patch(Rectangle((left, height - tall / 2), _SIDE, tall, **look))
     axes.text(left + _SIDE / 2, height, text, ha="center", va="center", fontsize=8, zorder=4)
-
-
-def _arrow(axes, begin, end, rank):
-    look = {"arrowstyle": "-|>", "linewidth": 1, "color": _DARK[rank % len(_DARK)], "shrinkA": 0, "shrinkB": 0}
-    axes.annotate("", end, begin, arrowprops=look)

@@ -17,6 +17,9 @@ BLUE, RED, GREEN = "#0072B2", "#D55E00", "#009E73"
 # Light tints of Okabe and Ito's colours and of grey, one for each of 8 ranks, on which a black number is readable.
 TINTS = ("#7FB8D8", "#F2CF7F", "#7FCEB9", "#E5BCD3", "#D9D9D9", "#EAAE7F", "#F7F1A0", "#C6E3F6")
 
+# Dark variants of the tints, for lines on white, in the same order.
+SHADES = ("#0072B2", "#B8860B", "#009E73", "#CC79A7", "#767676", "#D55E00", "#8F8600", "#3C8FC2")
+
 # The look of a series depends on its kind, and no two kinds differ only by colour.
 MEASURED = {"color": BLUE, "marker": "o", "linestyle": "", "markersize": 7, "zorder": 3}
 MODEL = {"color": RED, "linestyle": "-", "linewidth": 2}
@@ -71,6 +74,12 @@ def new_axes(title: str, width: float = 7.2, height: float = 4.4) -> Axes:
 def note(axes: Axes, text: str, place: tuple[float, float], shift: tuple[float, float]) -> None:
     """Write a text near a point of the data, shifted to the right and up by `shift`, in typographic points."""
     axes.annotate(text, place, shift, textcoords="offset points", color="#404040")
+
+
+def arrow_of_rank(axes: Axes, begin: tuple[float, float], end: tuple[float, float], rank: int) -> None:
+    """Draw an arrow in the colour of a rank."""
+    look = {"arrowstyle": "-|>", "linewidth": 1, "color": SHADES[rank % len(SHADES)], "shrinkA": 0, "shrinkB": 0}
+    axes.annotate("", end, begin, arrowprops=look)
 
 
 def label_rows(axes: Axes, places: Sequence[float], names: Sequence[str]) -> None:

@@ -8,12 +8,13 @@ from lesson_files import ROOT, at_night
 
 from benchmarks import ranks_come_and_go
 from helpers import World
+from helpers.measure import interruption
 
 
 @pytest.fixture(scope="module")
 def world():
     world = World(4)
-    ranks_come_and_go.run_cells(world, range(4), ranks_come_and_go.cells_of_ranks())
+    interruption.run_cells(world, range(4), ranks_come_and_go.cells_of_ranks(), SEED=0)
     yield world
     world.stop()
 
