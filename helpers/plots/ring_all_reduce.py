@@ -63,19 +63,19 @@ def _summed(ranks):
 
 def _draw_arrow(axes, rank, size, chunk, summed):
     """Draw a rank, and an arrow to its right neighbour with the chunk that the rank sends and the ranks in its sum."""
-    here, there = _place(rank, size), _place(rank + 1, size)
+    here, there = place_on_ring(rank, size), place_on_ring(rank + 1, size)
     style = {"arrowstyle": "-|>", "shrinkA": 17, "shrinkB": 17, "color": "#404040"}
     axes.annotate("", there, here, arrowprops={**style, "connectionstyle": "arc3,rad=-0.25"})
     axes.text(*here, f"rank\n{rank}", ha="center", va="center", fontsize=8, bbox=_ROUND)
     box = {"boxstyle": "round,pad=0.25", "facecolor": TINTS[chunk % 8], "edgecolor": "black", "linewidth": 0.6}
     label = f"chunk {chunk}:\n{summed}"
-    axes.text(*_place(rank + 0.5, size, 1.17), label, ha="center", va="center", fontsize=8, bbox=box)
+    axes.text(*place_on_ring(rank + 0.5, size, 1.17), label, ha="center", va="center", fontsize=8, bbox=box)
 
 
 _ROUND = {"boxstyle": "circle,pad=0.3", "facecolor": "white", "edgecolor": "black"}
 
 
-def _place(rank, size, radius=1.0):
+def place_on_ring(rank: float, size: int, radius: float = 1.0) -> tuple[float, float]:
     """Return the place of a rank: rank 0 at the top, the other ranks clockwise."""
     angle = np.pi / 2 - 2 * np.pi * rank / size
     return radius * np.cos(angle), radius * np.sin(angle)

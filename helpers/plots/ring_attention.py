@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 
-import numpy as np
 from matplotlib.patches import Rectangle
 
+from helpers.plots.ring_all_reduce import place_on_ring
 from helpers.plots.style import TINTS, subplots
 
 _SHADES = ("white", "#D6E9F5", "#A9D0E8", "#6FAFD6", "#3C8FC2")  # for 0 to 4 pieces of a block
@@ -22,20 +22,14 @@ def ring_of_blocks(size: int) -> None:
         axes.text(0, 0, f"step {step}", ha="center", va="center", fontsize=11)
         for rank in range(size):
             owner = (rank - step) % size
-            here, there = _place(rank, size), _place(rank + 1, size)
+            here, there = (place_on_ring(place, size, 0.95) for place in (rank, rank + 1))
             style = {"arrowstyle": "-|>", "shrinkA": 24, "shrinkB": 24, "color": "#404040"}
             axes.annotate("", there, here, arrowprops={**style, "connectionstyle": "arc3,rad=-0.2"})
             node = {"boxstyle": "circle,pad=0.45", "facecolor": TINTS[rank % len(TINTS)], "edgecolor": "black"}
             axes.text(*here, f"rank {rank}\nQ {rank}", ha="center", va="center", fontsize=8, bbox=node)
             block = {"boxstyle": "round,pad=0.25", "facecolor": TINTS[owner % len(TINTS)], "edgecolor": "black"}
-            across, up = _place(rank, size, 1.42)
+            across, up = place_on_ring(rank, size, 1.42)
             axes.text(1.05 * across, up, f"K, V {owner}", ha="center", va="center", fontsize=8, bbox=block)
-
-
-def _place(rank, size, radius=0.95):
-    """Return the place of a rank: rank 0 at the top, the other ranks clockwise."""
-    angle = np.pi / 2 - 2 * np.pi * rank / size
-    return radius * np.cos(angle), radius * np.sin(angle)
 
 
 def causal_chunks(orders: Mapping[str, Sequence[int]]) -> None:
