@@ -114,7 +114,7 @@ notebooks: $(INSTALLED)
 	  --Exporter.preprocessors=nbconvert.preprocessors.CoalesceStreamsPreprocessor $(NOTEBOOKS)
 
 minutes: $(INSTALLED)
-	@$(RUN) helpers.minutes --write $(ARGS)
+	@$(RUN) tests.minutes --write $(ARGS)
 
 script: $(INSTALLED)
 	@$(RUN) helpers.script $(NOTEBOOK)

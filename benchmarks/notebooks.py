@@ -1,7 +1,7 @@
 """How long the machine takes for every notebook: a kernel starts, runs the stored cells one after the other, and ends.
 
 `NOTEBOOKS="notebooks/04* notebooks/13*" python -m benchmarks notebooks` runs only these. What this prints,
-`python -m helpers.minutes --write --machine FILE` puts into docs/teaching.md.
+`python -m tests.minutes --write --machine FILE` puts into docs/teaching.md.
 """
 
 import os

@@ -7,7 +7,8 @@ from itertools import groupby, pairwise
 import pytest
 from lesson_files import NOTEBOOKS, ROOT
 
-from helpers import course, minutes
+from helpers import course
+from tests import minutes
 
 LESSONS = course.lessons()
 EACH = pytest.mark.parametrize("lesson", LESSONS.values(), ids=LESSONS)

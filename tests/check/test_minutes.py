@@ -9,7 +9,7 @@ import pytest
 from lesson_files import NOTEBOOKS, ROOT
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
-from helpers import minutes
+from tests import minutes
 
 TEACHING = minutes.TEACHING.read_text()
 EVERY = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)

@@ -1,7 +1,7 @@
 """Estimate by a rule how many minutes each notebook takes a reader, and write these figures into the texts.
 
-`python -m helpers.minutes` prints a table, `python -m helpers.minutes 05` the minutes of each section of one notebook.
-`python -m helpers.minutes --write` writes the figures wherever the course states them: in `README.md`, in the opening
+`python -m tests.minutes` prints a table, `python -m tests.minutes 05` the minutes of each section of one notebook.
+`python -m tests.minutes --write` writes the figures wherever the course states them: in `README.md`, in the opening
 of each notebook, and in `docs/teaching.md`, where it also writes the tables of `docs/plans.toml`. This module does not
 measure the machine's seconds: `--machine FILE` reads them from the output of `python -m benchmarks notebooks`.
 """
