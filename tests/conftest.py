@@ -10,6 +10,7 @@ import pytest
 from answer_files import Answer, Setup, answer_of
 from answers import begin, preloaded
 from chromium import browser  # noqa: F401  # a fixture
+from live import Notebook
 from xdist.scheduler import LoadScopeScheduling
 
 import helpers.world
@@ -120,6 +121,14 @@ def bubblewrap():
     """Skip a test that needs the sandbox where there is none."""
     if reason := sandbox.why_not():
         pytest.skip(reason)
+
+
+@pytest.fixture
+def notebook():
+    """A real kernel, in which a test runs cells."""
+    notebook = Notebook()
+    yield notebook
+    notebook.close()
 
 
 @pytest.fixture(scope="module")

@@ -28,13 +28,6 @@ def world():
     world.stop()
 
 
-@pytest.fixture
-def notebook():
-    notebook = Notebook()
-    yield notebook
-    notebook.close()
-
-
 @pytest.fixture(scope="module")
 def kernel():
     notebook = Notebook()

@@ -4,7 +4,6 @@ import re
 
 import pytest
 from lesson_files import ROOT
-from live import Notebook
 from virtual_hosts import why_not
 
 PAGE = (ROOT / "docs/half_an_hour.md").read_text("utf-8")
@@ -26,13 +25,6 @@ def cells():
 def form(text):
     """Return the words of an output, without what differs from run to run: process ids, seconds and memory."""
     return " ".join(re.sub(r"\d+(?=\s+cpu)|\d+(?= MiB)|\d+\.\d(?= s\b)", "#", text).split())
-
-
-@pytest.fixture
-def notebook():
-    notebook = Notebook()
-    yield notebook
-    notebook.close()
 
 
 def test_the_cells_show_what_the_page_says(notebook):

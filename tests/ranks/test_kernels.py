@@ -26,13 +26,6 @@ ROOT = Path(__file__).resolve().parents[2]
 INSTALL_AGAIN = "install the checkout again: pip install -e ."
 
 
-@pytest.fixture
-def notebook():
-    notebook = Notebook()
-    yield notebook
-    notebook.close()
-
-
 def test_jupyter_finds_the_class_by_its_name():
     (found,) = entry_points(group="jupyter_client.kernel_provisioners", name="private-sockets")
     assert found.load() is PrivateSockets, INSTALL_AGAIN

@@ -15,13 +15,6 @@ SECONDS_TO_VANISH = 10
 pytestmark = pytest.mark.skipif(prefork.START_METHOD != "forkserver", reason="every process is a fresh Python here")
 
 
-@pytest.fixture
-def notebook():
-    notebook = Notebook()
-    yield notebook
-    notebook.close()
-
-
 def the_copy(notebook):
     """Return the only process that a new kernel has started."""
     (process,) = notebook.processes()[1:]

@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 from lesson_files import at_night
-from live import Notebook, left_after, run_command, wait_until
+from live import left_after, run_command, wait_until
 
 import helpers.torchrun
 from helpers import WorldError
@@ -95,13 +95,6 @@ def job():
     job.wait_for("rank")
     yield job
     job.end()
-
-
-@pytest.fixture
-def notebook():
-    notebook = Notebook()
-    yield notebook
-    notebook.close()
 
 
 def family(job):
