@@ -41,9 +41,9 @@ CAPTION = re.compile(r"^\*(?:The )?figures?\b:? ?(.*?)\*$", re.I | re.M | re.S)
 
 html_theme = "furo"
 html_title = project
-html_static_path = ["site.css", "figures.js"]
+html_static_path = ["site.css", "figures.js", "found.js"]
 html_css_files = ["site.css"]
-html_js_files = ["figures.js"]
+html_js_files = ["figures.js", "found.js"]
 html_search_scorer = str(ROOT / "docs/site/search.js")
 html_favicon = "icon.svg"  # four ranks in a ring
 html_math_renderer = "mathml"
@@ -69,6 +69,12 @@ def with_start(readme: str, first: course.Lesson) -> str:
     paragraphs = readme.split("\n\n")
     paragraphs[2:2] = [f"**{link}**, or run the course on your machine:", commands]
     return "\n\n".join(paragraphs)
+
+
+def with_unbroken_ranks(readme: str) -> str:
+    """Keep the last column of the table of lessons, such as `4 (2 to 8)`, on one line."""
+    ranks = re.compile(r"\d \([\dto, ]+\)(?= \|$)", re.M)
+    return ranks.sub(lambda found: found[0].replace(" ", "\N{NO-BREAK SPACE}"), readme)
 
 
 def with_contents(readme: str, table: Path) -> str:
@@ -153,7 +159,8 @@ def prepare(app, docname: str, source: list[str]) -> None:
     """Add to a file, before it is read, what only the site needs."""
     if docname == root_doc:
         first, *_ = lessons(app).values()
-        source[0] = with_contents(with_start(source[0], first), Path(app.srcdir) / "notebooks/course.toml")
+        readme = with_unbroken_ranks(with_start(source[0], first))
+        source[0] = with_contents(readme, Path(app.srcdir) / "notebooks/course.toml")
     elif docname.startswith("docs/"):
         text = with_sections(source[0]) if docname == "docs/sources" else source[0]
         source[0] = with_slugs(text)

@@ -1,7 +1,33 @@
 // How search orders its results: pages that have the words in a title, then the pages that list errors and questions,
 // then all other pages, and solutions last.
-const asked = (new URLSearchParams(window.location.search).get("q") ?? "").toLowerCase().trim();
 const guides = ["docs/errors", "docs/questions"];
+let asked = (new URLSearchParams(window.location.search).get("q") ?? "").toLowerCase().trim();
+
+// A pasted line of output names a file, a rank and numbers, which are not on any page. Search then looks for the
+// message that the line contains: the heading of the errors with the largest share of its words in the line.
+const wordsOf = (text) => text.toLowerCase().replace(/\d+/g, "").match(/[a-z_]+/g) ?? [];
+
+const messageIn = (line) => {
+  const { alltitles, docnames } = Search._index;
+  const pasted = new Set(wordsOf(line));
+  let best = { heading: null, share: 0.75, length: 0 };
+  for (const [heading, places] of Object.entries(alltitles)) {
+    if (!places.some(([page, id]) => docnames[page] === "docs/errors" && id !== null)) continue;
+    const words = wordsOf(heading);
+    const share = words.filter((word) => pasted.has(word)).length / words.length;
+    if (share > best.share || (share === best.share && words.length > best.length)) {
+      best = { heading, share, length: words.length };
+    }
+  }
+  return best.heading;
+};
+
+const searchFor = Search.query;
+Search.query = (line) => {
+  const words = messageIn(line) ?? line;
+  asked = words.toLowerCase().trim();
+  searchFor(words);
+};
 
 // Sphinx leads to a heading only if the words are half of it or more, and part of an error message is less.
 const leadToHeading = (result) => {

@@ -122,7 +122,7 @@ def _wait_for_order(connection):
     """Wait, in the copy, for code, and run it as a new Python process would; does not return."""
     os.setsid()  # an Interrupt goes to the kernel's process group
     try:
-        code, environment, folder, numbers = connection.recv()
+        code, arguments, environment, folder, numbers = connection.recv()
         received = [reduction.recv_handle(connection) for _ in numbers]
     except (EOFError, OSError):  # the kernel has ended, or wants a new Python process
         os._exit(0)
@@ -138,6 +138,7 @@ def _wait_for_order(connection):
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(folder)
+    sys.argv = ["-c", *arguments]
     exec(code, {})
     sys.exit()
 
@@ -174,7 +175,8 @@ def _started_from_copy(environment: Mapping[str, str]):
     original = util.spawnv_passfds
 
     def start(path, arguments, descriptors):
-        return _order(arguments[-1], descriptors, environment) or original(path, arguments, descriptors)
+        code, *rest = arguments[arguments.index("-c") + 1 :]  # Python 3.14 passes arguments to the code
+        return _order(code, rest, descriptors, environment) or original(path, arguments, descriptors)
 
     util.spawnv_passfds = start
     try:
@@ -184,8 +186,8 @@ def _started_from_copy(environment: Mapping[str, str]):
         util.spawnv_passfds = original
 
 
-def _order(code, descriptors, environment):
-    """Have the copy run the code, with these file descriptors; return its process id, or None if it cannot."""
+def _order(code, arguments, descriptors, environment):
+    """Have the copy run the code, as `python -c` would; return its process id, or None if it cannot."""
     global _copy
     copy, _copy = _copy, None
     if copy is None:
@@ -194,7 +196,7 @@ def _order(code, descriptors, environment):
         if all(environment.get(name) == value for name, value in copy.environment.items()):
             numbers = [*descriptors, *_STANDARD_STREAMS]
             try:
-                connection.send((code, dict(os.environ), os.getcwd(), numbers))
+                connection.send((code, arguments, dict(os.environ), os.getcwd(), numbers))
                 for number in numbers:
                     reduction.send_handle(connection, number, copy.pid)
                 return copy.pid

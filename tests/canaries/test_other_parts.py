@@ -16,6 +16,7 @@ def test_the_fork_server_is_started_by_a_function_that_can_be_replaced():
     """The fork server is no longer started by util.spawnv_passfds, which helpers/ranks/prefork.py replaces."""
     assert "util.spawnv_passfds(" in inspect.getsource(forkserver.ForkServer.ensure_running)
     assert list(inspect.signature(util.spawnv_passfds).parameters) == ["path", "args", "passfds"]
+    assert "args += ['-c', cmd]" in inspect.getsource(forkserver.ForkServer.ensure_running)
 
 
 def test_the_hub_is_told_of_a_death_by_this_message():

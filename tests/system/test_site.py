@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote, urlencode, urlsplit
 
 import nbformat
 import pytest
@@ -310,6 +310,26 @@ def test_search_leads_from_part_of_an_error_message_to_its_section(reader):
     result.click()
     page.wait_for_url("**/docs/errors.html#timed-out-waiting-*", wait_until="domcontentloaded")
     assert "waited for another rank" in page.locator("section:target").inner_text()
+
+
+PASTED = "[rank1]: RuntimeError: [/pytorch/gloo/transport/tcp/unbound_buffer.cc:81] "
+PASTED += "Timed out waiting 1800000ms for send operation to complete"
+
+
+def test_search_finds_the_message_in_a_pasted_line(reader):
+    page = reader("search.html?" + urlencode({"q": PASTED}))
+    result = page.locator("#search-results a").first
+    result.wait_for(timeout=20_000)
+    assert result.inner_text().startswith("Errors and what they mean > Timed out waiting")
+
+
+def test_a_page_opens_at_the_row_that_has_the_words(reader):
+    page = reader("search.html?q=fewer+batches")
+    page.locator("#search-results a").first.click(timeout=20_000)
+    row = page.locator("tr", has_text="fewer batches").first
+    row.locator(".highlighted").first.wait_for()
+    page.wait_for_function("row => row.getBoundingClientRect().bottom < window.innerHeight", arg=row.element_handle())
+    assert page.evaluate("window.scrollY") > 0
 
 
 def test_search_has_the_list_of_questions_before_lessons_that_only_have_the_words(reader):
