@@ -8,6 +8,7 @@ fills in. No other lesson may use that name:
     wrong = "The reason, shown for a wrong prediction after both values."
     unit = "tensors"  # behind numbers; may be left out
     within = 0.05     # relative tolerance; the default is 0 for integers and 0.01 for floats
+    elsewhere = [[8, 1.75]]  # for a formula: other arguments, each list with the result at its end; may be left out
 """
 
 import re
@@ -44,24 +45,26 @@ def predicted(name: str, came, *arguments) -> Prediction:
 
     `came` is a number, a name, True or False, a set, a list or tuple in order, or a dict of such values; numbers and
     arrays of numpy and torch count as plain numbers and lists. A prediction that is a function, a formula, is called
-    with `arguments`. While any part of the prediction is still `...` or None, the sentence does not reveal the result.
-    A prediction of the wrong type gets a sentence that names the expected type. Raises `WorldError` when no lesson has
-    a prediction of that name.
+    with `arguments`, and must also fit the results under `elsewhere` in the file. While any part of the prediction is
+    still `...` or None, the sentence does not reveal the result. A prediction of the wrong type gets a sentence that
+    names the expected type. Raises `WorldError` when no lesson has a prediction of that name.
     """
     if name not in _words():
         raise WorldError(f"No lesson has a prediction {name!r}; helpers/checks/predictions lists all of them.")
     variables = sys._getframe(1).f_globals
     if name not in variables:
         return Prediction(None, f"There is no `{name}`: run the cell with your prediction, then this cell.")
-    mine = variables[name]
-    if callable(mine):
-        try:
-            mine = mine(*arguments)
-        except Exception as error:
-            return Prediction(False, f"`{name}` raised {type(error).__name__}: {error}.")
-        if _has_dots(mine):
-            return Prediction(None, f"Replace the dots in `{name}` with a formula.")
-    return _judge(name, _plain(mine), _plain(came), _words()[name])
+    mine, words = variables[name], _words()[name]
+    if not callable(mine):
+        return _judge(name, _plain(mine), _plain(came), words)
+    verdict = _judge_formula(name, mine, arguments, came, words)
+    for *others, result in words.get("elsewhere", []) if verdict.right else []:
+        there = _judge_formula(name, mine, others, result, words)
+        if not there.right:
+            call = f"{name}({', '.join(map(str, others))})"
+            sentence = there.sentence[0].lower() + there.sentence[1:]
+            return Prediction(False, f"It fits your run, but not `{call}`: {sentence}")
+    return verdict
 
 
 @cache
@@ -74,6 +77,16 @@ def _words():
             raise ValueError(f"{path.name} has predictions that another lesson has, too: {', '.join(sorted(twice))}")
         words |= of_lesson
     return words
+
+
+def _judge_formula(name, formula, arguments, came, words):
+    try:
+        mine = formula(*arguments)
+    except Exception as error:
+        return Prediction(False, f"`{name}` raised {type(error).__name__}: {error}.")
+    if _has_dots(mine):
+        return Prediction(None, f"Replace the dots in `{name}` with a formula.")
+    return _judge(name, _plain(mine), _plain(came), words)
 
 
 def _judge(name, mine, came, words):

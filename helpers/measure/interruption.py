@@ -1,6 +1,7 @@
 """Kill a rank in the middle of a training, replace its process, and read from the histories what that cost."""
 
 import os
+import re
 import signal
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -9,7 +10,7 @@ from typing import NamedTuple
 
 from ipyparallel import Reference
 
-_SECONDS_TO_WRITE = 0.5  # until the rest of torchrun's report is in the log
+_REPORT = re.compile("ChildFailedError.*^={60,}$.*^={60,}$", re.M | re.S)  # torchrun's, once it is complete in the log
 MARK = "# every new rank runs this cell"  # the first line of such a cell, below `%%px`
 
 
@@ -74,14 +75,13 @@ def wait_for(holds: Callable[[], bool], seconds: float = 120, log: Path | None =
     """Wait until a condition holds.
 
     Raises `TimeoutError` after this many seconds, and `RuntimeError` as soon as the torchrun that writes into this log
-    has given up.
+    has given up and has written its report.
     """
     deadline = time.monotonic() + seconds
     while not holds():
         if time.monotonic() > deadline:
             raise TimeoutError(f"what this cell waits for did not happen within {seconds:g} s")
-        if log is not None and "ChildFailedError" in log.read_text():
-            time.sleep(_SECONDS_TO_WRITE)
+        if log is not None and _REPORT.search(log.read_text()):
             raise RuntimeError(f"torchrun has given up:\n{log.read_text()}")
         time.sleep(0.01)
 

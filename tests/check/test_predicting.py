@@ -126,6 +126,20 @@ def test_a_formula_that_raises():
     assert says(lambda n: 1 / 0, 12, 3) == "No. `my_prediction` raised ZeroDivisionError: division by zero."
 
 
+def test_a_formula_must_fit_elsewhere_too(words):
+    words["elsewhere"] = [[2, 2], [3, 6]]
+    assert says(lambda n: n * (n - 1), 12, 4) == "Right. So it is."
+    wrong = "No. It fits your run, but not `my_prediction(2)`: you said 6, expected 2. There is a reason."
+    assert says(lambda n: 3 * n, 12, 4) == wrong
+    assert says(lambda n: 3 * n, 6, 3) == "No. You said 9, expected 6. There is a reason."
+    raised = "No. It fits your run, but not `my_prediction(2)`: `my_prediction` raised KeyError: 2."
+    assert says(lambda n: {4: 12}[n], 12, 4) == raised
+    words["elsewhere"] = [[2, {"messages": 2, "tensors": 4}]]
+    formula = {"messages": 6, "tensors": 12}
+    wrong = "you said 6 for messages, expected 2; you said 12 for tensors, expected 4. There is a reason."
+    assert says(lambda n: formula, formula, 4) == f"No. It fits your run, but not `my_prediction(2)`: {wrong}"
+
+
 def test_a_unit_and_a_tolerance(words):
     words |= {"unit": "bytes", "within": 0.1}
     assert says(95, 100) == "Right. So it is."
