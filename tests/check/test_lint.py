@@ -1,7 +1,8 @@
-"""ruff reads what a notebook runs on its ranks.
+"""ruff reads what a notebook runs on its ranks, and the scripts that a notebook has as text.
 
 ruff reads notebooks by itself, but for the cells of a magic such as `%%px`, which hold most of a lesson. So the code of
-all these cells goes to it as one module, in which a name of one cell is known in the others.
+all these cells goes to it as one module, in which a name of one cell is known in the others. The texts of the scripts,
+which the notebook runs under torchrun, go to it as one module, too.
 """
 
 import ast
@@ -9,6 +10,7 @@ import json
 import re
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import nbformat
@@ -63,9 +65,27 @@ def given_to_the_ranks(source):
                 yield from [ast.literal_eval(key) for key in node.args[0].keys]
 
 
-def complaints(source, path):
+def script_of(notebook):
+    """Return the texts of a notebook that are Python, one after the other.
+
+    They are strings of several lines with a statement that is no expression.
+    """
+    texts = []
+    for cell in notebook.cells:
+        if cell.cell_type != "code" or cell.source.startswith("%%px"):
+            continue
+        for node in ast.walk(ast.parse(re.sub(r"(?m)^(\s*)[%!].*", r"\1pass", cell.source))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and "\n" in node.value:
+                with suppress(SyntaxError):
+                    if not all(isinstance(statement, ast.Expr) for statement in ast.parse(node.value).body):
+                        texts.append(node.value)
+    return "\n".join(texts)
+
+
+def complaints(source, path, ignored=()):
     """Return what ruff says of this source, which stands for the file: rule, line and words."""
-    command = [sys.executable, "-m", "ruff", "check", "--output-format=json", f"--extend-ignore={','.join(IGNORED)}"]
+    ignored = ",".join([*IGNORED, *ignored])
+    command = [sys.executable, "-m", "ruff", "check", "--output-format=json", f"--extend-ignore={ignored}"]
     run = subprocess.run(
         [*command, f"--stdin-filename={path.with_suffix('.py')}", "-"], input=source, capture_output=True, text=True
     )
@@ -79,6 +99,26 @@ def test_the_code_of_the_ranks(path):
     found = complaints("\n".join([*lines, ""]), path)
     said = [f"cell {places[row - 1][0]}, line {places[row - 1][1]}: {rule} {words}" for rule, row, words in found]
     assert said == []
+
+
+SCRIPTS = {path: script for path in NOTEBOOKS if (script := script_of(nbformat.read(path, as_version=4)))}
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
+def test_the_scripts(path):
+    # A script without an import continues a file that the notebook reads.
+    ignored = [] if "import " in SCRIPTS[path] else ["F821"]
+    assert complaints(SCRIPTS[path], path, ignored) == []
+
+
+def test_a_name_that_no_script_defines_is_found():
+    cells = [
+        nbformat.v4.new_code_cell("instruments = '''\nimport os\n\ndef begin():\n    os.abort()\n'''"),
+        nbformat.v4.new_code_cell("script = instruments + '''\nfor step in range(3):\n    begin()\n    end()\n'''"),
+        nbformat.v4.new_code_cell("text = 'a sentence\\nand another one'"),
+    ]
+    ((rule, _, words),) = complaints(script_of(nbformat.v4.new_notebook(cells=cells)), Path("notebook.ipynb"))
+    assert (rule, words) == ("F821", "Undefined name `end`")
 
 
 def test_a_name_that_no_cell_defines_is_found():

@@ -176,7 +176,7 @@ def pooled(shard, ids, bag_of_id, bags):
 
 # %% pooled: an all_reduce
 # Not yet. The sums are right. Rank 0 called 1 all_reduce, 3 all_to_all, expected 1 reduce_scatter.
-# solution, with `reduce_scatter(sums, sums_of_all)`
+# solution, with `dist.reduce_scatter_single(sums, sums_of_all)`
 # as `dist.all_reduce(sums_of_all); sums = sums_of_all.view(n, bags, -1)[rank].clone()`
 
 # %% pooled: without return

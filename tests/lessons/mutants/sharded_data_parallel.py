@@ -54,7 +54,7 @@ MUTANTS = {
         "    kinds = parameters, gradients, [], [flat_copy]",
     ),
     "gloo's reduce-scatter sends what a ring sends": (
-        "carried_by(reduce_scatter_single, shard.clone(), whole)",
+        "carried_by(dist.reduce_scatter_single, shard.clone(), whole)",
         "carried_by(reduce_scatter, whole.clone())",
     ),
     "fetching ahead costs no memory": (
