@@ -43,7 +43,7 @@ METHODS_OF_COLLECTIVES = {
     "all_to_all": ["alltoall", "alltoall_base", "all_to_all_single"],
     "barrier": ["barrier", "monitored_barrier"],
     "broadcast": ["broadcast"],
-    "gather": ["gather"],
+    "gather": ["gather", "gather_single", "gather_into_tensor"],
     "reduce": ["reduce"],
     "reduce_scatter": [
         "reduce_scatter",
@@ -57,7 +57,8 @@ METHODS_OF_COLLECTIVES = {
 _COLLECTIVES = {method: name for name, methods in METHODS_OF_COLLECTIVES.items() for method in methods}
 _MESSAGES = {"send": "send", "recv": "recv", "recv_anysource": "recv"}
 _ENDS_A_BATCH = "_end_coalescing"  # returns the work of several operations
-_BRINGS_NOTHING = {"barrier", "recv"}
+_CHANGES_MEMBERS = "reconfigure"  # a collective with no other name; since torch 2.15
+_BRINGS_NOTHING = {"barrier", "recv", _CHANGES_MEMBERS}
 _BRINGS_ITS_FIRST_ARGUMENT = {"all_reduce", "broadcast", "reduce", "send"}  # for the others it is the output
 
 _INVOKE_RPC, _MAKE_GROUP = "_invoke_rpc", "_new_process_group_helper"

@@ -45,7 +45,7 @@ def test_the_tap_knows_the_name_of_every_collective():
     """ProcessGroup has a new method that returns a Work: give it a name in helpers/tap.py."""
     methods = vars(dist.ProcessGroup)
     returned = {name for name, method in methods.items() if "-> c10d::Work" in (method.__doc__ or "")}
-    assert returned <= {*tap._COLLECTIVES, *tap._MESSAGES, tap._ENDS_A_BATCH}
+    assert returned <= {*tap._COLLECTIVES, *tap._MESSAGES, tap._ENDS_A_BATCH, tap._CHANGES_MEMBERS}
 
 
 def test_waits_rpcs_and_groups_pass_through_what_the_tap_wraps():

@@ -123,3 +123,22 @@ def test_a_torch_that_cannot_be_imported_is_an_error_of_the_cell(tmp_path, monke
         assert "ImportError: this torch is for another machine" in notebook.run("import torch")
     finally:
         notebook.close()
+
+
+# From Python 3.14 on, and in new versions of 3.13, multiprocessing starts its fork server with arguments.
+WITH_ARGUMENTS = """
+import os, sys
+from multiprocessing import util
+from helpers.ranks import prefork
+
+prefork.prepare()
+with prefork._started_from_copy(prefork.at_import()):
+    command = [sys.executable, "-c", "import sys; print(sys.argv, flush=True)", "-f", "connection.json"]
+    pid = util.spawnv_passfds(sys.executable, command, [])
+os.waitpid(pid, 0)
+"""
+
+
+def test_the_copy_runs_code_with_arguments_as_python_does():
+    done = subprocess.run([sys.executable, "-c", WITH_ARGUMENTS], capture_output=True, text=True, timeout=120)
+    assert done.stdout == "['-c', '-f', 'connection.json']\n", done.stderr
