@@ -319,7 +319,7 @@ def validation_loss(exam):
     rank, n = exam.rank, exam.n
     for sequences in (2 * n, 2 * n + 1, n - 1):
         result, expected, evaluated = exam.on_rank(_validation, sequences)
-        where = f"With {sequences} sequences rank {rank}"
+        where = f"With {sequences} sequences, rank {rank}"
         exam.require(
             near(result, expected, 1e-9),
             f"{where} returned {show(result)}, expected {show(expected)}, the mean over all tokens. A rank may have "

@@ -22,16 +22,18 @@ def MyExchange(exam):
         expected = torch.cat([_block(counts, source, rank) for source in range(n)])
         if not exam.require(
             has_shape(result, expected),
-            f"With {case} rank {rank} received {show(result)}, expected a tensor of shape {list(expected.shape)}.",
+            f"With {case}, rank {rank} received {show(result)}, expected a tensor of shape {list(expected.shape)}.",
         ):
             continue
         exam.require(
             close(result, expected, 1e-9),
-            f"With {case} rank {rank} received {rounded(result)}, expected {rounded(expected)}.",
+            f"With {case}, rank {rank} received {rounded(result)}, expected {rounded(expected)}.",
         )
         scales = (torch.arange(n) + 1.0).double().repeat_interleave(counts[rank])
-        _require_gradient(exam, f"The rows are right. With {case}", gradient, 2 * scales[:, None] * rows)
-        exam.require(not changed, f"With {case} `backward` changed its argument on rank {rank}, expected it unchanged.")
+        _require_gradient(exam, f"The rows are right. With {case},", gradient, 2 * scales[:, None] * rows)
+        exam.require(
+            not changed, f"With {case}, `backward` changed its argument on rank {rank}, expected it unchanged."
+        )
     return "Every rank has received its rows, and the gradient of each row is back on the rank that sent the row."
 
 
@@ -47,7 +49,7 @@ def my_dispatch(exam):
         expected = torch.cat(of_expert)
         if not exam.require(
             has_shape(rows, expected),
-            f"With {case} rank {rank} received {show(rows)}, expected the {len(expected)} tokens of expert {rank}, a "
+            f"With {case}, rank {rank} received {show(rows)}, expected the {len(expected)} tokens of expert {rank}, a "
             f"tensor of shape {list(expected.shape)}.",
         ):
             continue
@@ -57,12 +59,12 @@ def my_dispatch(exam):
         ]
         exam.require(
             all(same),
-            f"With {case} rank {rank} received {rounded(rows)}, expected the tokens of expert {rank}: "
+            f"With {case}, rank {rank} received {rounded(rows)}, expected the tokens of expert {rank}: "
             f"{rounded(expected)}, first those of rank 0.",
         )
         _require_plan(exam, case, plan, tokens, chosen, counts)
         scales = (chosen + 1.0).double()
-        _require_gradient(exam, f"Rows and plan are right. With {case}", gradient, 2 * scales[:, None] * tokens)
+        _require_gradient(exam, f"Rows and plan are right. With {case},", gradient, 2 * scales[:, None] * tokens)
         exam.require(
             sum(calls.values()) <= 2 and "all_to_all" in calls,
             f"Rows, plan and gradients are right. Rank {rank} called {called(calls)}, expected at most two "
@@ -90,21 +92,21 @@ def my_combine(exam):
         expected = _numbered(rank, len(chosen)) + 0.5
         if not exam.require(
             has_shape(result, expected),
-            f"With {case} rank {rank} returned {show(result)}, expected an output for each of its {len(chosen)} "
+            f"With {case}, rank {rank} returned {show(result)}, expected an output for each of its {len(chosen)} "
             f"tokens, a tensor of shape {list(expected.shape)}.",
         ):
             continue
         exam.require(
             close(result, expected, 1e-9),
-            f"With {case} rank {rank} returned {rounded(result)}, expected {rounded(expected)}, in the order of the "
+            f"With {case}, rank {rank} returned {rounded(result)}, expected {rounded(expected)}, in the order of the "
             "tokens.",
         )
         homes = torch.arange(n).repeat_interleave(counts[:, rank])
         scales = (homes + 1.0).double()
-        _require_gradient(exam, f"The outputs are right. With {case}", gradient, 2 * scales[:, None] * outputs)
+        _require_gradient(exam, f"The outputs are right. With {case},", gradient, 2 * scales[:, None] * outputs)
         exam.require(
             not changed,
-            f"With {case} `my_combine` or its backward pass changed its argument on rank {rank}, expected it "
+            f"With {case}, `my_combine` or its backward pass changed its argument on rank {rank}, expected it "
             "unchanged.",
         )
         exam.require(
@@ -124,23 +126,23 @@ def two_experts(exam):
         expected = (chosen + 1.0).double()[:, None] * tokens
         if not exam.require(
             has_shape(result, expected),
-            f"With {case} rank {rank} returned {show(result)}, expected a tensor of shape {list(expected.shape)}.",
+            f"With {case}, rank {rank} returned {show(result)}, expected a tensor of shape {list(expected.shape)}.",
         ):
             continue
         exam.require(
             close(result, expected, 1e-9),
-            f"With {case} rank {rank} returned {rounded(result)}, expected {rounded(expected)}. Expert e multiplies "
+            f"With {case}, rank {rank} returned {rounded(result)}, expected {rounded(expected)}. Expert e multiplies "
             "its rows by e + 1.",
         )
         factor = (chosen + 1.0).double()[:, None]
         _require_gradient(
-            exam, f"The outputs are right. With {case}", gradient, 2 * (rank + 1.0) * factor * factor * tokens
+            exam, f"The outputs are right. With {case},", gradient, 2 * (rank + 1.0) * factor * factor * tokens
         )
         counts = _tally(choices, 2 * n).sum(dim=0)
         for expert in (2 * rank, 2 * rank + 1):
             exam.require(
                 sum(count for name, count in applied if name == expert) == counts[expert],
-                f"Outputs and gradients are right. With {case} expert {expert} computed "
+                f"Outputs and gradients are right. With {case}, expert {expert} computed "
                 f"{sum(count for name, count in applied if name == expert)} rows, expected {counts[expert]}.",
             )
         exam.require(
@@ -164,11 +166,11 @@ def new_bias(exam):
         expected = before - _SPEED * (loads - loads.mean()).sign()
         if exam.require(
             isinstance(result, torch.Tensor) and result.shape == expected.shape,
-            f"With {case} rank {rank} returned {show(result)}, expected a tensor of shape [{n}].",
+            f"With {case}, rank {rank} returned {show(result)}, expected a tensor of shape [{n}].",
         ):
             exam.require(
                 close(result.double(), expected, 1e-9),
-                f"With {case} the experts got {[int(load) for load in loads]} tokens of all ranks, and rank {rank} "
+                f"With {case}, the experts got {[int(load) for load in loads]} tokens of all ranks, and rank {rank} "
                 f"returned {rounded(result)}, expected {rounded(expected)}.",
             )
             exam.require(torch.equal(bias, before), f"Rank {rank} changed its argument `bias`, expected it unchanged.")
@@ -222,7 +224,7 @@ def _require_plan(exam, case, plan, tokens, chosen, counts):
     parts = list(plan) if isinstance(plan, list | tuple) else []
     if not exam.require(
         len(parts) == 3 and isinstance(parts[0], torch.Tensor) and parts[0].shape == chosen.shape,
-        f"The rows are right. With {case} rank {rank} returned the plan {plan}, expected (order, sent, received), "
+        f"The rows are right. With {case}, rank {rank} returned the plan {plan}, expected (order, sent, received), "
         f"with an order of {len(chosen)} places.",
     ):
         return
@@ -230,13 +232,13 @@ def _require_plan(exam, case, plan, tokens, chosen, counts):
     for name, split, expected in zip(("sent", "received"), splits, (counts[rank], counts[:, rank]), strict=True):
         exam.require(
             [number(count) for count in split] == expected.tolist() if isinstance(split, list | tuple) else False,
-            f"The rows are right. With {case} `{name}` of the plan is {split} on rank {rank}, expected the list "
+            f"The rows are right. With {case}, `{name}` of the plan is {split} on rank {rank}, expected the list "
             f"{expected.tolist()}.",
         )
     places = order.tolist()
     exam.require(
         sorted(places) == list(range(len(chosen))) and chosen[order.long()].tolist() == sorted(chosen.tolist()),
-        f"The rows are right. With {case} `order` of the plan is {places} on rank {rank}, expected the places of its "
+        f"The rows are right. With {case}, `order` of the plan is {places} on rank {rank}, expected the places of its "
         "tokens in the order in which it sent them.",
     )
 

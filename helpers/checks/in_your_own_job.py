@@ -130,7 +130,7 @@ def my_alarm(exam):
     if rank != late:
         exam.require(
             written is not None,
-            f"Rank {rank} waited for {_SECONDS_TO_WAIT} s and no record was written, expected one after "
+            f"Rank {rank} waited for {_SECONDS_TO_WAIT} s, but no record was written, expected a record after "
             f"{_SECONDS_OF_ALARM} s.",
         )
         exam.require(

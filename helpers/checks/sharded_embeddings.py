@@ -20,15 +20,15 @@ def my_request(exam):
         calls = exam.collectives
         if not exam.require(
             isinstance(result, list | tuple) and len(result) == 2,
-            f"With {case} rank {rank} returned {show(result)}, expected the ids that it was asked for and the plan.",
+            f"With {case}, rank {rank} returned {show(result)}, expected the ids that it was asked for and the plan.",
         ):
             continue
         asked, plan = result
         expected = _asked(rank, owners_of)
         exam.require(
             _same(asked, expected),
-            f"With {case} the asked ids on rank {rank} are {_listed(asked)}, expected {expected.tolist()}, first those "
-            "of rank 0.",
+            f"With {case}, the asked ids on rank {rank} are {_listed(asked)}, expected {expected.tolist()}, first "
+            "those of rank 0.",
         )
         _require_plan(exam, case, plan, _plan(rank, owners_of))
         exam.require(torch.equal(ids, before), f"Rank {rank} changed its argument `ids`, expected it unchanged.")
@@ -73,17 +73,17 @@ def pooled(exam):
         expected = torch.zeros(bags, _COLUMNS, dtype=torch.float64).index_add(0, bag_of_id, table[ids])
         if not exam.require(
             isinstance(result, torch.Tensor) and result.shape == expected.shape,
-            f"With {case} rank {rank} returned {show(result)}, expected a tensor of shape {list(expected.shape)}.",
+            f"With {case}, rank {rank} returned {show(result)}, expected a tensor of shape {list(expected.shape)}.",
         ):
             continue
         exam.require(
             close(result, expected, 1e-9),
-            f"With {case} rank {rank} returned {_listed(result)}, expected {_listed(expected)}.",
+            f"With {case}, rank {rank} returned {_listed(result)}, expected {_listed(expected)}.",
         )
         limit = 8 * (n + 2 * len(ids) + n * bags * _COLUMNS)
         exam.require(
             sum(sizes) <= limit,
-            f"The sums are right. With {case} rank {rank} passed {sum(sizes)} bytes, expected at most {limit}: the "
+            f"The sums are right. With {case}, rank {rank} passed {sum(sizes)} bytes, expected at most {limit}: the "
             "counts, two numbers for each id, and a sum for each passage of each rank.",
         )
     exam.require(
@@ -109,17 +109,17 @@ def rowwise_adagrad(exam):
         exam.call(shard, sums, places, gradients, _RATE)
         exam.require(
             close(sums, expected_sums, 1e-9),
-            f"With {case} `sums` is {_listed(sums)} on rank {rank}, expected {_listed(expected_sums)}.",
+            f"With {case}, `sums` is {_listed(sums)} on rank {rank}, expected {_listed(expected_sums)}.",
         )
         exam.require(
             close(shard, expected_shard, 1e-9),
-            f"`sums` is right. With {case} the first column of `shard` is {_listed(shard[:, 0])} on rank {rank}, "
+            f"`sums` is right. With {case}, the first column of `shard` is {_listed(shard[:, 0])} on rank {rank}, "
             f"expected {_listed(expected_shard[:, 0])}.",
         )
         untouched = ~torch.isin(torch.arange(5), places)
         exam.require(
             torch.equal(shard[untouched], expected_shard[untouched]),
-            f"With {case} rank {rank} changed a row without gradients, expected it unchanged.",
+            f"With {case}, rank {rank} changed a row without gradients, expected it unchanged.",
         )
         exam.require(not exam.collectives, f"Rank {rank} called {called(exam.collectives)}, expected no collective.")
     return "Every row with gradients took one step, and all other rows are unchanged."
@@ -187,18 +187,18 @@ def _require_plan(exam, case, plan, expected):
     parts = list(plan) if isinstance(plan, list | tuple) else []
     if not exam.require(
         len(parts) == 3 and isinstance(parts[0], torch.Tensor),
-        f"The ids are right. With {case} the plan of rank {rank} is {plan}, expected (order, sent, received).",
+        f"The ids are right. With {case}, the plan of rank {rank} is {plan}, expected (order, sent, received).",
     ):
         return
     for name, split, right in zip(("sent", "received"), parts[1:], expected[1:], strict=True):
         exam.require(
             isinstance(split, list | tuple) and [number(count) for count in split] == right,
-            f"The ids are right. With {case} `{name}` of the plan is {split} on rank {rank}, expected the list "
+            f"The ids are right. With {case}, `{name}` of the plan is {split} on rank {rank}, expected the list "
             f"{right}.",
         )
     exam.require(
         _same(parts[0], expected[0]),
-        f"The ids are right. With {case} `order` of the plan is {_listed(parts[0])} on rank {rank}, expected "
+        f"The ids are right. With {case}, `order` of the plan is {_listed(parts[0])} on rank {rank}, expected "
         f"{expected[0].tolist()}: the places of its ids, sorted by owner.",
     )
 
@@ -209,16 +209,16 @@ def _require_rows(exam, case, rows, owners_of, expected, order):
     result = exam.call(rows, _plan(rank, owners_of))
     if not exam.require(
         isinstance(result, torch.Tensor) and result.shape == expected.shape,
-        f"With {case} rank {rank} returned {show(result)}, expected a tensor of shape {list(expected.shape)}.",
+        f"With {case}, rank {rank} returned {show(result)}, expected a tensor of shape {list(expected.shape)}.",
     ):
         return
     exam.require(
         result.dtype == expected.dtype,
-        f"With {case} rank {rank} returned {result.dtype}, expected {expected.dtype}, the dtype of the argument.",
+        f"With {case}, rank {rank} returned {result.dtype}, expected {expected.dtype}, the dtype of the argument.",
     )
     exam.require(
         close(result, expected, 1e-9),
-        f"With {case} rank {rank} returned rows that begin with {_firsts(result)}, expected {_firsts(expected)}, in "
+        f"With {case}, rank {rank} returned rows that begin with {_firsts(result)}, expected {_firsts(expected)}, in "
         f"{order}.",
     )
     exam.require(torch.equal(rows, before), f"Rank {rank} changed the rows that it got, expected them unchanged.")

@@ -59,7 +59,8 @@ class Links:
             [f"rank {source}", *(_rate(self.rates[source].get(destination)) for destination in ranks)]
             for source in ranks
         ]
-        ways = f"{self.connections} connections between ranks; one that is made later is not paced."
+        many = "1 connection is" if self.connections == 1 else f"{self.connections} connections are"
+        ways = f"{many} paced between ranks; connections made later are not."
         return ways + "\n" + table(["from \\ to", *map(str, ranks)], rows)
 
 

@@ -1,6 +1,7 @@
 """Until a learner has typed, nothing in view holds the answer: neither an open cell nor a stored output."""
 
 import ast
+import math
 import re
 
 import nbformat
@@ -89,10 +90,18 @@ def test_each_prediction_has_its_sentences_a_place_and_a_verdict(path, lesson, a
     asked = [name for cell in lesson for name in re.findall(r"checks\.predicted\(\s*\"(\w+)\"", cell.source)]
     assert sorted(asked) == sorted(words)
     for name in asked:
-        assert {"right", "wrong"} <= words[name].keys() <= {"right", "wrong", "unit", "within"}
+        assert {"right", "wrong"} <= words[name].keys() <= {"right", "wrong", "unit", "within", "elsewhere"}
         (typed,) = [number for number, cell in enumerate(lesson) if name in names(cell)]
         assert typed < place(lesson, f'checks.predicted("{name}"'), name
         assert name in answers, f"the solutions have no {name}"
+
+
+def test_the_solution_of_a_formula_fits_elsewhere_too(path, answers):
+    for name, words in read_toml(PREDICTIONS / f"{path.stem}.toml").items():
+        for *arguments, result in words.get("elsewhere", []):
+            defined = {"ceil": math.ceil, "log2": math.log2}
+            exec(ast.unparse(answers[name]), defined)
+            assert defined[name](*arguments) == pytest.approx(result)
 
 
 def test_no_open_cell_before_the_verdict_says_what_is_predicted(path, lesson, answers):

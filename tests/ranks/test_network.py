@@ -71,7 +71,7 @@ def test_every_connection_between_ranks_and_none_other(world):
 
 def test_the_links_show_as_a_table(world):
     assert repr(network.limit(world, 1e9, ranks=[1])).splitlines() == [
-        "3 connections between ranks; one that is made later is not paced.",
+        "3 connections are paced between ranks; connections made later are not.",
         "from \\ to  0         1         2         3",
         "rank 0               1 Gbit/s",
         "rank 1     1 Gbit/s            1 Gbit/s  1 Gbit/s",

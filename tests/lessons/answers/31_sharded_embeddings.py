@@ -27,34 +27,34 @@ def my_request(ids, owners):
     return exchange(ids[order], sent.tolist(), received), [order, sent.tolist(), received]
 
 # %% my_request: skeleton
-# Not yet. With mixed owners the asked ids on rank 0 are [101, 102, 103, 104, 105], expected [101, 103, 105, 402, 404,
+# Not yet. With mixed owners, the asked ids on rank 0 are [101, 102, 103, 104, 105], expected [101, 103, 105, 402, 404,
 # 406, 408], first those of rank 0.
 
 # %% my_request: not sorted
-# Not yet. With mixed owners the asked ids on rank 0 are [101, 102, 103, 401, 402, 403, 404], expected [101, 103, 105,
+# Not yet. With mixed owners, the asked ids on rank 0 are [101, 102, 103, 401, 402, 403, 404], expected [101, 103, 105,
 # 402, 404, 406, 408], first those of rank 0.
 # solution, with `exchange(ids[order], ` as `exchange(ids, `
 
 # %% my_request: the split sizes swapped in the plan
-# Not yet. The ids are right. With mixed owners `sent` of the plan is [3, 0, 0, 4] on rank 0, expected the list
+# Not yet. The ids are right. With mixed owners, `sent` of the plan is [3, 0, 0, 4] on rank 0, expected the list
 # [3, 2, 0, 0].
 # solution, with `(order, sent, received)` as `(order, received, sent)`
 
 # %% my_request: the order turned round
-# Not yet. The ids are right. With mixed owners `order` of the plan is [0, 3, 1, 4, 2] on rank 0, expected
+# Not yet. The ids are right. With mixed owners, `order` of the plan is [0, 3, 1, 4, 2] on rank 0, expected
 # [0, 2, 4, 1, 3]: the places of its ids, sorted by owner.
 # solution, with `(order, sent, received)` as `(order.argsort(), sent, received)`
 
 # %% my_request: tensors in the plan
-# Not yet. The ids are right. With mixed owners `sent` of the plan is tensor...
+# Not yet. The ids are right. With mixed owners, `sent` of the plan is tensor...
 # solution, with `(order, sent, received)` as `(order, torch.tensor(sent), torch.tensor(received))`
 
 # %% my_request: without a plan
-# Not yet. With mixed owners rank 0 returned a tensor of shape [7], expected the ids that it was asked for and the plan.
+# Not yet. With mixed owners, rank 0 returned a tensor of shape [7], expected the ids that it was asked for and the plan.
 # solution, with `, (order, sent, received)` as ``
 
 # %% my_request: only a name for the plan
-# Not yet. The ids are right. With mixed owners the plan of rank 0 is None, expected (order, sent, received).
+# Not yet. The ids are right. With mixed owners, the plan of rank 0 is None, expected (order, sent, received).
 # solution, with `(order, sent, received)` as `None`
 
 # %% my_request: without the counts
@@ -94,20 +94,20 @@ def my_answer(asked_rows, plan):
     return exchange(asked_rows, received, sent)[order.argsort()]
 
 # %% my_answer: skeleton
-# Not yet. With mixed owners rank 0 returned a tensor of shape [7, 3], expected a tensor of shape [5, 3].
+# Not yet. With mixed owners, rank 0 returned a tensor of shape [7, 3], expected a tensor of shape [5, 3].
 
 # %% my_answer: in the order of the owners
-# Not yet. With mixed owners rank 0 returned rows that begin with [101.0, 103.0, 105.0, 102.0, 104.0], expected [101.0,
+# Not yet. With mixed owners, rank 0 returned rows that begin with [101.0, 103.0, 105.0, 102.0, 104.0], expected [101.0,
 # 102.0, 103.0, 104.0, 105.0], in the order of its ids.
 # solution, with `return torch.zeros_like(arrived).index_copy(0, order, arrived)` as `return arrived`
 
 # %% my_answer: sorted once more
-# Not yet. With mixed owners rank 0 returned rows that begin with [101.0, 105.0, 104.0, 103.0, 102.0], expected [101.0,
+# Not yet. With mixed owners, rank 0 returned rows that begin with [101.0, 105.0, 104.0, 103.0, 102.0], expected [101.0,
 # 102.0, 103.0, 104.0, 105.0], in the order of its ids.
 # solution, with `torch.zeros_like(arrived).index_copy(0, order, arrived)` as `arrived[order]`
 
 # %% my_answer: only for vectors
-# Not yet. With mixed owners rank 0 returned torch.float64, expected torch.bool, the dtype of the argument.
+# Not yet. With mixed owners, rank 0 returned torch.float64, expected torch.bool, the dtype of the argument.
 # solution, with `exchange(asked_rows, ` as `exchange(asked_rows.double(), `
 
 # %% my_answer: with a barrier
@@ -115,7 +115,7 @@ def my_answer(asked_rows, plan):
 # solution, with `order, sent, received = plan` as `order, sent, received = plan; dist.barrier()`
 
 # %% my_answer: without return
-# Not yet. With mixed owners rank 0 returned None, expected a tensor of shape [5, 3].
+# Not yet. With mixed owners, rank 0 returned None, expected a tensor of shape [5, 3].
 # solution, with `return torch` as `torch`
 
 # %% my_answer: the way of the ids
@@ -126,10 +126,10 @@ def my_answer(asked_rows, plan):
 # Solved. Every owner has a row for each id that it was asked for.
 
 # %% my_to_owners: skeleton
-# Not yet. With mixed owners rank 0 returned a tensor of shape [5, 3], expected a tensor of shape [7, 3].
+# Not yet. With mixed owners, rank 0 returned a tensor of shape [5, 3], expected a tensor of shape [7, 3].
 
 # %% my_to_owners: not sorted
-# Not yet. With mixed owners rank 0 returned rows that begin with [101.0, 102.0, 103.0, 401.0, 402.0, 403.0, 404.0],
+# Not yet. With mixed owners, rank 0 returned rows that begin with [101.0, 102.0, 103.0, 401.0, 402.0, 403.0, 404.0],
 # expected [101.0, 103.0, 105.0, 402.0, 404.0, 406.0, 408.0], in the order of the ids that it was asked for.
 # solution, with `own_rows[order]` as `own_rows`
 
@@ -143,7 +143,7 @@ def my_answer(asked_rows, plan):
 # as `result = exchange(own_rows[order], sent, received); own_rows.zero_(); return result`
 
 # %% my_to_owners: without return
-# Not yet. With mixed owners rank 0 returned None, expected a tensor of shape [7, 3].
+# Not yet. With mixed owners, rank 0 returned None, expected a tensor of shape [7, 3].
 # solution, with `return exchange` as `exchange`
 
 # %% pooled: solution
@@ -160,10 +160,10 @@ def pooled(shard, ids, bag_of_id, bags):
     return sums
 
 # %% pooled: skeleton
-# Not yet. With short passages rank 0 returned [...], expected [...].
+# Not yet. With short passages, rank 0 returned [...], expected [...].
 
 # %% pooled: a vector for each id
-# Not yet. The sums are right. With long passages rank 0 passed ... bytes, expected at most ...: the counts, two numbers
+# Not yet. The sums are right. With long passages, rank 0 passed ... bytes, expected at most ...: the counts, two numbers
 # for each id, and a sum for each passage of each rank.
 def pooled(shard, ids, bag_of_id, bags):
     asked, plan = request(ids, ids % n)
@@ -171,7 +171,7 @@ def pooled(shard, ids, bag_of_id, bags):
     return torch.zeros(bags, shard.shape[1]).index_add(0, bag_of_id, vectors)
 
 # %% pooled: passages of all ranks mixed up
-# Not yet. With short passages rank 0 returned [...], expected [...].
+# Not yet. With short passages, rank 0 returned [...], expected [...].
 # solution, with `asking * bags + bag_of_asked` as `bag_of_asked`
 
 # %% pooled: an all_reduce
@@ -180,7 +180,7 @@ def pooled(shard, ids, bag_of_id, bags):
 # as `dist.all_reduce(sums_of_all); sums = sums_of_all.view(n, bags, -1)[rank].clone()`
 
 # %% pooled: without return
-# Not yet. With short passages rank 0 returned None, expected a tensor of shape [3, 3].
+# Not yet. With short passages, rank 0 returned None, expected a tensor of shape [3, 3].
 # solution, with `return sums` as `sums`
 
 # %% rowwise_adagrad: solution
@@ -195,24 +195,24 @@ def rowwise_adagrad(shard, sums, places, gradients, rate):
     shard.index_add_(0, distinct, g / (sums[distinct].sqrt() + 1e-10).unsqueeze(1), alpha=-rate)
 
 # %% rowwise_adagrad: skeleton
-# Not yet. With a place three times `sums` is [...] on rank 0, expected [...].
+# Not yet. With a place three times, `sums` is [...] on rank 0, expected [...].
 
 # %% rowwise_adagrad: the last gradient of a row
-# Not yet. With a place three times `sums` is [...] on rank 0, expected [...].
+# Not yet. With a place three times, `sums` is [...] on rank 0, expected [...].
 def rowwise_adagrad(shard, sums, places, gradients, rate):
     sums[places] += gradients.square().mean(dim=1)
     shard[places] -= rate * gradients / (sums[places].sqrt() + 1e-10).unsqueeze(1)
 
 # %% rowwise_adagrad: the sum of the squares
-# Not yet. With different places `sums` is [...] on rank 0, expected [...].
+# Not yet. With different places, `sums` is [...] on rank 0, expected [...].
 # solution, with `.mean(dim=1)` as `.sum(dim=1)`
 
 # %% rowwise_adagrad: without the root
-# Not yet. `sums` is right. With different places the first column of `shard` is [...] on rank 0, expected [...].
+# Not yet. `sums` is right. With different places, the first column of `shard` is [...] on rank 0, expected [...].
 # solution, with `sums[distinct].sqrt()` as `sums[distinct]`
 
 # %% rowwise_adagrad: all rows
-# Not yet. With different places rank 0 changed a row without gradients, expected it unchanged.
+# Not yet. With different places, rank 0 changed a row without gradients, expected it unchanged.
 # solution, with `distinct, number` as `shard += 1e-12; distinct, number`
 
 # %% rowwise_adagrad: over all ranks

@@ -15,19 +15,19 @@
 # cell `class ExchangeOfTheLesson`, with `ExchangeOfTheLesson` as `MyExchange`
 
 # %% MyExchange: skeleton
-# Not yet. The rows are right. With uneven splits on rank 0 the gradient of the input is [0.0, 0.0, 0.0, 0.0, 0.0, 0.0],
+# Not yet. The rows are right. With uneven splits, on rank 0 the gradient of the input is [0.0, 0.0, 0.0, 0.0, 0.0, 0.0],
 # expected [...], from the losses of the ranks that received the rows.
 
 # %% MyExchange: without a gradient
-# Not yet. The rows are right. With uneven splits no gradient reaches the input on rank 0.
+# Not yet. The rows are right. With uneven splits, no gradient reaches the input on rank 0.
 # solution, with `return exchange(gradient, received, sent), None, None` as `return None, None, None`
 
 # %% MyExchange: the mean
-# Not yet. The rows are right. With uneven splits on rank 0 the gradient of the input is [...], expected [...], ...
+# Not yet. The rows are right. With uneven splits, on rank 0 the gradient of the input is [...], expected [...], ...
 # solution, with `exchange(gradient, received, sent)` as `exchange(gradient, received, sent) / n`
 
 # %% MyExchange: changes the gradient
-# Not yet. With uneven splits `backward` changed its argument on rank 0, expected it unchanged.
+# Not yet. With uneven splits, `backward` changed its argument on rank 0, expected it unchanged.
 # solution, with `return exchange(gradient, received, sent), None, None`
 # as `back = exchange(gradient, received, sent); gradient.zero_(); return back, None, None`
 
@@ -53,34 +53,34 @@ def my_dispatch(tokens, expert_of_token):
     return Exchange.apply(tokens[order], sent, received), [order, sent, received]
 
 # %% my_dispatch: skeleton
-# Not yet. With mixed tokens rank 0 received a tensor of shape [5, 2], expected the 7 tokens of expert 0, a tensor of
+# Not yet. With mixed tokens, rank 0 received a tensor of shape [5, 2], expected the 7 tokens of expert 0, a tensor of
 # shape [7, 2].
 
 # %% my_dispatch: not sorted
-# Not yet. With mixed tokens rank 0 received [...], expected the tokens of expert 0: [...], first those of rank 0.
+# Not yet. With mixed tokens, rank 0 received [...], expected the tokens of expert 0: [...], first those of rank 0.
 # solution, with `Exchange.apply(tokens[order]` as `Exchange.apply(tokens`
 
 # %% my_dispatch: without a gradient
-# Not yet. Rows and plan are right. With mixed tokens no gradient reaches the input on rank 0.
+# Not yet. Rows and plan are right. With mixed tokens, no gradient reaches the input on rank 0.
 # solution, with `Exchange.apply(` as `exchange(`
 
 # %% my_dispatch: another order in the plan
-# Not yet. The rows are right. With mixed tokens `order` of the plan is [0, 3, 1, 4, 2] on rank 0, expected the places of
+# Not yet. The rows are right. With mixed tokens, `order` of the plan is [0, 3, 1, 4, 2] on rank 0, expected the places of
 # its tokens in the order in which it sent them.
 # solution, with `expert_of_token.argsort()` as `expert_of_token.argsort(stable=True)`
 # and `(order, sent, received)` as `(order.argsort(), sent, received)`
 
 # %% my_dispatch: the lists swapped in the plan
-# Not yet. The rows are right. With mixed tokens `sent` of the plan is [3, 0, 0, 4] on rank 0,
+# Not yet. The rows are right. With mixed tokens, `sent` of the plan is [3, 0, 0, 4] on rank 0,
 # expected the list [3, 2, 0, 0].
 # solution, with `(order, sent, received)` as `(order, received, sent)`
 
 # %% my_dispatch: tensors in the plan
-# Not yet. The rows are right. With mixed tokens `sent` of the plan is tensor...
+# Not yet. The rows are right. With mixed tokens, `sent` of the plan is tensor...
 # solution, with `(order, sent, received)` as `(order, torch.tensor(sent), torch.tensor(received))`
 
 # %% my_dispatch: without a plan
-# Not yet. The rows are right. With mixed tokens rank 0 returned the plan None, expected (order, sent, received), ...
+# Not yet. The rows are right. With mixed tokens, rank 0 returned the plan None, expected (order, sent, received), ...
 # solution, with `, (order, sent, received)` as ``
 
 # %% my_dispatch: the counts one by one
@@ -100,19 +100,19 @@ def my_combine(outputs, plan):
     return rows[order.argsort()]
 
 # %% my_combine: skeleton
-# Not yet. With mixed tokens rank 0 returned a tensor of shape [7, 2], expected an output for each of its 5 tokens, a
+# Not yet. With mixed tokens, rank 0 returned a tensor of shape [7, 2], expected an output for each of its 5 tokens, a
 # tensor of shape [5, 2].
 
 # %% my_combine: in the order of the experts
-# Not yet. With mixed tokens rank 0 returned [...], expected [101.5, 102.5, 103.5, ...], in the order of the tokens.
+# Not yet. With mixed tokens, rank 0 returned [...], expected [101.5, 102.5, 103.5, ...], in the order of the tokens.
 # solution, with `torch.zeros_like(rows).index_copy(0, order, rows)` as `rows`
 
 # %% my_combine: sorted once more
-# Not yet. With mixed tokens rank 0 returned [...], expected [101.5, 102.5, 103.5, ...], in the order of the tokens.
+# Not yet. With mixed tokens, rank 0 returned [...], expected [101.5, 102.5, 103.5, ...], in the order of the tokens.
 # solution, with `torch.zeros_like(rows).index_copy(0, order, rows)` as `rows[order]`
 
 # %% my_combine: without a gradient
-# Not yet. The outputs are right. With mixed tokens no gradient reaches the input on rank 0.
+# Not yet. The outputs are right. With mixed tokens, no gradient reaches the input on rank 0.
 # solution, with `Exchange.apply(` as `exchange(`
 
 # %% my_combine: with a barrier
@@ -134,10 +134,10 @@ def two_experts(tokens, expert_of_token, apply):
     return combine(outputs, plan)
 
 # %% two_experts: skeleton
-# Not yet. With mixed tokens rank 0 returned [...], expected [...]. Expert e multiplies its rows by e + 1.
+# Not yet. With mixed tokens, rank 0 returned [...], expected [...]. Expert e multiplies its rows by e + 1.
 
 # %% two_experts: both experts for all rows
-# Not yet. Outputs and gradients are right. With mixed tokens expert 0 computed ... rows, expected ...
+# Not yet. Outputs and gradients are right. With mixed tokens, expert 0 computed ... rows, expected ...
 def two_experts(tokens, expert_of_token, apply):
     rows, plan = dispatch(tokens, expert_of_token // 2)
     expert_of_row, _ = dispatch(expert_of_token, expert_of_token // 2)
@@ -145,7 +145,7 @@ def two_experts(tokens, expert_of_token, apply):
     return combine(torch.where(is_first, apply(2 * rank, rows), apply(2 * rank + 1, rows)), plan)
 
 # %% two_experts: without a gradient
-# Not yet. The outputs are right. With mixed tokens no gradient reaches the input on rank 0.
+# Not yet. The outputs are right. With mixed tokens, no gradient reaches the input on rank 0.
 # solution, with `apply(expert, rows[places])` as `apply(expert, rows[places]).detach()`
 
 # %% two_experts: experts of other ranks
@@ -166,19 +166,19 @@ def new_bias(bias, chosen, speed):
     return bias + speed * torch.sign(counts.sum() - n * counts)
 
 # %% new_bias: skeleton
-# Not yet. With mixed tokens the experts got [...] tokens of all ranks, and rank 0 returned [...], expected [...].
+# Not yet. With mixed tokens, the experts got [...] tokens of all ranks, and rank 0 returned [...], expected [...].
 
 # %% new_bias: the busy experts get more
-# Not yet. With mixed tokens the experts got [...
+# Not yet. With mixed tokens, the experts got [...
 # solution, with `bias - speed` as `bias + speed`
 
 # %% new_bias: only up or down
-# Not yet. With a token for each expert the experts got [4, 4, 4, 4] tokens of all ranks, ...
+# Not yet. With a token for each expert, the experts got [4, 4, 4, 4] tokens of all ranks, ...
 # solution, with `(counts - counts.double().mean()).sign()`
 # as `torch.where(counts > counts.double().mean(), 1.0, -1.0)`
 
 # %% new_bias: by the difference
-# Not yet. With mixed tokens the experts got [...
+# Not yet. With mixed tokens, the experts got [...
 # solution, without `.sign()`
 
 # %% new_bias: in place
@@ -186,7 +186,7 @@ def new_bias(bias, chosen, speed):
 # solution, with `return bias - speed *` as `return bias.sub_(speed *` and `.sign()` as `.sign())`
 
 # %% new_bias: without return
-# Not yet. With mixed tokens rank 0 returned None, expected a tensor of shape [4].
+# Not yet. With mixed tokens, rank 0 returned None, expected a tensor of shape [4].
 # solution, with `return bias` as `bias`
 
 # %% World(2), World(5): MyExchange, my_dispatch, my_combine, two_experts, new_bias

@@ -158,20 +158,20 @@ def my_step(model, optimizer, micro_batches, most):
 # solution, with `(matrices / tensor + norms) / shard` as `(matrices + norms) / (shard * tensor)`
 
 # %% validation_loss: skeleton
-# Not yet. With 9 sequences rank 0 returned ..., expected ..., the mean over all tokens. A rank may have fewer sequences
+# Not yet. With 9 sequences, rank 0 returned ..., expected ..., the mean over all tokens. A rank may have fewer sequences
 # than the others, or none.
 
 # %% validation_loss: solution
 # Solved. Every rank returned the mean over all tokens, even where some ranks have no sequence.
 
 # %% validation_loss: all sequences on every rank
-# Not yet. The loss is right. With 8 sequences rank 0 evaluated 8 sequences, expected 2, every n-th sequence.
+# Not yet. The loss is right. With 8 sequences, rank 0 evaluated 8 sequences, expected 2, every n-th sequence.
 @torch.no_grad()
 def validation_loss(model, ids, targets):
     return loss_of(model, ids, targets)
 
 # %% validation_loss: means, weighted
-# Not yet. With 3 sequences rank 0 returned nan, expected ...
+# Not yet. With 3 sequences, rank 0 returned nan, expected ...
 @torch.no_grad()
 def validation_loss(model, ids, targets):
     loss = loss_of(model, ids[rank::n], targets[rank::n]) * len(ids[rank::n])

@@ -192,7 +192,7 @@ def my_alarm(seconds, path):
 # answer "with a timer", with `lambda: Path(path).write_bytes(_dump_fr_trace())` as `Path(path).write_bytes, [_dump_fr_trace()]`
 
 # %% my_alarm: skeleton
-# Not yet. Rank 0 waited for 2.5 s and no record was written, expected one after 0.8 s.
+# Not yet. Rank 0 waited for 2.5 s, but no record was written, expected a record after 0.8 s.
 
 # %% my_alarm: not defined
 # Not yet. Rank 0 has no function `my_alarm`: run the cell that defines it ...

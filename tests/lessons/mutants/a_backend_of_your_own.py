@@ -83,4 +83,13 @@ MUTANTS = {
         "    broken = dist.new_group(backend=backend, timeout=timedelta(seconds=10))\n",
         "    broken = dist.new_group(backend=backend, timeout=timedelta(seconds=2))\n",
     ),
+    "a broadcast always begins at rank 0": (
+        "    if group.rank() != opts.rootRank:\n",
+        "    if group.rank() != 0:\n",
+    ),
+    "DDP averages over gloo": ("final = train(ring, 4, note)", "final = train(gloo, 4, note)"),
+    "the bytes of a tensor are a copy": (
+        "    return memoryview(tensor.view(-1).view(torch.uint8).numpy())",
+        "    return memoryview(tensor.view(-1).view(torch.uint8).numpy().copy())",
+    ),
 }

@@ -82,4 +82,16 @@ MUTANTS = {
         "mean_gradient = averaged(own_rows_put_back, queries=own)",
         "mean_gradient = averaged(own_rows_put_back, queries=slice(0, 4))",
     ),
+    "the losses of all ranks are added": (
+        "    return all_reduce(loss) / n\n",
+        "    return all_reduce(loss)\n",
+    ),
+    "a weight changes by a tenth": (
+        "def finite_differences(function, w, step=1e-5):",
+        "def finite_differences(function, w, step=0.1):",
+    ),
+    "every rank has the samples of rank 0": (
+        "own = slice(4 * rank, 4 * rank + 4)",
+        "own = slice(0, 4)",
+    ),
 }

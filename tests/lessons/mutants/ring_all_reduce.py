@@ -102,4 +102,16 @@ MUTANTS = {
         finished = chunks[(rank - step + 2) % n]
         pass_on(finished, chunks[(rank - step + 1) % n])""",
     ),
+    "the aggregator returns its own tensor": (
+        "    for work in [dist.isend(tensor, peer) for peer in range(1, n)]:",
+        "    own = torch.full_like(tensor, 1.0)\n    for work in [dist.isend(own, peer) for peer in range(1, n)]:",
+    ),
+    "all ranks hold the same random numbers": (
+        "generator=torch.Generator().manual_seed(rank))",
+        "generator=torch.Generator().manual_seed(0))",
+    ),
+    "the least busy link counts into a machine": (
+        "    into[name] = tensors.sum(axis=0).max()",
+        "    into[name] = tensors.sum(axis=0).min()",
+    ),
 }

@@ -71,4 +71,16 @@ MUTANTS = {
         "for name in reversed(numbers) if rank == 1 else numbers",
         "for name in numbers",
     ),
+    "the box holds ones before the message": (
+        "box = torch.full((4,), 9.0)\nif rank == 0:\n    dist.send(torch.ones(2), dst=1)",
+        "box = torch.ones(4)\nif rank == 0:\n    dist.send(torch.ones(2), dst=1)",
+    ),
+    "only rank 1 compares the names": (
+        "    if any(other != call for other in calls):",
+        "    if rank == 1 and any(other != call for other in calls):",
+    ),
+    "every rank passes a list that is too small": (
+        "results = [torch.zeros(1 if rank == 1 else 2) for _ in range(world_size)]",
+        "results = [torch.zeros(1) for _ in range(world_size)]",
+    ),
 }
