@@ -1,4 +1,4 @@
-"""The language model over two ranks: bytes of a step, predicted and counted, and tokens per second beside one process.
+"""The language model over two ranks: bytes of a step, perplexity, and tokens per second beside one process.
 
 Nothing else may use the loopback meanwhile, or more bytes are counted than were predicted.
 """
@@ -14,8 +14,10 @@ from helpers.measure import network
 NOTEBOOK = "26_faster_distributed_rnn.ipynb"
 TURNS = 25
 TOKENS = 320
+STEPS = 100
 DEFINITIONS = ["SendsLogits", "windows", "new_optimizer", "step", "bytes_per_step", "DecoderWithLoss", "SendsLoss"]
 TIMED = ["local_step", "duration"]
+COPIED = ["read", "write", "start_from"]
 
 # On the trainer: the variants, as the notebook makes them, and the bytes that each has to send.
 VARIANTS = """
@@ -38,6 +40,20 @@ def bytes_of(variant):
     tiny, one_word = type(model)(2, 1), torch.zeros(2, 1, 1, dtype=torch.int64)
     overhead = min(bytes_per_step(tiny, new_optimizer(tiny), *one_word) for _ in range(3))
     return payload[variant] + overhead, min(bytes_per_step(model, optimizer, words, targets) for _ in range(5))
+
+def perplexity(model, steps):
+    '''Train a model, and return its perplexity on the last 20 windows of the training.'''
+    losses, hidden, optimizer = [], None, new_optimizer(model)
+    for window in islice(windows(text.training), steps):
+        loss, hidden = step(model, optimizer, *window, hidden)
+        losses.append(loss)
+    return torch.tensor(losses[-20:]).mean().exp().item()
+
+def perplexities(steps):
+    '''Return the perplexity of both variants after training from the same weights.'''
+    trained = SendsLogits(vocabulary, width), SendsLoss(vocabulary, width)
+    start_from(*trained)
+    return [perplexity(model, steps) for model in trained]
 """
 
 
@@ -45,10 +61,13 @@ def rows() -> list[list]:
     """Measure, and return the rows of the table."""
     world = World(2)
     try:
-        world.view.execute(lesson.setup(NOTEBOOK) + "\n" + lesson.definitions(NOTEBOOK, *DEFINITIONS, *TIMED))
+        names = [*DEFINITIONS, *TIMED, *COPIED]
+        world.view.execute(lesson.setup(NOTEBOOK) + "\n" + lesson.definitions(NOTEBOOK, *names))
         world.view.client[0].execute(VARIANTS, block=True)
         _turns(world, 3)
         bytes_of = {variant: _on_trainer(world, "bytes_of", variant) for variant in ("logits", "few bytes")}
+        world.view.execute("torch.manual_seed(0)")
+        of_logits, of_few_bytes = _on_trainer(world, "perplexities", STEPS)
         times = {"loopback": _turns(world, TURNS)}
         if network.limit(world, 1e9):
             times["1 Gbit/s"] = _turns(world, TURNS)
@@ -63,6 +82,8 @@ def rows() -> list[list]:
         ]
         for variant, (predicted, counted) in bytes_of.items()
     ]
+    compared, ratio = f"{of_logits:.1f}, logits", f"{of_few_bytes / of_logits:.3f}"
+    table.append([f"perplexity after {STEPS} steps, few bytes", f"{of_few_bytes:.1f}", compared, ratio])
     for link, seconds in times.items():
         for variant, other in (("few bytes", "logits"), ("logits", "one process"), ("few bytes", "one process")):
             ratio = side_by_side.ratio(seconds[other], seconds[variant])
