@@ -72,4 +72,6 @@ MUTANTS = {
         "hashed(range(passages), rows)\ntimes",
         "hashed(range(64), rows)\ntimes",
     ),
+    "the gradients of the vectors stay on the GPU": ("        if moved.requires_grad:\n", "        if False:\n"),
+    "a value that moves has one byte": ("sizes.append(moved.nbytes)", "sizes.append(moved.numel())"),
 }
