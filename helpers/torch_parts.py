@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
-import torch.distributed as dist
 from torch._C import Future  # the class of a work object's future, and the base class of torch.futures.Future
 from torch._C._distributed_c10d import _dump_fr_trace  # pyright: ignore[reportAttributeAccessIssue]
 from torch._C._distributed_rpc import PyRRef as RRef  # rpc.RRef and rpc.remote return it; its to_here() can be wrapped
@@ -30,7 +29,6 @@ __all__ = [
     "rpc_timeout",
     "source_rank",
     "unfinished_collectives",
-    "use_names_of_2_13",
     "without_compiler",
     "worker_of",
     "workers",
@@ -110,20 +108,3 @@ def unfinished_collectives(since: int) -> list[str]:
 def load_dynamo() -> None:
     """Import the module that the first DistributedDataParallel of a process imports; this may take seconds."""
     import torch._dynamo  # noqa: F401
-
-
-def use_names_of_2_13() -> None:
-    """Give functions of torch, in releases before 2.13, the names that they have since then.
-
-    Lessons use the new names, because the old names are deprecated.
-    """
-    from torch.distributed import _functional_collectives as functional
-
-    renamed = (
-        (dist, "all_gather_single", "all_gather_into_tensor"),
-        (dist, "reduce_scatter_single", "reduce_scatter_tensor"),
-        (functional, "all_gather_single_autograd", "all_gather_tensor_autograd"),
-    )
-    for module, new, old in renamed:
-        if not hasattr(module, new):
-            setattr(module, new, getattr(module, old))

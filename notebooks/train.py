@@ -16,7 +16,7 @@ import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as files
 from torch import nn
-from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
+from torch.distributed.checkpoint.state_dict import StateDictOptions, get_state_dict, set_state_dict
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B
@@ -26,6 +26,7 @@ from torch.utils.checkpoint import checkpoint
 
 WIDTH, HEADS, LAYERS, CHARACTERS = 96, 12, 4, 96
 SEQUENCES, CONTEXT = 16, 48  # sequences of a step, over all ranks and micro-batches; characters of a sequence
+BY_NAME = StateDictOptions(flatten_optimizer_state_dict=True)  # because each stage has other parameters
 
 
 class Attention(nn.Module):
@@ -120,8 +121,7 @@ def loss_of(logits, targets):
 
 def clip(model, pipeline, most):
     """Clip the gradients by their norm over all stages."""
-    norm = nn.utils.get_total_norm([parameter.grad for parameter in model.parameters()])
-    squares = norm.full_tensor() ** 2
+    squares = nn.utils.get_total_norm([parameter.grad for parameter in model.parameters()]).full_tensor() ** 2
     dist.all_reduce(squares, group=pipeline.get_group())
     nn.utils.clip_grads_with_norm_(model.parameters(), most, squares.sqrt())
 
@@ -150,13 +150,13 @@ def main(options):
     schedule = Schedule1F1B(part, options.micro_batches, loss_fn=loss_of)  # with one stage: gradient accumulation
 
     def state(step):
-        of_model, of_optimizer = get_state_dict(model, optimizer)
-        return {"model": of_model, "optimizer": of_optimizer, "step": step}
+        of_model, of_optimizer = get_state_dict(model, optimizer, options=BY_NAME)
+        return {"states": {"model_state_dict": of_model, "optim_state_dict": of_optimizer}, "step": step}
 
     begin, saving = 0, None
     if options.resume:
         files.load(loaded := state(0), checkpoint_id=options.resume)
-        set_state_dict(model, optimizer, model_state_dict=loaded["model"], optim_state_dict=loaded["optimizer"])
+        set_state_dict(model, optimizer, options=BY_NAME, **loaded["states"])
         begin = loaded["step"]
     savers = dist.new_group(backend="gloo")  # async_save uses this group while the training uses the others
     characters = [c for c in "\n".join(topics.values()) if c == "\n" or 32 <= ord(c) < 127]

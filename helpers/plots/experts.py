@@ -70,30 +70,43 @@ def expert_loads(counts: Sequence[Sequence[int]], capacity: int) -> None:
     axes.set_xlabel("rows, each part with the number of the rank that sent them", fontsize=9)
 
 
-def loads_over_training(loads: Mapping[str, Sequence[Sequence[float]]]) -> None:
-    """Draw the share of the tokens of each expert over the steps of each training, as stacked areas.
+def loads_over_training(histories: Mapping[str, Mapping[str, Sequence]]) -> None:
+    """Draw each training in a column: the shares of the experts as stacked areas, the dropped tokens and the loss.
 
-    `loads[name][step][e]` is the share of expert e in a step; the shares of a step add up to 1. The labels stand at
-    the mean of the last 10 steps.
+    `histories[name]` has a value for each step under "shares", "dropped" and "loss". `shares[step][e]` is the share of
+    expert e in a step; the shares of a step add up to 1. The labels stand at the mean of the last 10 steps.
     """
-    figure, panels = subplots(1, len(loads), figsize=(7.2, 2.9), sharey=True)
+    look = {"sharex": True, "sharey": "row", "height_ratios": (3, 1, 1)}
+    figure, rows = subplots(3, len(histories), figsize=(7.2, 4.2), squeeze=False, **look)
     figure.suptitle("With the balancing loss every expert gets tokens", x=0.01, ha="left", fontsize=10, weight="bold")
-    for axes, (name, steps) in zip(panels, loads.items(), strict=True):
-        shares = list(zip(*steps, strict=True))
-        colours = [TINTS[expert % len(TINTS)] for expert in range(len(shares))]
-        axes.stackplot(range(len(steps)), shares, colors=colours, edgecolor=_GREY, linewidth=0.6)
-        bottom = 0
-        for expert, share in enumerate(shares):
-            late = sum(share[-10:]) / len(share[-10:])
-            if late > 0.04:
-                look = {"ha": "left", "va": "center", "fontsize": 9}
-                axes.text(1.015 * len(steps), bottom + late / 2, f"expert {expert}", **look)
-            bottom += late
-        axes.set_title(name, loc="left", fontsize=9)
-        axes.set(xlim=(0, len(steps) - 1), ylim=(0, 1))
-        axes.set_xlabel("step", fontsize=9)
-        axes.spines[["top", "right"]].set_visible(False)
-    panels[0].set_ylabel("share of all tokens", fontsize=9)
+    for (areas, dropped, loss), (name, history) in zip(rows.T, histories.items(), strict=True):
+        _stacked(areas, history["shares"])
+        areas.set_title(name, loc="left", fontsize=9)
+        dropped.plot(history["dropped"], color=RED)
+        loss.plot(history["loss"], color="black")
+        loss.set_xlabel("step", fontsize=9)
+        loss.set_xlim(0, len(history["loss"]) - 1)
+        for axes in (areas, dropped, loss):
+            axes.spines[["top", "right"]].set_visible(False)
+    for axes, label in zip(rows[:, 0], ("share of all tokens", "dropped", "loss"), strict=True):
+        axes.set_ylabel(label, fontsize=9)
+        axes.set_ylim(bottom=0)
+    figure.align_ylabels()
+
+
+def _stacked(axes, steps):
+    """Draw the share of each expert over the steps, with the names of the experts at the right."""
+    shares = list(zip(*steps, strict=True))
+    colours = [TINTS[expert % len(TINTS)] for expert in range(len(shares))]
+    axes.stackplot(range(len(steps)), shares, colors=colours, edgecolor=_GREY, linewidth=0.6)
+    axes.set_ylim(0, 1)
+    bottom = 0
+    for expert, share in enumerate(shares):
+        late = sum(share[-10:]) / len(share[-10:])
+        if late > 0.04:
+            look = {"ha": "left", "va": "center", "fontsize": 9}
+            axes.text(1.015 * len(steps), bottom + late / 2, f"expert {expert}", **look)
+        bottom += late
 
 
 def _token(axes, left, height, text, rank):

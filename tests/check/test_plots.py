@@ -257,8 +257,11 @@ def test_the_rows_of_an_expert_add_up():
 
 
 def test_the_shares_of_the_experts_are_stacked():
-    plots.loads_over_training({"without": [[1, 0], [1, 0]], "with": [[1, 0], [0.5, 0.5]]})
-    without, balanced = plt.gcf().axes
+    without = {"shares": [[1, 0], [1, 0]], "dropped": [4, 4], "loss": [2, 1]}
+    balanced = {"shares": [[1, 0], [0.5, 0.5]], "dropped": [4, 0], "loss": [2, 0.5]}
+    plots.loads_over_training({"without": without, "with": balanced})
+    without, balanced, *thin = plt.gcf().axes
+    assert [list(axes.lines[0].get_ydata()) for axes in thin] == [[4, 4], [4, 0], [2, 1], [2, 0.5]]
     assert [text.get_text() for text in without.texts] == ["expert 0"]
     assert [text.get_text() for text in balanced.texts] == ["expert 0", "expert 1"]
 

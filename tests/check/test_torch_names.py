@@ -3,7 +3,7 @@
 import torch.distributed as dist
 from torch.distributed import _functional_collectives as functional
 
-from helpers.torch_parts import use_names_of_2_13
+from helpers.torch_names import use_names_of_2_13
 
 
 def test_an_older_release_gets_the_new_names(monkeypatch):

@@ -184,7 +184,7 @@ def sharded_all_reduce(tensor, inside, across):
 
 # %% sharded_all_reduce: not gathered
 # Not yet. Rank 0 holds 1, expected ...
-# solution, without `    all_gather(tensor, shard, group=inside)`
+# solution, without `    dist.all_gather_single(tensor, shard, group=inside)`
 
 # %% sharded_all_reduce: more than its shard
 # Not yet. ... Rank 0 sent 524320 bytes ...

@@ -15,25 +15,30 @@
 # cell `class ExchangeOfTheLesson`, with `ExchangeOfTheLesson` as `MyExchange`
 
 # %% MyExchange: skeleton
-# Not yet. The rows are right. With uneven splits, on rank 0 the gradient of the input is [0.0, 0.0, 0.0, 0.0, 0.0, 0.0],
+# Not yet. The rows are right. With equal totals, on rank 0 the gradient of the input is [0.0, 0.0, ...],
 # expected [...], from the losses of the ranks that received the rows.
 
 # %% MyExchange: without a gradient
-# Not yet. The rows are right. With uneven splits, no gradient reaches the input on rank 0.
+# Not yet. The rows are right. With equal totals, no gradient reaches the input on rank 0.
 # solution, with `return exchange(gradient, received, sent), None, None` as `return None, None, None`
 
 # %% MyExchange: the mean
-# Not yet. The rows are right. With uneven splits, on rank 0 the gradient of the input is [...], expected [...], ...
+# Not yet. The rows are right. With equal totals, on rank 0 the gradient of the input is [...], expected [...], ...
 # solution, with `exchange(gradient, received, sent)` as `exchange(gradient, received, sent) / n`
 
 # %% MyExchange: changes the gradient
-# Not yet. With uneven splits, `backward` changed its argument on rank 0, expected it unchanged.
+# Not yet. With equal totals, `backward` changed its argument on rank 0, expected it unchanged.
 # solution, with `return exchange(gradient, received, sent), None, None`
 # as `back = exchange(gradient, received, sent); gradient.zero_(); return back, None, None`
 
 # %% MyExchange: the gradient of what arrived
 # Not yet. ... returned an invalid gradient at index 0 ...
 # solution, with `return exchange(gradient, received, sent), None, None` as `return gradient, None, None`
+
+# %% MyExchange: the split sizes of the forward pass
+# Not yet. The rows are right. With equal totals, on rank 0 the gradient of the input is [...],
+# expected [...], from the losses of the ranks that received the rows.
+# solution, with `exchange(gradient, received, sent)` as `exchange(gradient, sent, received)`
 
 # %% my_dispatch: solution
 # Solved. Each token is on the rank of its expert, and its gradient on the rank of the token.

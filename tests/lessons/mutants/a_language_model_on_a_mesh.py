@@ -65,14 +65,31 @@ MUTANTS = {
     ),
     "the steps do not clip": ("0.5) for number in range(3)]", "50) for number in range(3)]"),
     "the logits are in 16 bits": ("mp_policy=replace(policy, output_dtype=torch.float32))", "mp_policy=policy)"),
+    "the stages of a pair are on one host": (
+        'stages = init_device_mesh("cpu", (2, n // 2), mesh_dim_names=("pipeline", "shard"))',
+        "ranks = torch.arange(n).view(n // 2, 2).T.contiguous()\n"
+        'stages = dist.device_mesh.DeviceMesh("cpu", ranks, mesh_dim_names=("pipeline", "shard"))',
+    ),
+    "the losses of the micro-batches are added up": (
+        "return sum(loss.item() for loss in losses) / 2",
+        "return sum(loss.item() for loss in losses)",
+    ),
+    "all pairs of stages train on the same sequences": (
+        'of_pair = slice(stages.get_local_rank("shard"), None, n // 2)',
+        "of_pair = slice(0, None, n // 2)",
+    ),
+    "tensor parallel is trained in single precision twice": (
+        "split_in_bf16(new_model(dtype), one_row)",
+        "by_tensor(dtype)",
+    ),
     "nothing is computed again": ("    model.recompute = recompute\n", ""),
     "a block that is computed again keeps what any block keeps": (
         "        if recompute:\n            checkpoint(block, x, use_reentrant=False)\n",
         "        if recompute:\n            block(x)\n",
     ),
     "both is trained in single precision twice": (
-        '    return shard_in_bf16(model, grid["dp"])',
-        '    return shard(model, grid["dp"])',
+        '    return shard_in_bf16(model, mesh["dp"])',
+        '    return shard(model, mesh["dp"])',
     ),
     "gradients are reduced in 16 bits": ("reduce_dtype=torch.float32)", "reduce_dtype=torch.bfloat16)"),
     "the optimizer starts again": (

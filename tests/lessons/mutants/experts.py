@@ -55,12 +55,24 @@ MUTANTS = {
         "return n * probabilities.mean(dim=0).sum()",
     ),
     "the shares count the tokens of one rank": (
-        "counts = all_reduce(torch.bincount(chosen, minlength=n))",
-        "counts = torch.bincount(chosen, minlength=n)",
+        "shares = all_reduce(counts) / (n * len(tokens))",
+        "shares = counts / len(tokens)",
     ),
     "the routers of the training need no sum of their gradients": (
         "            dist.all_reduce(parameter.grad)\n",
         "            pass\n",
+    ),
+    "the figure shows one training twice": (
+        '"with the balancing loss": world.view["history_balanced"][0]',
+        '"with the balancing loss": world.view["history_without"][0]',
+    ),
+    "a rank draws only the tokens that it drops itself": (
+        'history["dropped"].append(all_reduce(surplus).item())',
+        'history["dropped"].append(surplus.item())',
+    ),
+    "the capacity factor of the training is 1": (
+        "counts - math.ceil(1.25 * len(tokens) / n)",
+        "counts - len(tokens) // n",
     ),
     "the last matrix of an expert starts anywhere": ("        expert[2].weight.zero_()\n", ""),
 }
