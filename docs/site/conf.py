@@ -33,8 +33,8 @@ nb_ipywidgets_js = {}  # they would come from another host; a slider shows its w
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 6
 
-# Tags of cells that a notebook shows folded.
-FOLDED = {"solution", "proof"}
+# Tags of cells that a notebook shows folded, each with what the cell contains.
+FOLDED = {"solution": "the lesson's own code", "proof": "the asserts"}
 
 # The caption of a figure is the paragraph in italics below it.
 CAPTION = re.compile(r"^\*(?:The )?figures?\b:? ?(.*?)\*$", re.I | re.M | re.S)
@@ -106,8 +106,13 @@ def with_folds(notebook: dict) -> None:
         tags = cell["metadata"].get("tags", [])
         if cell["cell_type"] == "markdown":
             asked = re.search(r"\*\*[^*]*\?[^*]*\*\*", "".join(cell["source"])) is not None
-        elif FOLDED & set(tags):
+        elif folded := FOLDED.keys() & set(tags):
             cell["metadata"]["tags"] = [*tags, "hide-cell" if asked else "hide-input"]
+            content = FOLDED[folded.pop()]
+            cell["metadata"]["mystnb"] = {
+                "code_prompt_show": f"Show {content}",
+                "code_prompt_hide": f"Hide {content}",
+            }
         elif asked:
             cell["metadata"]["tags"] = [*tags, "hide-output"]
 
@@ -118,7 +123,8 @@ def with_alternatives(notebook: dict) -> None:
     for cell, below in zip(cells, cells[1:], strict=False):
         if caption := CAPTION.search("".join(below["source"])):
             words = re.sub(r"[`*]", "", " ".join(caption[1].split()))
-            cell["metadata"]["mystnb"] = {"image": {"alt": words[:1].upper() + words[1:]}}
+            alternative = {"image": {"alt": words[:1].upper() + words[1:]}}
+            cell["metadata"]["mystnb"] = cell["metadata"].get("mystnb", {}) | alternative
 
 
 def markdown_cell(name: str, source: str) -> dict:

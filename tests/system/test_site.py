@@ -145,6 +145,19 @@ def test_solutions_are_folded(pages):
             assert answer.select(".cell_input"), heading
 
 
+def test_folded_cells_of_lessons_say_what_they_contain(pages):
+    page = pages["notebooks/06_ring_all_reduce.html"]
+    prompts = {
+        "def ring_of_the_lesson(tensor)": "Show the lesson's own code",
+        "assert whole.sum() == naive.sum()": "Show the asserts",
+    }
+    for code, prompt in prompts.items():
+        (cell,) = [cell for cell in page.select(".cell_input") if code in cell.get_text()]
+        details = cell.find_parent("details")
+        assert not details.has_attr("open")
+        assert prompt in details.select_one("summary").get_text()
+
+
 # ---------------------------------------------------------------- links
 
 
