@@ -64,4 +64,10 @@ MUTANTS = {
         '"in halves": (step, in_halves, halves_optimizer)',
         '"in halves": (step, few_bytes, few_bytes_optimizer)',
     ),
+    "the title names the time in which the trainer waits for the server": (
+        'neither = shares["trainer"]["neither computes"]',
+        'neither = shares["trainer"]["waits while the other computes"]',
+    ),
+    "the figure counts twice as many tokens": ("tokens = 320", "tokens = 640"),
+    "the single process adds up the gradients of its steps": ("    optimizer.zero_grad()\n", ""),
 }

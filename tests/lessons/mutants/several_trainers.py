@@ -63,4 +63,16 @@ MUTANTS = {
         "while saved() == first and not",
         "while saved() != first and not",
     ),
+    "the test of the library has three thousand parameters": (
+        'parameter = rpc.rpc_sync("server", new_zeros, (3_000_000, True))',
+        'parameter = rpc.rpc_sync("server", new_zeros, (3_000, True))',
+    ),
+    "a read is logged before its turn": (
+        '        with turn:\n            log.append((trainer, "reads", time.monotonic()))\n',
+        '        log.append((trainer, "reads", time.monotonic()))\n        with turn:\n',
+    ),
+    "an update waits for no turn": (
+        "        with turn:\n            super().step()",
+        "        if turn:\n            super().step()",
+    ),
 }
