@@ -371,6 +371,12 @@ def test_a_slow_training_is_not_taken_for_one_that_hangs(dealt, capsys):
     assert "ranks 0, 1, 2, 3: trained" in capsys.readouterr().out
 
 
+def test_the_cases_that_are_dealt_are_those_of_the_seed(dealt):
+    _, cases = dealt
+    expected = [(case.number, case.name, case.chosen, case.script) for case in faulty.shuffled(SEED, 4)]
+    assert [(case.number, case.name, case.chosen, case.script) for case in cases.values()] == expected
+
+
 def test_a_seed_chooses_order_and_ranks():
     def order(seed):
         return [(case.name, case.chosen) for case in faulty.shuffled(seed, 4)]
