@@ -32,11 +32,7 @@ MUTANTS = {
         'os.environ["MASTER_ADDR"] + ":1"',
     ),
     "the ranks keep their numbers": ("reversed_rank = world_size - 1 - rank", "reversed_rank = rank"),
-    "both groups meet in stores of their own": (
-        '%px meet("the same store", reversed_rank, store=second,',
-        "world.new_store()\n%px store = connect()\n"
-        '%px meet("the same store", reversed_rank, store=dist.PrefixStore("second", store),',
-    ),
+    "both groups meet under one prefix": ('"the same store": "second"}', '"the same store": "first"}'),
     "the figure exchanges the lines found alone and together": (
         'drawn = {"alone": lines["alone"], "together": lines["together"][0]}',
         'drawn = {"alone": lines["together"], "together": lines["alone"][0]}',
