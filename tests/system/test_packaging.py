@@ -64,7 +64,7 @@ def test_environment_yml_installs_this_checkout_and_lists_nothing_itself():
     python, pip, from_pip = environment["dependencies"]
     assert pip == "pip"
     assert from_pip == {"pip": ["-c constraints.txt", "-e .[test]"]}
-    assert set(PYPROJECT["project"]["optional-dependencies"]) == {"actors", "test", "site", "dev"}
+    assert set(PYPROJECT["project"]["optional-dependencies"]) == {"actors", "torchft", "test", "site", "dev"}
     assert str(THE_SITE) == f"{PYPROJECT['project']['name']}[site]"  # so [test] is all there is
     name, version = python.split("=")
     assert name == "python" and version in SpecifierSet(PYPROJECT["project"]["requires-python"])
