@@ -187,7 +187,7 @@ def test_a_rank_that_is_busy(world):
     assert wait_until(lambda: [state.call for state in world.where()] == ["", "recv", "", ""], 20), world.where()
     with pytest.raises(WorldError, match="A limit on the links needs every rank idle, and rank 1 is busy."):
         network.limit(world, 1e9)
-    world.view.client[0].execute("dist.send(torch.zeros(1), dst=1)")
+    world.view.client[0].execute("dist.send(torch.zeros(1), dst=1)", block=True)
     answer.get(20)
 
 
