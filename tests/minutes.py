@@ -112,12 +112,18 @@ def in_readme(text: str) -> str:
 
 def _short_course():
     rows = [row for row in course.lessons().values() if row.in_short_course]
-    hours = round(sum(minutes(row.name) for row in rows) / 60)
+    until_agent = rows[: 1 + [row.name for row in rows].index("22_reinforcement_learning")]
     links = [f"[{row.numbered_title}](notebooks/{row.name}.ipynb)" for row in rows]
     return (
-        f"{len(rows)} lessons, about {hours} hours. A lesson that uses a lesson outside the short course says so. "
+        f"{len(rows)} lessons, about {_hours(rows)} hours. After the first {len(until_agent)} (about "
+        f"{_hours(until_agent)} hours), you have written a ring all-reduce, a gradient synchronisation, and an agent "
+        "that learns from observers on other ranks. A lesson that uses a lesson outside the short course says so. "
         "In order: " + " → ".join(links) + "\n"
     )
+
+
+def _hours(rows):
+    return round(sum(minutes(row.name) for row in rows) / 60)
 
 
 def _course():
