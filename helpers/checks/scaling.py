@@ -68,7 +68,7 @@ def my_rate(exam):
         result = exam.call(step, steps, base, k)
         about = f"In step {step} of a warm-up of {steps}, from {base:g} to {k} times it, rank {exam.rank} returned"
         _require_close(exam, about, result, expected)
-    return "The rate rises from the base to k times that, and stays there."
+    return "The rate rises from the base to k times the base, and stays there."
 
 
 @exercise

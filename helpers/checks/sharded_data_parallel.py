@@ -116,9 +116,9 @@ def _judge_sharded(exam, name, gathers=0, keeps=False):
             exam.require(
                 step.gathers >= gathers,
                 f"In step {number} rank {exam.rank} called `gather` {step.gathers} times, expected at least {gathers} "
-                "times: each layer is gathered for forward and for backward.",
+                "times: each layer is gathered for the forward pass and for the backward pass.",
             )
-    return "Each rank keeps its shards only, and all train as one process does."
+    return "Each rank keeps only its shards, and all ranks train as one process does."
 
 
 def _require_weights(exam, differences):

@@ -37,7 +37,7 @@ def my_request(exam):
             f"Ids and plan are right. Rank {rank} called {called(calls)}, expected at most two collectives, and an "
             "all_to_all for the ids.",
         )
-    return "Every owner has the ids that all ranks ask of it, and every rank has the plan."
+    return "Every owner has the ids that all ranks request from it, and every rank has the plan."
 
 
 @exercise

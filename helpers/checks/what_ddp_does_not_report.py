@@ -57,7 +57,7 @@ def my_same(exam):
         )
         verdict, expected = _as_bool(result), changed is None
         exam.require(verdict is expected, f"When {case}, rank {rank} returned {show(verdict)}, expected {expected}.")
-    return "Every rank knows whether all hold the same, and only a few numbers were sent."
+    return "Every rank knows whether all ranks hold the same tensor, and sent only a few numbers."
 
 
 @exercise(own_group=True)

@@ -10,7 +10,7 @@ from torch.nn.utils import parameters_to_vector as vector
 # Not yet. When all ranks hold the same, rank 0 returned ... , expected True.
 
 # %% my_same: solution
-# Solved. Every rank knows whether all hold the same, and only a few numbers were sent.
+# Solved. Every rank knows whether all ranks hold the same tensor, and sent only a few numbers.
 
 # %% my_same
 # Solved. ...

@@ -143,7 +143,7 @@ def my_step_time(n, compute, alpha, beta, payload, overlap=False):
 # solution, with `return compute + communication` as `return communication`
 
 # %% my_rate: solution
-# Solved. The rate rises from the base to k times that, and stays there.
+# Solved. The rate rises from the base to k times the base, and stays there.
 
 # %% my_rate: skeleton
 # Not yet. In step 1 of a warm-up of 10, from 0.1 to 8 times it, rank 0 returned 0.1, expected 0.17.

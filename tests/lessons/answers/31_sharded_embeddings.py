@@ -4,7 +4,7 @@
 # cell `def request(` of solutions
 
 # %% my_request: solution
-# Solved. Every owner has the ids that all ranks ask of it, and every rank has the plan.
+# Solved. Every owner has the ids that all ranks request from it, and every rank has the plan.
 
 # %% my_request: the lesson's own
 # Solved. ...

@@ -101,7 +101,7 @@ def my_zero1(units):
 # without `unit.shard.grad = reduce_scatter(gradient).clone()`, with `return optimizer, update` as `return update`
 
 # %% my_zero3: solution
-# Solved. Each rank keeps its shards only, and all train as one process does.
+# Solved. Each rank keeps only its shards, and all ranks train as one process does.
 
 # %% my_zero3: skeleton
 # Not yet. In step 0, after the update, rank 0 holds 39000 bytes, expected at most 24128. Its shards, their gradients
@@ -210,7 +210,7 @@ def fetch(unit):
 # answer "as in the lesson", without `unit.shard = unit.shard.clone()`
 
 # %% thrifty: solution
-# Solved. Each rank keeps its shards only, and all train as one process does.
+# Solved. Each rank keeps only its shards, and all ranks train as one process does.
 
 # %% thrifty: skeleton
 # Not yet. In step 0, after the update, rank 0 holds 39000 bytes, expected at most 24128. Its shards, their gradients
