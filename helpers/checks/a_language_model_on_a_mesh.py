@@ -39,7 +39,7 @@ def my_plan(exam):
         if exam.fault is not None:
             return None
     _require_model(exam)
-    return "The loss and all gradients equal those of one process. The forward pass of a block gathers and scatters twice."
+    return "The loss and all gradients equal those of one process. A block's forward pass gathers and scatters twice."
 
 
 def _keys():

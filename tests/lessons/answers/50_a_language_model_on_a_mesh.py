@@ -14,7 +14,7 @@ SEED = 0
 # Not yet. Rank 0, `attention` of a block: the weight of `q` has the shape [96, 96] on a rank, expected [24, 96].
 
 # %% my_plan: solution
-# Solved. The loss and all gradients equal those of one process. The forward pass of a block gathers and scatters twice.
+# Solved. The loss and all gradients equal those of one process. A block's forward pass gathers and scatters twice.
 
 # %% my_plan: attention without its input
 # Not yet. Rank 0, `attention` of a block: the forward pass calls ..., expected 1 all_gather_into_tensor, 1
