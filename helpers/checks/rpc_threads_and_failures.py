@@ -153,18 +153,7 @@ def my_leave(exam):
             f"less than {_SECONDS_TO_LEAVE_ALONE} s: check that every worker answers before you wait for all of them. "
             f"{FRESH_RANKS}",
         )
-    others = [f"worker{rank}" for rank in range(exam.n) if rank != exam.rank]
-    exam.require(
-        set(others) <= set(together.asked),
-        f"Before rank {exam.rank} left, `my_leave` asked {', '.join(together.asked) or 'no worker'}, expected it to "
-        "ask every worker: any worker may be missing.",
-    )
-    for worker, timeout in together.asked.items():
-        exam.require(
-            timeout is not None and 0 < timeout <= _SECONDS_TO_LEAVE,
-            f"On rank {exam.rank} `my_leave` asked {worker} without a timeout, or with another timeout than "
-            f"`seconds`, expected a timeout of {_SECONDS_TO_LEAVE} s: a worker that is stuck never answers.",
-        )
+        _require_questions(exam, together.asked)
     left, timeouts = exam.on_rank(_leave_although_the_shutdown_fails, exam.rank)
     if timeouts:
         exam.require(
@@ -177,6 +166,22 @@ def my_leave(exam):
     return (
         f"All workers left together, and each left alone after worker{last} had left, and after a shutdown that failed."
     )
+
+
+def _require_questions(exam, asked):
+    """Require that `my_leave` asked every other worker, with a timeout of at most `seconds`."""
+    others = {f"worker{rank}" for rank in range(exam.n) if rank != exam.rank}
+    exam.require(
+        others <= set(asked),
+        f"Before rank {exam.rank} left, `my_leave` asked {', '.join(asked) or 'no worker'}, expected it to ask every "
+        "worker: any worker may be missing.",
+    )
+    for worker, timeout in asked.items():
+        exam.require(
+            timeout is not None and 0 < timeout <= _SECONDS_TO_LEAVE,
+            f"On rank {exam.rank} `my_leave` asked {worker} without a timeout, or with another timeout than "
+            f"`seconds`, expected a timeout of {_SECONDS_TO_LEAVE} s: a worker that is stuck never answers.",
+        )
 
 
 def _require_left(exam, left, situation, expected):
