@@ -114,7 +114,7 @@ def my_round(agent):
 globals().pop("my_round", None)
 
 # %% my_round: keeps an RRef in a global name
-# Not yet. Some RRef to the agent outlived the rounds, expected none: with it, the agent is never freed. Keep the RRef
+# Not yet. Some RRef to the agent outlived the round, expected none: with it, the agent is never freed. Keep the RRef
 # in a local variable.
 def my_round(agent):
     global me
@@ -130,7 +130,7 @@ def my_round(agent):
     return results
 
 # %% my_round: keeps RRefs in a dict of the agent
-# Not yet. Some RRef to the agent outlived the rounds, expected none: with it, the agent is never freed. Keep the RRef
+# Not yet. Some RRef to the agent outlived the round, expected none: with it, the agent is never freed. Keep the RRef
 # in a local variable.
 def my_round(agent):
     agent.references = {observer: rpc.RRef(agent) for observer in agent.observers}
@@ -503,7 +503,7 @@ def run_episode(agent, environment, name):
     return reward
 
 # %% run_episode: policy of the observer
-# Not yet. Rank 1 raised RuntimeError: the policy was sent to another rank, expected it to stay on the agent ...
+# Not yet. Rank 1 raised RuntimeError: ... the policy was sent to another rank, expected it to stay on the agent
 class Scores:
     def __init__(self, policy):
         self.policy = policy
