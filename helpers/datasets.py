@@ -77,7 +77,7 @@ class HelpTexts(NamedTuple):
 
 
 def help_texts(size: int = 1000) -> HelpTexts:
-    """Return the text of Python's help, about 50,000 words for training and 7,000 for validation.
+    """Return the text of Python's help, about 50,000 words for training and 7,500 for validation.
 
     A word is a run of letters, in lower case, or one of the marks . , : and ; and every paragraph ends with <end>. The
     `size` - 2 most frequent words of the training part have the numbers from 2 up, the most frequent word first; all

@@ -24,6 +24,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d
 from torch.distributed.rpc import WorkerInfo, api, rref_proxy
+from torch.distributed.rpc.constants import UNSET_RPC_TIMEOUT
 
 from helpers.torch_parts import ON_RREF, Future, RRef
 
@@ -129,6 +130,8 @@ class Wait(Event):
 class Rpc(Event):
     """An RPC; its `kind` is "sync", "async" or "remote", and its result a `Future` or an `RRef`.
 
+    Its `timeout` is what the caller gave, in seconds; None stands for the timeout of RPC, and for every `remote`.
+
     A call on an `RRef` calls one of the functions in `ON_RREF`; `named` finds the method among its arguments.
     """
 
@@ -137,6 +140,7 @@ class Rpc(Event):
     function: Callable
     arguments: tuple
     keywords: dict
+    timeout: float | None = field(default=None, kw_only=True)
 
 
 @dataclass(eq=False)
@@ -320,8 +324,9 @@ def _wait(handle, arguments, keywords):
 
 
 def _rpc(to, arguments, keywords):
-    function, mode, called_with, named_arguments, *_ = arguments
-    return Rpc(mode.value, to, function, called_with or (), named_arguments or {})
+    function, mode, called_with, named_arguments, *others = arguments
+    timeout = None if others in ([], [UNSET_RPC_TIMEOUT]) else others[0]
+    return Rpc(mode.value, to, function, called_with or (), named_arguments or {}, timeout=timeout)
 
 
 def _remote(worker, arguments, keywords):

@@ -12,7 +12,7 @@ from torch import nn
 
 from helpers.checks.exam import Foreign, answer
 from helpers.checks.learner import learners_module
-from helpers.checks.rpc_judging import answer_with_rpc, one_line_errors
+from helpers.checks.rpc_judging import answer_with_rpc, autograd_context, one_line_errors
 from helpers.measure.calls import Call
 
 ROWS, COLUMNS = 5, 4  # of a window
@@ -153,7 +153,7 @@ def run_window(method, arguments, weights) -> Window:
     The method returns a pair. The backward pass begins with `weights`, the gradient for the first of the two.
     """
     vars(learners_module())[_METHOD] = lambda *arguments: getattr(_model[0], method)(*arguments)  # found there by name
-    with dist_autograd.context() as context:
+    with autograd_context() as context:
         result, made = answer_with_rpc(_METHOD, arguments)
         output = result[0] if is_pair(result) else None
         if not isinstance(output, torch.Tensor) or not output.requires_grad or output.numel() != weights.numel():

@@ -1,5 +1,6 @@
 """Exercises of 25_distributed_rnn: a trainer on rank 0, and a server."""
 
+import time
 from contextlib import redirect_stderr
 from types import SimpleNamespace
 from typing import NamedTuple
@@ -15,7 +16,7 @@ from helpers.checks import cut_model
 from helpers.checks.cut_model import close, is_pair, kind
 from helpers.checks.exam import AnswerError, answer, exercise, near, number, show
 from helpers.checks.patching import replaced
-from helpers.checks.rpc_judging import one_line_errors, require_rpc
+from helpers.checks.rpc_judging import autograd_context, one_line_errors, require_rpc
 from helpers.torch_parts import workers
 
 _WORDS, _WIDTH, _COLUMNS, _ROWS = 7, 4, 3, 5
@@ -124,6 +125,15 @@ def TwoLayers(exam):
         listed = exam.on_rank(cut_model.make, "TwoLayers", [_WIDTH, owner])
         _require_parameters(exam, listed, owner, one)
         if not exam.fault:
+            listed = exam.on_rank(cut_model.make, "TwoLayers", [_WIDTH, "trainer"])
+            owners = {found[0] for found in listed if isinstance(found, tuple)}
+            exam.require(
+                owners == {"trainer"},
+                f"With the owner `trainer`, the parameters are owned by {' and '.join(sorted(owners))}, expected all "
+                "on the trainer: use the argument `owner`.",
+            )
+            exam.on_rank(cut_model.make, "TwoLayers", [_WIDTH, owner])
+        if not exam.fault:
             exam.on_rank(cut_model.start_from, [parameter.detach() for parameter in one.parameters()])
             _compare_layers(exam, one)
     return f"Both layers compute and learn as nn.LSTM does, the second one on {owner}."
@@ -185,6 +195,10 @@ def _require_first_half(exam, step, number, expected_loss, one):
     exam.require(
         all(step.in_context),
         "`model.forward` ran outside a context, expected a call inside `with dist_autograd.context() as context:`.",
+    )
+    exam.require(
+        not step.left_open,
+        "`my_step` left its context open, expected it to open the context by `with`, which also closes it.",
     )
     if not exam.require(
         is_pair(step.result), f"`my_step` returned {kind(step.result)}, expected a pair: the loss and the hidden state."
@@ -310,12 +324,14 @@ def _require_kinds(exam, result, window):
 class _Step(NamedTuple):
     """The outcome of a step of the learner.
 
-    `in_context` says of each forward pass whether it ran in a context; `gradients` are the gradients of the context
+    `in_context` says of each forward pass whether it ran in a context, and `left_open` whether the learner left a
+    context open; `gradients` are the gradients of the context
     at its end, `updates` counts the steps of the optimizer, and `weights` are the weights afterwards.
     """
 
     result: object
     in_context: list[bool]
+    left_open: bool
     gradients: list[torch.Tensor | None]
     updates: int
     weights: list[torch.Tensor]
@@ -356,9 +372,11 @@ class _Context(dist_autograd.context):
 
     def __enter__(self):
         self.number = super().__enter__()
+        _learner.open_contexts.append(self)
         return self.number
 
     def __exit__(self, kind, *error):
+        _learner.open_contexts.remove(self)
         if kind is None:
             _note_gradients(self.number)
         super().__exit__(kind, *error)
@@ -389,6 +407,7 @@ def _new_model(values):
 def _step(words, targets, hidden) -> _Step:
     """Have the learner make a step with the model of the check."""
     _learner.model.in_context, _learner.gradients, _learner.updates = [], [], 0
+    _learner.open_contexts = []
     try:
         with one_line_errors(), replaced([(dist_autograd, "context", _Context)]):
             result = answer("my_step", [_learner.model, _learner.optimizer, words, targets, hidden])
@@ -397,8 +416,13 @@ def _step(words, targets, hidden) -> _Step:
             why = "a call has timed out. A backward pass that waits for a gradient in vain ends like this."
             raise AnswerError(f"RuntimeError: {why}") from error
         raise
+    finally:
+        left_open = list(_learner.open_contexts)
+        for context in left_open:
+            context.__exit__(None, None, None)  # so that the next context can begin
     weights = [rpc.rpc_sync(reference.owner(), _value, (reference,)) for reference in _learner.references]
-    return _Step(result, _learner.model.in_context, _learner.gradients, _learner.updates, weights)
+    in_context, gradients, updates = _learner.model.in_context, _learner.gradients, _learner.updates
+    return _Step(result, in_context, bool(left_open), gradients, updates, weights)
 
 
 def _value(reference):
@@ -407,9 +431,13 @@ def _value(reference):
 
 
 class _Part(nn.Sequential):
-    """A part with dropout, which counts how often it is pickled."""
+    """A part with dropout, which switches slowly, and counts how often it is pickled."""
 
     travels = 0
+
+    def train(self, mode=True):
+        time.sleep(0.15)  # an answer that does not wait for its calls returns earlier
+        return super().train(mode)
 
     def __getstate__(self):
         type(self).travels += 1
@@ -464,7 +492,7 @@ def _clip(parameters, words, limit):
     references = table.remote_parameters() + [rpc.RRef(parameter) for parameter in decoder.parameters()]
     for reference, values in zip(references, parameters, strict=True):
         rpc.rpc_sync(reference.owner(), cut_model.write, (reference, values))
-    with dist_autograd.context() as context:
+    with autograd_context() as context:
         dist_autograd.backward(context, [nn.functional.cross_entropy(decoder(table(words)), words)])
         try:
             with one_line_errors():

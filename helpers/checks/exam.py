@@ -37,6 +37,7 @@ from helpers.measure.traffic import collectives, recorded
 _COURSE = __name__.partition(".")[0] + "."
 _HINTS = {  # by a text of the error: what to try
     "Could not find autograd context": "Use a context inside its `with` block.",
+    "Already have an autograd context": "Only one context can be open: the training step opens it, by `with`.",
     "'RRefProxy' object is not callable": "Name a method, such as `rpc_sync().forward(...)`.",
     "PyRRef' object is not callable": "Call `local_value()` on the owner, which returns the object.",
     "'RemoteModule' object has no attribute '_backward_hooks'": "Call the `forward` of the module.",

@@ -1,8 +1,10 @@
 """Exercises of 22_reinforcement_learning: an agent on rank 0, observers on the others."""
 
+import gc
 import os
 import threading
 import time
+import weakref
 from typing import NamedTuple
 
 import numpy as np
@@ -38,7 +40,7 @@ def my_round(exam):
     observers = [f"observer{rank}" for rank in range(1, exam.n)]
     others = observers[1:]
     if exam.rank == 0:
-        first, failing, last = exam.on_rank(_play_rounds)
+        (first, failing, last), is_freed = exam.on_rank(_play_rounds)
         exam.require(
             first.error != missing("my_round"),
             "Rank 0 has no function `my_round`: run the cell that defines it, then this check.",
@@ -85,6 +87,11 @@ def my_round(exam):
             f"The round after the failure of observer1 called `run_episode` on {_listed(last.begun)}, expected "
             f"{_listed(others)}.",
         )
+        exam.require(
+            is_freed,
+            "Some RRef to the agent outlived the round, expected none: with it, the agent is never freed. Keep the "
+            "RRef in a local variable.",
+        )
     return "All observers played at once, and the agent dropped the observer that raised, once all had ended."
 
 
@@ -96,7 +103,7 @@ def my_loss(exam):
     """
     if exam.rank == 0:
         for episodes in _EPISODES:
-            returned, gradients = exam.on_rank(_gradients, [list(rewards) for rewards in episodes])
+            returned, gradients, rewards = exam.on_rank(_gradients, [list(rewards) for rewards in episodes])
             size = sum(map(len, episodes))
             if exam.require(
                 gradients is not None,
@@ -104,6 +111,11 @@ def my_loss(exam):
             ):
                 advantages = [0.0 if gradient is None else -size * gradient for gradient in gradients]
                 _require_advantages(exam, episodes, advantages)
+            exam.require(
+                rewards == episodes,
+                f"`my_loss` changed the rewards {episodes} to {rewards}, expected it to leave its arguments as they "
+                "are.",
+            )
     return "The loss weights each log-probability with the advantage of its step, and averages over all steps."
 
 
@@ -112,7 +124,7 @@ def returns_of(exam):
     """Check `returns_of(rewards, ending, value)`: a truncated episode goes on with the value, a terminated one ends."""
     if exam.rank == 0:
         for rewards, ending, value in _ENDINGS:
-            result = exam.call(list(rewards), ending, value)
+            result, rewards_after = exam.on_rank(_returns_and_rewards, list(rewards), ending, value)
             returns = _floats(result)
             if not exam.require(
                 returns is not None, f"`returns_of` returned {_kind(result)}, expected a list of numbers."
@@ -129,6 +141,11 @@ def returns_of(exam):
                     f"The rewards {rewards}, {ending}, with the value {value} of the last observation: step {step} has "
                     f"the return {found:.3f}, expected {expected:.3f}.",
                 )
+            exam.require(
+                rewards_after == rewards,
+                f"`returns_of` changed the rewards {rewards} to {rewards_after}, expected it to leave the list as it "
+                "is.",
+            )
     return "A truncated episode goes on with the value of its last observation, and a terminated one does not."
 
 
@@ -217,6 +234,18 @@ class KnownActions:
     def _observation(self):
         rank = int(self.observer.removeprefix("observer"))
         return np.array([rank, self.step_number], dtype=np.float32)
+
+
+class AgentsPolicy:
+    """The policy of the agent of a check, which no message can carry to another rank."""
+
+    def __call__(self, observation):
+        """Return an action."""
+        return _policy(observation)
+
+    def __reduce__(self):
+        """Refuse to be pickled."""
+        raise RuntimeError("the policy was sent to another rank, expected it to stay on the agent")
 
 
 class Watch:
@@ -316,13 +345,33 @@ class _Round(NamedTuple):
 
 
 def _play_rounds():
-    """Play a round in which all goes well, a round in which observer1 raises, and a round without observer1."""
+    """Play a round in which all goes well, a round in which observer1 raises, and a round without observer1.
+
+    Returns the rounds, and whether an agent is freed after a round; True if a round went wrong.
+    """
     with one_line_errors():
         agent = Keeper()
         rounds = [_played_round(agent), _played_round(agent)]
         if rounds[-1].error:  # and so observer1 may still be in the list
             agent.observers.pop("observer1", None)
-        return [*rounds, _played_round(agent)]
+        rounds.append(_played_round(agent))
+        return rounds, any(played.error or played.alone for played in rounds) or _is_freed_after_a_round()
+
+
+def _is_freed_after_a_round():
+    """Return whether an agent is freed after a round in which all goes well; the observers' messages take a moment.
+
+    After a failure even a right answer is not freed: torch's future keeps the error, whose traceback has the frame.
+    """
+    agent = Keeper()
+    _played_round(agent)
+    reference = weakref.ref(agent)
+    del agent
+    end = time.monotonic() + _SECONDS_TO_MEET
+    while reference() is not None and time.monotonic() < end:
+        gc.collect()
+        time.sleep(0.05)
+    return reference() is None
 
 
 def _played_round(agent):
@@ -377,18 +426,27 @@ def _listed(names):
     return ", ".join(sorted(map(str, names))) or "no observer"
 
 
+def _returns_and_rewards(rewards, ending, value):
+    """Return the result of `returns_of`, and its list of rewards afterwards."""
+    result = answer("returns_of", [rewards, ending, value])
+    return plain(result), plain(rewards)
+
+
 def _gradients(episodes):
-    """Return what kind of loss the learner has, and its gradient by each log-probability; None without a gradient."""
+    """Return what kind of loss the learner has, its gradient by each log-probability, and the rewards afterwards.
+
+    In place of the gradients stands None if there are none.
+    """
     sizes = [len(rewards) for rewards in episodes]
     leaves = [(-0.1 - 0.05 * torch.arange(size)).unbind() for size in sizes]
     log_probs = [[leaf.clone().requires_grad_() for leaf in of_episode] for of_episode in leaves]
     loss = answer("my_loss", [[list(of_episode) for of_episode in log_probs], episodes])
     if not isinstance(loss, torch.Tensor) or loss.numel() != 1 or not loss.requires_grad:
-        return _kind_of_loss(loss), None
+        return _kind_of_loss(loss), None, plain(episodes)
     with errors_of_answer():
         loss.sum().backward()
     flat = [leaf.grad for of_episode in log_probs for leaf in of_episode]
-    return _kind_of_loss(loss), [None if gradient is None else gradient.item() for gradient in flat]
+    return _kind_of_loss(loss), [None if gradient is None else gradient.item() for gradient in flat], plain(episodes)
 
 
 def _has_scores():
@@ -396,7 +454,7 @@ def _has_scores():
 
 
 def _play_for_scores():
-    return _have_played(answer("Scores", [_policy]), "run_episode")
+    return _have_played(answer("Scores", [AgentsPolicy()]), "run_episode")
 
 
 def _have_played(keeper, function) -> dict[str, _Played]:
@@ -454,7 +512,8 @@ def _falls(observer):
 
 
 def _rewards(observer):
-    return [float(10 * int(observer.removeprefix("observer")) + step) for step in range(_steps(observer))]
+    first = 10 * int(observer.removeprefix("observer"))
+    return [0.0, *(float(first + step) for step in range(1, _steps(observer)))]
 
 
 def _kind_of_loss(loss):
@@ -495,6 +554,9 @@ def _mistakes(episodes):
         "The rewards are not discounted.": _less_mean(
             [sum(rewards[step:]) for rewards in episodes for step in range(len(rewards))]
         ),
+        "The advantages are divided by the standard deviation of the returns.": [
+            value / (sum(other**2 for other in right) / (len(right) - 1)) ** 0.5 for value in right
+        ],
         "These are the rewards less their mean: use the returns.": _less_mean(joined),
         "The returns are in reverse order, or count the rewards before the step.": _less_mean(
             [value for rewards in episodes for value in _returns(rewards)[::-1]]

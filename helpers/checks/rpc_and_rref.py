@@ -13,6 +13,7 @@ from helpers.checks.rpc_judging import answer_with_rpc, end_rpc, one_line_errors
 _ROW_NUMBERS = [7, 0, 3, 3, 12]
 _WIDTH = 4  # of a row
 _TIMES = 5
+_EARLIER = [10]  # additions before the answer begins
 _FROM_THE_SETUP_CELL = "Call world.restart(), then run the lesson again, from its setup cell"
 _SECONDS_TO_MEET = 5  # they run out only if the answer calls one worker after another
 
@@ -22,7 +23,7 @@ def fan_out(exam):
     """Check `fan_out(function, x)`: the sum of function(x) over all workers, called before any result arrives."""
     n = exam.n
     if exam.rank == 0:
-        result, made, alone = exam.on_rank(_fan_out)
+        result, made, alone, x = exam.on_rank(_fan_out)
         for rank in range(n):
             times = sum(call.callee == f"worker{rank}" for call in made)
             exam.require(times == 1, f"worker{rank} was called {times_in_words(times)}, expected once.")
@@ -33,6 +34,10 @@ def fan_out(exam):
             )
         expected = [value * n * (n + 1) / 2 for value in (1.0, 2.0)]
         exam.require(_numbers(result) == expected, f"Rank 0 returned {_numbers(result)}, expected {expected}.")
+        exam.require(
+            x.tolist() == [1.0, 2.0],
+            f"`fan_out` changed its argument x from {[1.0, 2.0]} to {x.tolist()}, expected it to leave x as it is.",
+        )
     return f"{n} calls were under way at the same time."
 
 
@@ -41,10 +46,15 @@ def many_rows(exam):
     """Check `many_rows(table, numbers)`: rows of an object on its owner, by a single call."""
     count = len(_ROW_NUMBERS)
     if exam.rank == 0:
-        result, made = exam.on_rank(_many_rows)
+        result, made, numbers = exam.on_rank(_many_rows)
         exam.require(len(made) == 1, f"Rank 0 made {counted(len(made), 'call')} for {count} rows, expected 1 call.")
         expected = [_row(number).tolist() for number in _ROW_NUMBERS]
         exam.require(_numbers(result) == expected, f"Rank 0 returned {_shown(result)}, expected the rows {expected}.")
+        exam.require(isinstance(result, torch.Tensor), f"Rank 0 returned a {type(result).__name__}, expected a tensor.")
+        exam.require(
+            numbers == _ROW_NUMBERS,
+            f"`many_rows` changed the list {_ROW_NUMBERS} to {numbers}, expected it to leave the list as it is.",
+        )
         received = sum(call.received for call in made)
         limit = 4 * _WIDTH * count
         exam.require(received <= limit, f"Rank 0 fetched {received} bytes of tensors, expected at most {limit}.")
@@ -55,7 +65,7 @@ def many_rows(exam):
 def add_many(exam):
     """Check `add_many(counter, times)`: the object on its owner is updated `times` times, through its RRef."""
     if exam.rank == 0:
-        result, made, before, after = exam.on_rank(_add_many)
+        result, made, before, after = exam.on_rank(_add_many, [], _TIMES)
         calls = sum(call.function == "add" for call in made)
         exam.require(
             len(after) == _TIMES,
@@ -70,6 +80,19 @@ def add_many(exam):
             f"`add` was called {times_in_words(calls)} through the RRef, expected {times_in_words(_TIMES)}.",
         )
         exam.require(result == _TIMES, f"Rank 0 returned {_numbers(result)}, expected {_TIMES}.")
+        if not exam.fault:
+            result, made, _, after = exam.on_rank(_add_many, _EARLIER, _TIMES - 2)
+            times = len(after) - len(_EARLIER)
+            exam.require(
+                times == _TIMES - 2,
+                f"With times = {_TIMES - 2}, the object on worker1 was updated {times_in_words(times)}, expected "
+                f"{times_in_words(_TIMES - 2)}.",
+            )
+            exam.require(
+                result == sum(after),
+                f"The sum was {sum(_EARLIER)} before, and with times = {_TIMES - 2} rank 0 returned "
+                f"{_numbers(result)}, expected {sum(after)}.",
+            )
     return f"The object on worker1 was updated {times_in_words(_TIMES)}, by calls through its RRef."
 
 
@@ -132,16 +155,15 @@ class Rows:
 class Tally:
     """The object that the learner updates: it stores the numbers that are added, and takes a while for each."""
 
-    def __init__(self):
-        self.added = []
+    def __init__(self, added=()):
+        self.added = list(added)
         self._turn = threading.Lock()
 
     def __getstate__(self):
         return self.added
 
     def __setstate__(self, added):
-        self.__init__()
-        self.added = list(added)
+        self.__init__(added)
 
     def add(self, number):
         """Add a number, and return the sum so far."""
@@ -160,11 +182,12 @@ class Tally:
 
 
 def _fan_out():
-    """Return the result of `fan_out`, the calls that it made, and the ranks that answered too early."""
+    """Return the result of `fan_out`, its calls, the ranks that answered too early, and its argument afterwards."""
     _meetings[:] = [Meeting(int(os.environ["WORLD_SIZE"]))]
-    result, made = answer_with_rpc("fan_out", [part, torch.tensor([1.0, 2.0])])
+    x = torch.tensor([1.0, 2.0])
+    result, made = answer_with_rpc("fan_out", [part, x])
     # to_here() belongs to the call that made the value, and _join to this check.
-    return result, [c for c in made if c.kind != "fetch" and c.function != "_join"], _meetings[0].alone()
+    return result, [c for c in made if c.kind != "fetch" and c.function != "_join"], _meetings[0].alone(), x
 
 
 def _join(rank):
@@ -172,26 +195,28 @@ def _join(rank):
 
 
 def _many_rows():
-    """Return the result of `many_rows`, and its calls without those that torch makes by itself."""
+    """Return the result of `many_rows`, its calls without those that torch makes by itself, and its list afterwards."""
     require_first_rpc(_FROM_THE_SETUP_CELL)
     with one_line_errors():
         table = rpc.remote("worker1", Rows)
-    result, made = answer_with_rpc("many_rows", [table, _ROW_NUMBERS])
-    return result, [call for call in made if call.kind != "fetch" and call.function != "_rref_typeof_on_owner"]
+    numbers = list(_ROW_NUMBERS)
+    result, made = answer_with_rpc("many_rows", [table, numbers])
+    made = [call for call in made if call.kind != "fetch" and call.function != "_rref_typeof_on_owner"]
+    return result, made, numbers
 
 
 def _row(number):
     return torch.full((_WIDTH,), float(number))
 
 
-def _add_many():
+def _add_many(earlier, times):
     """Return the result of `add_many`, its calls, and the numbers added when it returned and in the end."""
     require_first_rpc(_FROM_THE_SETUP_CELL)
     with one_line_errors():
-        counter = rpc.remote("worker1", Tally)
-    result, made = answer_with_rpc("add_many", [counter, _TIMES])
+        counter = rpc.remote("worker1", Tally, args=(earlier,))
+    result, made = answer_with_rpc("add_many", [counter, times])
     before = counter.rpc_sync().history()
-    time.sleep(0.1 * _TIMES)  # until the calls that are still under way have ended
+    time.sleep(0.1 * times)  # until the calls that are still under way have ended
     return result, made, before, counter.rpc_sync().history()
 
 

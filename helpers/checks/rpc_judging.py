@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+import torch.distributed.autograd as dist_autograd
 import torch.distributed.rpc as rpc
 
 from helpers import tap
@@ -23,6 +24,7 @@ _SECONDS_TO_END = 5
 NO_RPC = "RuntimeError: RPC has not been initialized: run the setup cell."
 # torch reports an error of another worker as this line, followed by the text and the stack of the error.
 _REMOTE = re.compile(r"On WorkerInfo\(id=\d+, name=(\S+)\):(?:\\n|\s)*(.+?)(?:\\nTraceback|$)", re.MULTILINE)
+_ON_NODE = re.compile(r"Error on Node \d+:\s*$")  # the error of a function with async_execution follows on a new line
 
 _ended_by = []  # the checks that ended RPC in this process
 
@@ -124,20 +126,35 @@ def in_one_line(error: str) -> str:
     """Return the text of an error in one line; for an error on another worker, also name the worker."""
     if remote := _REMOTE.search(error):
         return with_hint(f"{remote[2].strip()} on {remote[1]}")
-    return error.partition("\n")[0]
+    first, *others = [line for line in error.split("\n") if line.strip()] or [error]
+    return " ".join([first.rstrip(), *others[:1]]) if _ON_NODE.search(first) else first
 
 
-def waits_inside(function, seconds):
-    """Return whether a server thread of this process stays in one call to the function, within this many seconds.
+@contextmanager
+def autograd_context() -> Iterator[int]:
+    """Open a context of distributed autograd. Raises `AnswerError` if the learner's code has left a context open."""
+    context = dist_autograd.context()
+    try:
+        number = context.__enter__()
+    except RuntimeError as error:
+        raise AnswerError(with_hint(f"RuntimeError: {error}")) from error
+    try:
+        yield number
+    finally:
+        context.__exit__(None, None, None)
 
-    A thread that the answer itself started may wait.
+
+def waits_inside_cells(seconds):
+    """Return whether a server thread of this process stays in one call to a cell's function, within this many seconds.
+
+    Calls that are under way at the start may wait, because an earlier answer may have left them behind. A thread that
+    the answer itself started may wait, too.
     """
     seen = {}  # by the frame of each call under way: the time of its first sample, and the number of samples
+    left_behind = _calls_of_cells()
     end = time.monotonic() + seconds
     while (now := time.monotonic()) < end:
-        own = {thread.ident for thread in threading.enumerate() if not isinstance(thread, threading._DummyThread)}
-        frames = [frame for thread, frame in sys._current_frames().items() if thread not in own]
-        calls = [call for frame in frames if (call := _call_of(function, frame))]
+        calls = [call for call in _calls_of_cells() if call not in left_behind]
         seen = {call: (seen[call][0], seen[call][1] + 1) if call in seen else (now, 1) for call in calls}
         # The number of samples counts, too: on a busy machine a short call may last long, but few samples see it.
         if any(now - since > SECONDS_AT_MOST and times > _TIMES_AT_MOST for since, times in seen.values()):
@@ -146,15 +163,17 @@ def waits_inside(function, seconds):
     return False
 
 
-def _call_of(function, frame):
-    """Return the frame of a cell's function of this name, or of a function inside it, that ran this frame, or None.
+def _calls_of_cells():
+    """Return the first frame of a cell's function on each server thread that runs such a function."""
+    own = {thread.ident for thread in threading.enumerate() if not isinstance(thread, threading._DummyThread)}
+    frames = [frame for thread, frame in sys._current_frames().items() if thread not in own]
+    return [call for frame in frames if (call := _call_of_cell(frame))]
 
-    Python knows the full names of inner functions from version 3.11 on. In earlier versions only the function itself is
-    found.
-    """
+
+def _call_of_cell(frame):
+    call = None
     while frame is not None:
-        name = getattr(frame.f_code, "co_qualname", frame.f_code.co_name)
-        if function in name.split(".") and "ipykernel_" in frame.f_code.co_filename:
-            return frame
+        if "ipykernel_" in frame.f_code.co_filename:
+            call = frame
         frame = frame.f_back
-    return None
+    return call

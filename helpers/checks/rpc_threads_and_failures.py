@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import torch.distributed.rpc as rpc
 
+from helpers import tap
 from helpers.checks.exam import AnswerError, answer, exercise, missing, number, plain, show, times_in_words
 from helpers.checks.judging import FRESH_RANKS, RESTART, kill_last
 from helpers.checks.learner import learners_module
@@ -20,12 +21,13 @@ from helpers.checks.rpc_judging import (
     require_first_rpc,
     rpc_runs,
     start_rpc,
-    waits_inside,
+    waits_inside_cells,
 )
 from helpers.measure.calls import recorded
-from helpers.torch_parts import rpc_timeout
+from helpers.torch_parts import rpc_timeout, worker_of
 
 _CALLERS = 4
+_FIRST_NUMBER = 10  # which an answer knows only from `read`
 _SECONDS_FOR_ALL = 12  # the callers of my_record
 _SECONDS_FOR_A_SHARE = 0.9
 _SECONDS_TO_BEGIN = 0.1  # of the thread of worker1 that watches the others
@@ -33,6 +35,7 @@ _SECONDS_TO_WATCH_AT_MOST = 20  # on a busy machine
 _BATCH = 3
 _BATCHES = 4
 _SECONDS_FOR_AN_ANSWER = 8  # from the first call on, even on a busy machine
+_SECONDS_FOR_A_PAIR = 4
 _SENT_A_FUTURE = "Can not pickle torch.futures.Future"  # what RPC says
 _SECONDS_IN_TIME, _SECONDS_LATE = 3, 12  # the timeout of RPC for the slow worker, and the time that it takes
 _SECONDS_TO_LEAVE = 10  # the argument of my_leave, enough for all workers on a busy machine
@@ -100,7 +103,7 @@ def my_ask(exam):
 def Batcher(exam):
     """Check `Batcher(size, run)`: on worker1, `ask(x)` answers `size` callers together, with one call of run."""
     if exam.rank == 0:
-        early, answers, sizes, waited = exam.on_rank(_have_asked_for_batches)
+        early, answers, sizes, waited, of_pair = exam.on_rank(_have_asked_for_batches)
         exam.require(
             not early, f"`ask` answered a caller too early, expected no answer until {_BATCH} callers have asked."
         )
@@ -111,13 +114,19 @@ def Batcher(exam):
                 "answer for each: does each full batch complete all its futures?",
             )
             exam.require(
-                number(found) == 10 * x,
-                f"The caller of `ask({x})` got {show(found)}, expected {10 * x}, the result for its own value.",
+                number(found) == 10 * _value(x),
+                f"The caller of `ask({_value(x)})` got {show(found)}, expected {10 * _value(x)}, the result for its "
+                "own value.",
             )
         exam.require(
             sizes == [_BATCH] * _BATCHES, f"The calls of `run` got {sizes} values, expected {[_BATCH] * _BATCHES}."
         )
         _require_no_wait(exam, waited, "ask")
+        exam.require(
+            of_pair is None or list(map(number, of_pair)) == [10, 20],
+            f"One caller asked this `Batcher`, and two callers asked a second `Batcher`, of size 2. The two callers "
+            f"got {of_pair}, expected [10, 20]: use `self.size`, and keep the callers in the object.",
+        )
     return f"{_BATCHES} calls of run answered {_BATCH * _BATCHES} callers."
 
 
@@ -128,13 +137,13 @@ def my_leave(exam):
     The check ends RPC, and starts it again.
     """
     last = exam.n - 1
-    left, was_answered = exam.on_rank(_leave_together, exam.rank, exam.n)
+    together, was_answered = exam.on_rank(_leave_together, exam.rank, exam.n)
     exam.require(
         was_answered,
         f"All workers were alive, but worker0 left while worker{last} was still calling it, expected all workers to "
         "leave together.",
     )
-    _require_left(exam, left, "All workers were alive", True)
+    _require_left(exam, together, "All workers were alive", True)
     left = exam.on_rank(_leave_without_the_last, exam.rank, exam.n)
     if exam.rank < last:
         _require_left(exam, left, f"worker{last} had already left", False)
@@ -144,17 +153,35 @@ def my_leave(exam):
             f"less than {_SECONDS_TO_LEAVE_ALONE} s: check that every worker answers before you wait for all of them. "
             f"{FRESH_RANKS}",
         )
+        _require_questions(exam, together.asked)
     left, timeouts = exam.on_rank(_leave_although_the_shutdown_fails, exam.rank)
     if timeouts:
         exam.require(
-            timeouts[0] != 0,
-            f"All workers were alive, but on rank {exam.rank} `my_leave` called `rpc.shutdown` without a timeout, "
-            f"expected a timeout of {_SECONDS_TO_LEAVE} s: a worker that has answered may die before it leaves.",
+            timeouts[0] == _SECONDS_TO_LEAVE,
+            f"All workers were alive, but on rank {exam.rank} `my_leave` called `rpc.shutdown` "
+            f"{f'with a timeout of {timeouts[0]} s' if timeouts[0] else 'without a timeout'}, expected a timeout of "
+            f"{_SECONDS_TO_LEAVE} s: a worker that has answered may die before it leaves.",
         )
         _require_left(exam, left, "All workers had answered and `rpc.shutdown` raised RuntimeError", False)
     return (
         f"All workers left together, and each left alone after worker{last} had left, and after a shutdown that failed."
     )
+
+
+def _require_questions(exam, asked):
+    """Require that `my_leave` asked every other worker, with a timeout of at most `seconds`."""
+    others = {f"worker{rank}" for rank in range(exam.n) if rank != exam.rank}
+    exam.require(
+        others <= set(asked),
+        f"Before rank {exam.rank} left, `my_leave` asked {', '.join(asked) or 'no worker'}, expected it to ask every "
+        "worker: any worker may be missing.",
+    )
+    for worker, timeout in asked.items():
+        exam.require(
+            timeout is not None and 0 < timeout <= _SECONDS_TO_LEAVE,
+            f"On rank {exam.rank} `my_leave` asked {worker} without a timeout, or with another timeout than "
+            f"`seconds`, expected a timeout of {_SECONDS_TO_LEAVE} s: a worker that is stuck never answers.",
+        )
 
 
 def _require_left(exam, left, situation, expected):
@@ -178,7 +205,13 @@ def ask_any(exam):
     """
     dead, alive = f"worker{exam.n - 1}", f"worker{exam.n - 2}"
     asked = exam.on_rank(_ask, [dead, alive, alive], 42)
-    _require_the_next(exam, asked, "was dead", [dead, alive])
+    _require_the_next(exam, asked, "The first worker was dead", [dead, alive])
+    exam.require(
+        asked.workers == [dead, alive, alive],
+        f"`ask_any` changed the list of workers to {asked.workers}, expected it to leave the caller's list as it is.",
+    )
+    asked = exam.on_rank(_ask, [dead, dead, alive], 42)
+    _require_the_next(exam, asked, "The first two workers were dead", [dead, dead, alive])
     asked = exam.on_rank(_ask, [alive, alive], -1)
     did = f"raised {asked.error.rstrip(': ')}" if asked.error else f"returned {_quoted(asked.result)}"
     exam.require(
@@ -197,13 +230,13 @@ def ask_any(exam):
         f"All workers were dead, but `ask_any` {did}, expected it to raise a RuntimeError.",
     )
     asked = exam.on_rank(_ask_a_slow_worker, alive)
-    _require_the_next(exam, asked, "did not answer in time", [alive, alive])
+    _require_the_next(exam, asked, "The first worker did not answer in time", [alive, alive])
     return "ask_any passed over a dead worker and a slow worker, and let the function's own error through."
 
 
-def _require_the_next(exam, asked, why, expected_callees):
-    """Require that ask_any asked the first worker, then the second, and returned the answer of the second."""
-    first = f"The first worker {why}, and `ask_any`"
+def _require_the_next(exam, asked, situation, expected_callees):
+    """Require that ask_any asked these workers in this order, and returned the answer of the last of them."""
+    first = f"{situation}, and `ask_any`"
     kind = asked.error.partition(":")[0]  # the text names a line of TensorPipe
     exam.require(not asked.error, f"{first} raised {kind}, expected it to call the next worker.")
     exam.require(asked.callees == expected_callees, f"{first} called {asked.callees}, expected {expected_callees}.")
@@ -226,7 +259,7 @@ class Desk:
     """The number that all requests of a worker share, and the work that each of them does by itself."""
 
     def __init__(self):
-        self.number = 0
+        self.number = _FIRST_NUMBER
         self.writes = 0
         self.meeting = Meeting(_CALLERS)
         self.works = itertools.count()
@@ -261,9 +294,9 @@ def write(shared):
 
 
 def tally():
-    """Return the shared number, how often it was written, how often `work` was called, and who worked alone."""
+    """Return how far the requests counted, how often they wrote, how often they called `work`, and who worked alone."""
     desk = _desks[0]
-    return desk.number, desk.writes, next(desk.works), desk.meeting.alone()
+    return desk.number - _FIRST_NUMBER, desk.writes, next(desk.works), desk.meeting.alone()
 
 
 def share():
@@ -367,7 +400,7 @@ def _have_asked(last):
     ask = _learners("my_ask")
     result, sent_a_future = None, False
     with one_line_errors():
-        watch = _watch_worker1("my_ask", 2 * _SECONDS_FOR_A_SHARE)
+        watch = _watch_worker1(2 * _SECONDS_FOR_A_SHARE)
         try:
             result = rpc.rpc_sync("worker1", ask, args=(last, share), timeout=10)
         except Exception as error:
@@ -382,32 +415,52 @@ def _have_asked(last):
 def _have_asked_for_batches():
     """Have callers ask a `Batcher` on worker1.
 
-    Returns whether one was answered before its batch was full, all answers, how many values each call of `run` got, and
-    whether a thread of worker1 waited in `ask`.
+    Returns whether one was answered before its batch was full, all answers, how many values each call of `run` got,
+    whether a thread of worker1 waited in `ask`, and what two callers of a second `Batcher` got; None if one of the
+    answers before was wrong.
     """
     learners = _learners("Batcher")
     require_first_rpc("Call fresh_ranks(), then run the cell with your answer again")
     with one_line_errors():
-        watch = _watch_worker1("ask", 2.5)
+        watch = _watch_worker1(2.5)
         try:
             rpc.rpc_sync("worker1", take_sizes)
             batcher = rpc.remote("worker1", learners, args=(SlowNumber(_BATCH), tenfold))
-            asked = [batcher.rpc_async(timeout=_SECONDS_FOR_AN_ANSWER).ask(x) for x in range(_BATCH - 1)]
+            asked = [batcher.rpc_async(timeout=_SECONDS_FOR_AN_ANSWER).ask(_value(x)) for x in range(_BATCH - 1)]
             time.sleep(2.5 * SECONDS_AT_MOST)
             early = any(future.done() and _answer(future) is not None for future in asked)
             others = range(_BATCH - 1, _BATCH * _BATCHES)
-            asked += [batcher.rpc_async(timeout=_SECONDS_FOR_AN_ANSWER).ask(x) for x in others]
+            asked += [batcher.rpc_async(timeout=_SECONDS_FOR_AN_ANSWER).ask(_value(x)) for x in others]
             answers = [_answer(future) for future in asked]
             sizes = rpc.rpc_sync("worker1", take_sizes)
         finally:
             waited = watch.wait()
-    return early, answers, sizes, waited
+        right = [10 * _value(x) for x in range(_BATCH * _BATCHES)]
+        of_pair = _answers_of_a_pair(learners, batcher) if list(map(number, answers)) == right else None
+    return early, answers, sizes, waited, of_pair
 
 
-def _watch_worker1(function, seconds):
-    """Have a thread of worker1 watch, for a number of seconds, whether another thread waits in a function."""
+def _value(caller):
+    """Return the value that a caller asks for; every second caller has the value of the caller before it."""
+    return caller // 2
+
+
+def _answers_of_a_pair(cls, batcher):
+    """Have a caller ask the `Batcher`, and two callers a second `Batcher`, of size 2; return what these two got."""
+    pair = rpc.remote("worker1", cls, args=(SlowNumber(2), tenfold))
+    waiting = [batcher.rpc_async(timeout=_SECONDS_FOR_AN_ANSWER).ask(0)]
+    answers = [_answer(future) for future in [pair.rpc_async(timeout=_SECONDS_FOR_A_PAIR).ask(x) for x in (1, 2)]]
+    waiting += [batcher.rpc_async(timeout=_SECONDS_FOR_AN_ANSWER).ask(0) for _ in range(_BATCH - 1)]
+    for future in waiting:
+        _answer(future)  # so that none waits longer than the check
+    rpc.rpc_sync("worker1", take_sizes)
+    return list(map(plain, answers))
+
+
+def _watch_worker1(seconds):
+    """Have a thread of worker1 watch, for a number of seconds, whether another thread waits in the answer."""
     timeout = seconds + _SECONDS_TO_WATCH_AT_MOST
-    watch = rpc.rpc_async("worker1", waits_inside, args=(function, seconds), timeout=timeout)
+    watch = rpc.rpc_async("worker1", waits_inside_cells, args=(seconds,), timeout=timeout)
     time.sleep(_SECONDS_TO_BEGIN)
     return watch
 
@@ -427,11 +480,12 @@ def _is_timeout(error):
 
 
 class _Asked(NamedTuple):
-    """The outcome of a call of ask_any, and the workers that it asked."""
+    """The outcome of a call of ask_any, the workers that it asked, and its list of workers after the call."""
 
     result: object
     error: str
     callees: list[str]
+    workers: list[str]
 
 
 def _ask(workers: list[str], value: int, function: Callable = has) -> _Asked:
@@ -443,7 +497,7 @@ def _ask(workers: list[str], value: int, function: Callable = has) -> _Asked:
             result = answer("ask_any", [workers, function, (value,)])
     except AnswerError as raised:
         error = str(raised)
-    return _Asked(plain(result), error, [call.callee for call in made])
+    return _Asked(plain(result), error, [call.callee for call in made], list(map(str, workers)))
 
 
 def _ask_a_slow_worker(worker: str) -> _Asked:
@@ -456,24 +510,34 @@ def _ask_a_slow_worker(worker: str) -> _Asked:
 
 
 class _Left(NamedTuple):
-    """The outcome of a call of my_leave: its result or its error, how long it took, and whether RPC still runs."""
+    """The outcome of a call of my_leave: its result or its error, how long it took, and whether RPC still runs.
+
+    `asked` maps each worker that it called to the timeout of the last call.
+    """
 
     result: object
     error: str
     seconds: float
     rpc_runs: bool
+    asked: dict[str, float | None]
 
 
 def _leave() -> _Left:
     """Call `my_leave` on this rank."""
+    asked = {}
+
+    def note(event):
+        if getattr(event.function, "__module__", "") != rpc.api.__name__:  # a graceful shutdown makes calls, too
+            asked[worker_of(event.to).name] = event.timeout
+
     result, error, begin = None, "", time.monotonic()
     try:
-        with one_line_errors():
+        with one_line_errors(), tap.subscribed(tap.Rpc, begin=note):
             result = answer("my_leave", [_SECONDS_TO_LEAVE])
     except AnswerError as raised:
         kind, _, text = str(raised).partition(":")
         error = kind if isinstance(raised.__cause__.__cause__, RuntimeError) else f"{kind}:{text}"  # RPC's is long
-    return _Left(plain(result), error, time.monotonic() - begin, rpc_runs())
+    return _Left(plain(result), error, time.monotonic() - begin, rpc_runs(), asked)
 
 
 def _leave_together(rank: int, n: int) -> tuple[_Left, bool]:

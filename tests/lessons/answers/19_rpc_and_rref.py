@@ -66,6 +66,21 @@ def fan_out(function, x):
 # Not yet. Rank 0 has no function `fan_out`: run the cell that defines it, then this check.
 globals().pop("fan_out", None)
 
+# %% fan_out: adds up in its argument
+# Not yet. `fan_out` changed its argument x from [1.0, 2.0] to [10.0, 20.0], expected it to leave x as it is.
+def fan_out(function, x):
+    futures = [rpc.rpc_async(f"worker{other}", function, args=(x,)) for other in range(n)]
+    return x.copy_(sum(torch.futures.wait_all(futures)))
+
+# %% fan_out: float64
+# Solved. 4 calls were under way at the same time.
+def fan_out(function, x):
+    futures = [rpc.rpc_async(f"worker{other}", function, kwargs={"x": x}) for other in range(n)]
+    total = torch.zeros(x.shape, dtype=torch.float64)
+    for future in futures:
+        total += future.wait()
+    return total
+
 # %% many_rows: solution
 # Solved. Rank 0 got 5 rows by 1 call.
 
@@ -107,6 +122,30 @@ def many_rows(table, numbers):
 # %% many_rows: sorted
 # Not yet. Rank 0 returned a tensor of shape [5, 4], expected the rows [[7.0, 7.0, 7.0, 7.0], ...
 # solution, with `for number in numbers` as `for number in sorted(numbers)`
+
+# %% many_rows: lists
+# Not yet. Rank 0 returned a list, expected a tensor.
+def rows_there(table, numbers):
+    return [table.local_value().row(number).tolist() for number in numbers]
+def many_rows(table, numbers):
+    return rpc.rpc_sync(table.owner(), rows_there, args=(table, numbers))
+
+# %% many_rows: empties its list
+# Not yet. `many_rows` changed the list [7, 0, 3, 3, 12] to [], expected it to leave the list as it is.
+def rows_there(table, numbers):
+    return torch.stack([table.local_value().row(number) for number in numbers])
+def many_rows(table, numbers):
+    wanted = []
+    while numbers:
+        wanted.append(numbers.pop(0))
+    return rpc.rpc_sync(table.owner(), rows_there, args=(table, wanted))
+
+# %% many_rows: a list that is stacked here
+# Solved. Rank 0 got 5 rows by 1 call.
+def rows_there(table, numbers):
+    return [table.local_value().row(number) for number in numbers]
+def many_rows(table, numbers):
+    return torch.stack(rpc.rpc_async("worker1", rows_there, args=(table, numbers)).wait())
 
 # %% add_many: solution
 # Solved. The object on worker1 was updated 5 times, by calls through its RRef.
@@ -163,6 +202,21 @@ def there(counter, times):
 
 def add_many(counter, times):
     return rpc.rpc_sync("worker1", there, args=(counter, times))
+
+# %% add_many: five times
+# Not yet. With times = 3, the object on worker1 was updated 5 times, expected 3 times.
+# solution, with `range(times)` as `range(5)`
+
+# %% add_many: returns what it was told
+# Not yet. The sum was 10 before, and with times = 3 rank 0 returned 3, expected 13.
+def add_many(counter, times):
+    torch.futures.wait_all([counter.rpc_async().add(1) for _ in range(times)])
+    return times
+
+# %% add_many: returns the largest answer
+# Solved. ...
+def add_many(counter, times):
+    return max(torch.futures.wait_all([counter.rpc_async().add(1) for _ in range(times)]))
 
 # %% run_worker: solution
 # Solved. The leader called 3 servers, and RPC has ended on every rank.

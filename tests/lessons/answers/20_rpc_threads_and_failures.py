@@ -88,6 +88,33 @@ def my_ask(worker, function):
 # Not yet. Rank 0 has no function `my_ask`: run the cell that defines it, then this check.
 globals().pop("my_ask", None)
 
+# %% my_ask: waits in a function of then
+# Not yet. The answers are right, but a server thread of worker1 waited inside `my_ask`, expected no server thread to
+# wait: return a future that gets the answer later.
+def finish(future):
+    return rank, rpc.rpc_sync("worker3", share_again)
+def share_again():
+    import time
+    time.sleep(0.9)
+    return rank + 1
+@rpc.functions.async_execution
+def my_ask(worker, function):
+    return rpc.rpc_async(worker, function).then(finish)
+
+# %% my_ask: forgets then
+# Not yet. Rank 0 raised RuntimeError: Error on Node 1: ...
+@rpc.functions.async_execution
+def my_ask(worker, function):
+    rpc.rpc_async(worker, function).then(lambda a: (rank, a.value()))
+
+# %% my_ask: callback
+# Solved. my_ask returned (1, 4), and no server thread ...
+@rpc.functions.async_execution
+def my_ask(worker, function):
+    reply = torch.futures.Future()
+    rpc.rpc_async(worker, function).add_done_callback(lambda a: reply.set_result((rank, a.value())))
+    return reply
+
 # %% Batcher: solution
 # Solved. 4 calls of run answered 12 callers.
 
@@ -238,10 +265,103 @@ def my_leave(seconds):
 # Not yet. Rank 0 has no function `my_leave`: run the cell that defines it, then this check.
 globals().pop("my_leave", None)
 
+# %% my_leave: default timeout of the questions
+# Not yet. On rank 0 `my_leave` asked worker... without a timeout, or with another timeout than `seconds`, expected a
+# timeout of 10 s: a worker that is stuck never answers.
+# solution, with `os.getpid, timeout=seconds)` as `os.getpid)`
+
+# %% my_leave: asks only the last
+# Not yet. Before rank 0 left, `my_leave` asked worker3, expected it to ask every worker: any worker may be missing.
+# solution, with `for r in range(n)` as `for r in [n - 1]`
+
+# %% my_leave: another timeout
+# Not yet. All workers were alive, but on rank ... `my_leave` called `rpc.shutdown` with a timeout of 1 s, expected a
+# timeout of 10 s: a worker that has answered may die before it leaves.
+# solution, with `rpc.shutdown(timeout=seconds)` as `rpc.shutdown(timeout=1)`
+
+# %% my_leave: by name and helper
+# Solved. ...
+def is_there(worker, seconds):
+    try:
+        return rpc.rpc_sync(worker, int, args=(1,), timeout=seconds) == 1
+    except RuntimeError:
+        return False
+def my_leave(seconds):
+    if all([is_there(f"worker{r}", seconds) for r in range(n)]):
+        try:
+            rpc.shutdown(timeout=seconds)
+        except RuntimeError:
+            return False
+        return True
+    rpc.shutdown(graceful=False)
+    return False
+
 # %% Batcher: after the check of my_leave
 # Not yet. Rank 0 raised RuntimeError: the check of `my_leave` has ended the first RPC session of this process, and
 # RRefs work only in the first session. Call fresh_ranks(), then run the cell with your answer again
 # solution
+
+# %% Batcher: hard-coded for three
+# Not yet. One caller asked this `Batcher`, and two callers asked a second `Batcher`, of size 2. The two callers got
+# [None, None], expected [10, 20]: use `self.size`, and keep the callers in the object.
+# answer "with futures", with `== self.size` as `== 3`
+
+# %% Batcher: by value
+# Not yet. 12 callers asked, and some got no answer within 8 s, expected an answer for each: does each full batch
+# complete all its futures?
+class Batcher:
+    def __init__(self, size, run):
+        self.size, self.run = size, run
+        self.asked, self.lock = {}, threading.Lock()
+
+    @rpc.functions.async_execution
+    def ask(self, x):
+        future, batch = torch.futures.Future(), {}
+        with self.lock:
+            self.asked[x] = future
+            if len(self.asked) == self.size:
+                batch, self.asked = self.asked, {}
+        if batch:
+            for waiting, result in zip(batch.values(), self.run(list(batch))):
+                waiting.set_result(result)
+        return future
+
+# %% Batcher: of the class
+# Not yet. ... expected [10, 20]: use `self.size`, and keep the callers in the object.
+class Batcher:
+    asked, lock = [], threading.Lock()
+    def __init__(self, size, run):
+        self.size, self.run = size, run
+
+    @rpc.functions.async_execution
+    def ask(self, x):
+        future = torch.futures.Future()
+        with self.lock:
+            self.asked.append((x, future))
+            if len(self.asked) == self.size:
+                for (_, f), r in zip(self.asked, self.run([x for x, _ in self.asked])):
+                    f.set_result(r)
+                self.asked.clear()
+        return future
+
+# %% Batcher: one shared future
+# Solved. 4 calls of run answered 12 callers.
+class Batcher:
+    def __init__(self, size, run):
+        self.size, self.run = size, run
+        self.xs, self.future, self.lock = [], torch.futures.Future(), threading.Lock()
+
+    @rpc.functions.async_execution
+    def ask(self, x):
+        with self.lock:
+            place = len(self.xs)
+            self.xs.append(x)
+            future = self.future.then(lambda done: done.value()[place])
+            if len(self.xs) == self.size:
+                xs, full = self.xs, self.future
+                self.xs, self.future = [], torch.futures.Future()
+                full.set_result(self.run(xs))
+        return future
 
 # %% ask_any: skeleton
 # Not yet. The first worker was dead, and `ask_any` raised RuntimeError, expected it to call the next worker.
@@ -287,6 +407,35 @@ def ask_any(workers, function, args):
 # worker.
 # answer "without time to answer", with `timeout=0` as `timeout=2`
 # and `pass` as `if "timeout" in str(error): raise`
+
+# %% ask_any: tries once more only
+# Not yet. The first two workers were dead, and `ask_any` raised RuntimeError, expected it to call the next worker.
+def ask_any(workers, function, args):
+    try:
+        return rpc.rpc_sync(workers[0], function, args=args)
+    except RuntimeError:
+        return rpc.rpc_sync(workers[1], function, args=args)
+
+# %% ask_any: empties the list
+# Not yet. `ask_any` changed the list of workers to ['worker2'], expected it to leave the caller's list as it is.
+def ask_any(workers, function, args):
+    while workers:
+        try:
+            return rpc.rpc_sync(workers.pop(0), function, args=args)
+        except RuntimeError:
+            pass
+    raise RuntimeError("nobody is left")
+
+# %% ask_any: recursion
+# Solved. ask_any passed over a dead worker and a slow worker, and let the function's own error through.
+def ask_any(workers, function, args):
+    if not workers:
+        raise RuntimeError("no worker has answered")
+    first, *others = workers
+    try:
+        return rpc.rpc_async(first, function, args=tuple(args)).wait()
+    except RuntimeError:
+        return ask_any(others, function, args)
 
 # %% my_record: skeleton
 # Not yet. 4 concurrent requests counted to 1, expected 4: let no other request run between `read` and `write`.
@@ -355,5 +504,30 @@ def my_record(work, read, write):
 # %% my_record: without the function
 # Not yet. Rank 0 has no function `my_record`: run the cell that defines it, then this check.
 globals().pop("my_record", None)
+
+# %% my_record: ignores read
+# Not yet. 4 concurrent requests counted to -6, expected 4: let no other request run between `read` and `write`.
+def my_record(work, read, write):
+    global count
+    work()
+    with lock:
+        count = globals().get("count", 0) + 1
+        write(count)
+
+# %% my_record: released between
+# Not yet. 4 concurrent requests counted to ..., expected 4: let no other request run between `read` and `write`.
+def my_record(work, read, write):
+    work()
+    with lock:
+        before = read()
+    with lock:
+        write(before + 1)
+
+# %% my_record: lock as a default argument
+# Solved. 4 requests worked at the same time, and counted to 4.
+def my_record(work, read, write, lock=threading.RLock()):
+    work()
+    with lock:
+        write(sum([read(), 1]))
 
 # %% World(2), World(5): my_leave

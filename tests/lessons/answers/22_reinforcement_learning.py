@@ -113,6 +113,51 @@ def my_round(agent):
 # Not yet. Rank 0 has no function `my_round`: run the cell that defines it, then this check.
 globals().pop("my_round", None)
 
+# %% my_round: keeps an RRef in a global name
+# Not yet. Some RRef to the agent outlived the round, expected none: with it, the agent is never freed. Keep the RRef
+# in a local variable.
+def my_round(agent):
+    global me
+    me = rpc.RRef(agent)
+    playing = {observer: rref.rpc_async().run_episode(me) for observer, rref in agent.observers.items()}
+    results = {}
+    for observer, episode in playing.items():
+        try:
+            results[observer] = episode.wait()
+        except Exception:
+            for held in (agent.observers, agent.log_probs, agent.rewards):
+                held.pop(observer)
+    return results
+
+# %% my_round: keeps RRefs in a dict of the agent
+# Not yet. Some RRef to the agent outlived the round, expected none: with it, the agent is never freed. Keep the RRef
+# in a local variable.
+def my_round(agent):
+    agent.references = {observer: rpc.RRef(agent) for observer in agent.observers}
+    playing = {observer: rref.rpc_async().run_episode(agent.references[observer]) for observer, rref in agent.observers.items()}
+    results = {}
+    for observer, episode in playing.items():
+        try:
+            results[observer] = episode.wait()
+        except Exception:
+            for held in (agent.observers, agent.log_probs, agent.rewards):
+                held.pop(observer)
+    return results
+
+# %% my_round: bare except, new dicts
+# Solved. All observers played at once, and the agent dropped the observer that raised, once all had ended.
+def my_round(agent):
+    playing = [(o, r.rpc_async().run_episode(rpc.RRef(agent))) for o, r in agent.observers.items()]
+    results = {}
+    for observer, episode in playing:
+        try:
+            results[observer] = episode.wait()
+        except BaseException as error:
+            print(observer, "failed")
+    for name in ("observers", "log_probs", "rewards"):
+        setattr(agent, name, {o: v for o, v in getattr(agent, name).items() if o in results})
+    return results
+
 # %% my_loss: solution
 # Solved. The loss weights each log-probability with the advantage of its step, and averages over all steps.
 
@@ -209,6 +254,60 @@ def my_loss(log_probs, rewards):
 def my_loss(log_probs, rewards):
     return absent
 
+# %% my_loss: normalised
+# Not yet. With the rewards [[1.0, 1.0], [1.0, 1.0, 1.0]] the log-probability of step 0 of episode 0 has weight 0.242,
+# expected 0.200. The advantages are divided by the standard deviation of the returns.
+def my_loss(log_probs, rewards):
+    returns = []
+    for of_episode in rewards:
+        following, of_this = 0.0, []
+        for reward in reversed(of_episode):
+            following = reward + 0.99 * following
+            of_this.insert(0, following)
+        returns += of_this
+    returns = torch.tensor(returns)
+    advantages = (returns - returns.mean()) / (returns.std() + 1e-8)
+    flat = torch.stack([p for of_episode in log_probs for p in of_episode])
+    return -(advantages * flat).mean()
+
+# %% my_loss: reverses the rewards in place
+# Not yet. `my_loss` changed the rewards [[1.0, 2.0, 3.0], [5.0], [0.0, 0.0, 10.0, 0.0]] to [[3.0, 2.0, 1.0], [5.0],
+# [0.0, 10.0, 0.0, 0.0]], expected it to leave its arguments as they are.
+def my_loss(log_probs, rewards):
+    returns = []
+    for of_episode in rewards:
+        following, of_this = 0.0, []
+        of_episode.reverse()
+        for reward in of_episode:
+            following = reward + 0.99 * following
+            of_this.insert(0, following)
+        returns += of_this
+    advantages = torch.tensor(returns) - sum(returns) / len(returns)
+    flat = torch.stack([p for of_episode in log_probs for p in of_episode])
+    return -(advantages * flat).mean()
+
+# %% my_loss: pops the rewards
+# Not yet. `my_loss` changed the rewards [[1.0, 1.0], [1.0, 1.0, 1.0]] to [[], []], expected it to leave its arguments
+# as they are.
+def my_loss(log_probs, rewards):
+    returns = []
+    for of_episode in rewards:
+        following, of_this = 0.0, []
+        while of_episode:
+            following = of_episode.pop() + 0.99 * following
+            of_this.insert(0, following)
+        returns += of_this
+    advantages = torch.tensor(returns) - sum(returns) / len(returns)
+    flat = torch.stack([p for of_episode in log_probs for p in of_episode])
+    return -(advantages * flat).mean()
+
+# %% my_loss: float64 dot
+# Solved. The loss weights each log-probability with the advantage of its step, and averages over all steps.
+def my_loss(log_probs, rewards):
+    returns = torch.tensor([sum(0.99 ** k * r for k, r in enumerate(e[t:])) for e in rewards for t in range(len(e))], dtype=torch.float64)
+    flat = torch.stack(sum(log_probs, [])).double()
+    return (returns.mean() - returns) @ flat / len(flat)
+
 # %% returns_of: solution
 # Solved. A truncated episode goes on with the value of its last observation, and a terminated one does not.
 
@@ -254,6 +353,23 @@ def returns_of(rewards, ending, value):
 # Not yet. Rank 0 raised IndexError: list index out of range
 def returns_of(rewards, ending, value):
     return rewards[5]
+
+# %% returns_of: appends to the rewards
+# Not yet. `returns_of` changed the rewards [1.0, 1.0, 1.0] to [1.0, 1.0, 1.0, 50.0], expected it to leave the list as
+# it is.
+def returns_of(rewards, ending, value):
+    if ending == "truncated":
+        rewards.append(value)
+    returns = [sum(0.99 ** k * r for k, r in enumerate(rewards[t:])) for t in range(len(rewards))]
+    return returns[:-1] if ending == "truncated" else returns
+
+# %% returns_of: tuple of tensors
+# Solved. A truncated episode goes on with the value of its last observation, and a terminated one does not.
+def returns_of(rewards, ending, value):
+    from itertools import accumulate
+    start = value if ending == "truncated" else 0.0
+    back = list(accumulate(reversed(rewards), lambda following, reward: reward + 0.99 * following, initial=start))
+    return tuple(torch.tensor(v) for v in back[:0:-1])
 
 # %% run_episode: solution
 # Solved. The observers made 5 calls for 4 steps, 6 calls for 5 steps, 7 calls for 6 steps, and the agent knew every
@@ -322,7 +438,7 @@ def run_episode(agent, environment, name):
     agent.rpc_async().report_reward(name, reward).wait()
 
 # %% run_episode: without the last reward
-# Not yet. The agent holds the rewards [10.0, 11.0, 12.0] of observer1, expected [10.0, 11.0, 12.0, 13.0].
+# Not yet. The agent holds the rewards [0.0, 11.0, 12.0] of observer1, expected [0.0, 11.0, 12.0, 13.0].
 # solution, without `agent.rpc_sync().report_reward(name, reward)`
 
 # %% run_episode: with one list for all
@@ -363,3 +479,71 @@ del run_episode
 # Not yet. Rank 0 has no class `Scores`: run the cell that defines it, then this check.
 # solution
 del run_episode, Scores
+
+# %% run_episode: truthy reward
+# Not yet. When observer1 took step 1, the agent had 0 of its rewards, expected 1.
+class Scores:
+    def __init__(self, policy):
+        self.policy = policy
+        self.rewards = {}
+
+    def step(self, name, observation, reward):
+        self.rewards.setdefault(name, [])
+        if reward:
+            self.rewards[name].append(reward)
+        return self.policy(observation)
+
+def run_episode(agent, environment, name):
+    observation, _ = environment.reset()
+    over, reward = False, 0
+    while not over:
+        action = agent.rpc_sync().step(name, observation, reward)
+        observation, reward, terminated, truncated, _ = environment.step(action)
+        over = terminated or truncated
+    return reward
+
+# %% run_episode: policy of the observer
+# Not yet. Rank 1 raised RuntimeError: ... the policy was sent to another rank, expected it to stay on the agent
+class Scores:
+    def __init__(self, policy):
+        self.policy = policy
+        self.rewards = {}
+
+    def add(self, name, reward):
+        self.rewards.setdefault(name, []).append(reward)
+
+    def get(self):
+        return self.policy
+
+def run_episode(agent, environment, name):
+    observation, _ = environment.reset()
+    over = False
+    policy = agent.rpc_sync().get()
+    while not over:
+        observation, reward, terminated, truncated, _ = environment.step(policy(observation))
+        agent.rpc_sync().add(name, reward)
+        over = terminated or truncated
+
+# %% run_episode: whole list each time
+# Solved. ...
+class Scores:
+    def __init__(self, policy):
+        self.policy = policy
+        self.rewards = {}
+
+    def step(self, name, observation, rewards):
+        self.rewards[name] = list(rewards)
+        return self.policy(observation)
+
+    def end(self, name, reward):
+        self.rewards[name] += [reward]
+
+def run_episode(agent, environment, name):
+    observation, _ = environment.reset()
+    over, rewards = False, []
+    while not over:
+        action = agent.rpc_async().step(name, observation, rewards).wait()
+        observation, reward, terminated, truncated, _ = environment.step(action)
+        rewards.append(reward)
+        over = terminated or truncated
+    agent.rpc_sync().end(name, reward)

@@ -236,6 +236,10 @@ def set_training(model, training):
 # Not yet. After `set_training(model, False)`, the LSTM has `training == True`, expected False.
 # solution, without `model.lstm.train(training)`
 
+# %% set_training: without waiting
+# Not yet. After `set_training(model, False)`, the table has `training == True`, expected False.
+# solution, with `rpc.rpc_sync(part.owner()` as `rpc.rpc_async(part.owner()`
+
 # %% clip: solution
 # Solved. The gradients of both ranks equal those of one process, above the limit and below it.
 
@@ -428,6 +432,29 @@ def call(module, *arguments):
 # Not yet. Rank 0 raised NameError: name 'vector' is not defined
 # solution, with `output, first = self.first(vectors, hidden[0])` as `output, first = self.first(vector, hidden[0])`
 
+# %% TwoLayers: on the server
+# Not yet. With the owner `trainer`, the parameters are owned by server and trainer, expected all on the trainer: use
+# the argument `owner`.
+# solution, with `RemoteModule(owner,` as `RemoteModule("server",`
+
+# %% TwoLayers: with to_here
+# Solved. Both layers compute and learn as nn.LSTM does, the second one on server.
+class Second(nn.LSTM):
+    def references(self):
+        return [rpc.RRef(parameter) for parameter in self.parameters()]
+class TwoLayers:
+    def __init__(self, width, owner):
+        self.first = nn.LSTM(width, width)
+        self.second = rpc.remote(owner, Second, args=(width, width))
+
+    def forward(self, vectors, hidden=(None, None)):
+        output, first = self.first(vectors, hidden[0])
+        output, second = self.second.remote().forward(output, hidden[1]).to_here()
+        return output, (first, second)
+
+    def parameter_rrefs(self):
+        return [*map(rpc.RRef, self.first.parameters()), *self.second.rpc_sync().references()]
+
 # %% World(3)
 # cell `rpc.init_rpc(`
 # cell `text = datasets.help_texts()`
@@ -436,6 +463,23 @@ def call(module, *arguments):
 # %% clip: solution with a third rank
 # Solved. ...
 # solution
+
+# %% clip: with the coefficient of clip_grad_norm_
+# Solved. The gradients of both ranks equal those of one process, above the limit and below it.
+def norm_there(context, references):
+    gradients = dist_autograd.get_gradients(context)
+    return torch.stack([gradients[r.local_value()].norm() for r in references])
+def scale_there(context, references, factor):
+    gradients = dist_autograd.get_gradients(context)
+    for r in references:
+        gradients[r.local_value()] *= factor
+def clip(context, references, limit):
+    norms = [rpc.rpc_sync(r.owner(), norm_there, args=(context, [r])) for r in references]
+    norm = torch.cat(norms).norm()
+    factor = (limit / (norm + 1e-6)).clamp(max=1.0)
+    for r in references:
+        rpc.rpc_sync(r.owner(), scale_there, args=(context, [r], factor))
+    return norm
 
 # %% TwoLayers: solution with a third rank
 # Solved. ... on spare2.
@@ -468,6 +512,24 @@ def call(module, *arguments):
 # Solved. Logits, hidden states and gradients equal those of one process, with two calls in each forward pass.
 # solution
 
+# %% MyModel: a context of its own
+# Not yet. Rank 0 raised RuntimeError: Already have an autograd context id for this thread. Only one context can be
+# open: the training step opens it, by `with`.
+class MyModel(Cut):
+    def forward(self, words, hidden=None):
+        with dist_autograd.context():
+            vectors = self.table.rpc_sync().forward(words)
+            output, hidden = self.lstm(vectors, hidden)
+            return self.decoder.rpc_sync().forward(output), hidden
+
+# %% MyModel: transposed and right
+# Solved. Logits, hidden states and gradients equal those of one process, with two calls in each forward pass.
+class MyModel(Cut):
+    def forward(self, words, hidden=None):
+        vectors = self.table.rpc_sync().forward(words.t())
+        output, hidden = self.lstm(vectors.transpose(0, 1), hidden)
+        return self.decoder.rpc_async().forward(output.flatten(0, 1)).wait().unflatten(0, words.shape), hidden
+
 # %% my_step: a message that has no part in the loss
 # Not yet. Rank 0 raised RuntimeError: a call has timed out. A backward pass that waits for a gradient in vain ends like
 # this.
@@ -483,3 +545,38 @@ def my_step(model, optimizer, words, targets, hidden):
 # %% my_step: solution after a backward that has waited in vain
 # Solved. Losses, gradients, weights and hidden states equal those of one process in all 3 steps.
 # solution
+
+# %% my_step: a context that is kept
+# Not yet. `my_step` left its context open, expected it to open the context by `with`, which also closes it.
+_kept = []
+def my_step(model, optimizer, words, targets, hidden):
+    if not _kept:
+        _kept.append(dist_autograd.context())
+        _kept.append(_kept[0].__enter__())
+    context = _kept[1]
+    logits, hidden = model.forward(words, hidden)
+    loss = loss_of(logits, targets)
+    dist_autograd.backward(context, [loss])
+    optimizer.step(context)
+    return loss.item(), [state.detach() for state in hidden]
+
+# %% my_step: a loss by permute
+# Solved. Losses, gradients, weights and hidden states equal those of one process in all 3 steps.
+def my_step(model, optimizer, words, targets, hidden):
+    with dist_autograd.context() as number:
+        logits, (h, c) = model.forward(words, hidden)
+        loss = cross_entropy(logits.permute(0, 2, 1), targets)
+        dist_autograd.backward(number, [loss], retain_graph=False)
+        optimizer.step(number)
+        return float(loss), (h.clone().detach(), c.data)
+
+# %% my_step: two contexts
+# Not yet. Rank 0 raised RuntimeError: Error on Node 0: Autograd context no longer valid! ...
+def my_step(model, optimizer, words, targets, hidden):
+    with dist_autograd.context() as context:
+        logits, hidden = model.forward(words, hidden)
+        loss = loss_of(logits, targets)
+    with dist_autograd.context() as context:
+        dist_autograd.backward(context, [loss])
+        optimizer.step(context)
+    return loss.item(), [state.detach() for state in hidden]

@@ -108,4 +108,16 @@ MUTANTS = {
         "from itertools import permutations\n",
         "from itertools import combinations as permutations\n",
     ),
+    "the validation curve is of the training part": (
+        "                validated.append((len(steps), perplexity(model, validation)))\n            loss",
+        "                validated.append((len(steps), perplexity(model, training[:7500])))\n            loss",
+    ),
+    "an epoch begins with the hidden state of the epoch before": (
+        "    for epoch in range(epochs):\n        hidden = None\n",
+        "    hidden = None\n    for epoch in range(epochs):\n",
+    ),
+    "the unigram model counts the validation part": (
+        "unigram = (training.bincount(minlength=vocabulary) + 1) / (len(training) + vocabulary)",
+        "unigram = (validation.bincount(minlength=vocabulary) + 1) / (len(validation) + vocabulary)",
+    ),
 }

@@ -72,4 +72,15 @@ MUTANTS = {
         "self.log_probs[observer].append(distribution.probs[action])",
     ),
     "the agent keeps an RRef to itself": ("me = rpc.RRef(agent)", "me = agent.me = rpc.RRef(agent)"),
+    "the observer sends its first observation again and again": (
+        "            observation, reward, terminated, truncated, _ = self.environment.step(action)\n"
+        "            agent.rpc_sync().report_reward(name, reward)",
+        "            _, reward, terminated, truncated, _ = self.environment.step(action)\n"
+        "            agent.rpc_sync().report_reward(name, reward)",
+    ),
+    "an observer of one call a step ignores the action": (
+        "self.environment.step(action)\n            rewards.append(reward)",
+        "self.environment.step(1)\n            rewards.append(reward)",
+    ),
+    "observers cut an episode after 200 steps": ("max_steps=500", "max_steps=200"),
 }

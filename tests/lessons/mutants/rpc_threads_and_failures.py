@@ -78,4 +78,7 @@ MUTANTS = {
         "return rank, rpc.rpc_sync(worker, function, timeout=2)",
         "return rank, rpc.rpc_sync(worker, function, timeout=5)",
     ),
+    "the barrier opens for each request alone": ("barrier = threading.Barrier(4,", "barrier = threading.Barrier(1,"),
+    "a worker has twice the threads": ("default_threads = [16] * WORLD_SIZE", "default_threads = [32] * WORLD_SIZE"),
+    "requests wait since the machine has started": ("args=(time.monotonic(),), timeout=30", "args=(0.0,), timeout=30"),
 }
