@@ -143,7 +143,7 @@ def _misfit(name, mine, came):
         except TypeError:  # a list among the members
             fits = False
     if fits and several and came and all(isinstance(part, Number) for part in came):
-        if any(isinstance(part, str) for part in mine):
+        if any(isinstance(part, str) and part.strip().isdecimal() for part in mine):
             return f"`{name}` is {mine!r}, expected numbers without quotes."
     if fits and isinstance(mine, bool) == isinstance(came, bool):
         return ""
