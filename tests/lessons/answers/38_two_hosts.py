@@ -107,7 +107,7 @@ def my_two_level_all_reduce(tensor):
     dist.all_reduce(tensor, group=inside)
 
 # %% my_two_level_all_reduce: to and from rank 0
-# Not yet. The sum is right. 2.... tensors left host0, expected 1.00.
+# Not yet. The sum is right. 2... tensors left host0, expected 1.00.
 def my_two_level_all_reduce(tensor):
     dist.reduce(tensor, dst=0)
     dist.broadcast(tensor, src=0)
