@@ -49,13 +49,13 @@ def _judge_first_start(exam, steps, saved, kept, removed, files):
             "otherwise a rank that is killed while it writes leaves a file that no rank can load.",
         )
         exam.require(
+            len(files) <= 1,
+            f"Rank 0 left {len(files)} files, {files}, expected only the checkpoint at `path`.",
+        )
+        exam.require(
             not removed,
             "Rank 0 removed the first checkpoint before the second was at `path`, expected `os.replace`, which does "
             "both at once: otherwise a rank that is killed in between leaves no checkpoint.",
-        )
-        exam.require(
-            len(files) <= 1,
-            f"Rank 0 left {len(files)} files, {files}, expected only the checkpoint at `path`.",
         )
     else:
         exam.require(

@@ -357,8 +357,10 @@ def _meeting(name, members, n):
     try:
         return _met(name, members)
     finally:
-        if dist.is_initialized():
-            dist.destroy_process_group()
+        if not dist.is_initialized():
+            # After a group that could not be formed, torch counts groups from another number than on the other ranks.
+            dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        dist.destroy_process_group()
         if was_in_group:
             timeout, store = timedelta(seconds=_SECONDS_TO_MEET), _store_of_attempt("afterwards")
             dist.init_process_group("gloo", store=store, rank=name, world_size=n, timeout=timeout)
@@ -377,6 +379,8 @@ def _met(name, members):
         asked = inspect.signature(make).bind(*arguments, **options).arguments
         in_meeting = _is_inside(asked.get("store"), store)
         made.append((asked.get("timeout") == timeout, in_meeting))
+        if (size := asked.get("world_size")) != len(members):
+            raise ValueError(f"`world_size` is {size}, expected {len(members)}, the length of the list")
         # Another store may have the keys of an earlier attempt, on which the group would hang.
         asked |= {"init_method": None, "timeout": timeout} | ({} if in_meeting else {"store": store})
         return make(**asked)
