@@ -4,12 +4,14 @@ import math
 import os
 import tempfile
 import uuid
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
 
 from helpers.checks.exam import Wrong, answer, errors_of_answer, exercise, number, show
 from helpers.checks.learner import learners_module
+from helpers.checks.patching import replaced
 
 _UNTIL = 60  # steps of a training
 _EVERY = 25  # steps between two checkpoints
@@ -27,7 +29,7 @@ def my_loop(exam):
     return "The loop saved every 25 steps on one rank, by a rename, and continued from the checkpoint."
 
 
-def _judge_first_start(exam, steps, saved, kept, files):
+def _judge_first_start(exam, steps, saved, kept, removed, files):
     """Require the steps, checkpoints and files of a loop that starts without a checkpoint."""
     rank, case = exam.rank, "Without a checkpoint"
     exam.require(
@@ -49,6 +51,11 @@ def _judge_first_start(exam, steps, saved, kept, files):
         exam.require(
             len(files) <= 1,
             f"Rank 0 left {len(files)} files, {files}, expected only the checkpoint at `path`.",
+        )
+        exam.require(
+            not removed,
+            "Rank 0 removed the first checkpoint before the second was at `path`, expected `os.replace`, which does "
+            "both at once: otherwise a rank that is killed in between leaves no checkpoint.",
         )
     else:
         exam.require(
@@ -141,12 +148,13 @@ def _looped(step_of_file):
     """Return what `my_loop` did, with a checkpoint of this step or without a checkpoint.
 
     These are: the steps it took; the steps of the checkpoints that lay at the path, in order; the step in the file of
-    the first checkpoint at the end, which a link has kept; and the names of the files.
+    the first checkpoint at the end, which a link has kept; whether the checkpoint was removed; and the names of the
+    files. Meanwhile each rank has the local rank 0, as on a host of its own.
     """
     folder = Path(tempfile.gettempdir(), f"check-{os.environ['RANK']}-{uuid.uuid4().hex}")
     folder.mkdir()
     path, link = folder / "checkpoint.pt", folder / "link"
-    training, steps, saved = _Counting(), [], []
+    training, steps, saved, removed = _Counting(), [], [], []
     if step_of_file is not None:
         training.step = step_of_file
         torch.save(training.state(), path)
@@ -166,11 +174,17 @@ def _looped(step_of_file):
         steps.append(training.step)
         training.step += 1
 
-    lesson = vars(learners_module())
+    def remove(name, **options):
+        if os.fspath(name) == str(path):
+            removed.append(training.step)
+        os_remove(name, **options)
+
+    lesson, os_remove = vars(learners_module()), os.remove
     own = lesson.get("take_step")
     lesson["take_step"] = take_step
     try:
-        answer("my_loop", [training, str(path), lambda training: training.step < _UNTIL])
+        with replaced([(os, "remove", remove), (os, "unlink", remove)]), _local_rank_0():
+            answer("my_loop", [training, str(path), lambda training: training.step < _UNTIL])
         note_checkpoint()
         kept = _step_in(link) if link.exists() else None
         files = sorted(file.name for file in folder.iterdir() if file != link)
@@ -181,7 +195,18 @@ def _looped(step_of_file):
         for file in folder.iterdir():
             file.unlink()
         folder.rmdir()
-    return steps, saved, kept, files
+    return steps, saved, kept, bool(removed), files
+
+
+@contextmanager
+def _local_rank_0():
+    """Let this rank have the local rank 0 inside the block."""
+    own = os.environ["LOCAL_RANK"]
+    os.environ["LOCAL_RANK"] = "0"
+    try:
+        yield
+    finally:
+        os.environ["LOCAL_RANK"] = own
 
 
 def _step_in(path):

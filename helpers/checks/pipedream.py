@@ -14,6 +14,7 @@ _ORDERS = [
     ("F0 F1 F2 B0 F3 B1 F4 B2 F5 B3 B4 B5", 3),
     ("F0 F1 F2 F3 B0 B1 B2 B3", 2),
     ("F1 F0 B1 B0", 1),
+    ("F0 F1 F2 F3 B3 B2 B1 B0", 2),
     ("", 1),
 ]
 _BUBBLES = [(4, 0.25), (4, 0.5), (16, 0.05), (2, 0.1), (8, 0.3), (1, 0.1)]
@@ -41,7 +42,7 @@ def my_delayed_step(exam):
         used = [of_stage[max(0, 3 - delay)] for of_stage, delay in zip(versions, delays, strict=True)]
         loss = mse_loss(_through(used, inputs), targets)
         gradients = torch.autograd.grad(loss, [tensor for weights in used for tensor in weights])
-        result = exam.call(versions, delays, inputs, targets)
+        result, kept = exam.on_rank(_delayed, versions, delays, inputs, targets)
         case = f"With the delays {delays}, rank {exam.rank}"
         if not exam.require(
             isinstance(result, list | tuple) and len(result) == 2,
@@ -52,6 +53,10 @@ def my_delayed_step(exam):
             near(result[0], loss.item(), within=1e-9),
             f"{case} returned the loss {show(result[0])}, expected {loss.item():.4f}: a stage with delay d uses its "
             "weights of d updates ago, or else its oldest weights.",
+        )
+        exam.require(
+            kept,
+            f"{case} changed `versions`, expected new tensors in a new list: the caller appends them to `versions`.",
         )
         for stage in range(3):
             expected = _stepped(versions[stage][-1], gradients[2 * stage : 2 * stage + 2])
@@ -145,6 +150,18 @@ def _two_backwards(rank, stages):
         can_train = is_pair and all(getattr(tensor, "requires_grad", False) for tensor in result)
         outcomes.append((result, can_train, any(changed[:2]), any(changed[2:])))
     return outcomes
+
+
+def _delayed(versions, delays, inputs, targets):
+    """Return the result of `my_delayed_step`, and whether it left the versions as they were."""
+    before = [[[tensor.detach().clone() for tensor in weights] for weights in of_stage] for of_stage in versions]
+    result = answer("my_delayed_step", [versions, delays, inputs, targets])
+    lengths = [len(of_stage) for of_stage in versions] == [len(of_stage) for of_stage in before]
+    return result, lengths and all(
+        _equal(weights, kept)
+        for of_stage, of_stage_before in zip(versions, before, strict=True)
+        for weights, kept in zip(of_stage, of_stage_before, strict=True)
+    )
 
 
 def _fault_of_weights(outcome, used, newest, gradients, gradients_of_first):

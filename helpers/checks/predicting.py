@@ -142,6 +142,9 @@ def _misfit(name, mine, came):
             set(mine)
         except TypeError:  # a list among the members
             fits = False
+    if fits and several and came and all(isinstance(part, Number) for part in came):
+        if any(isinstance(part, str) and part.strip().isdecimal() for part in mine):
+            return f"`{name}` is {mine!r}, expected numbers without quotes."
     if fits and isinstance(mine, bool) == isinstance(came, bool):
         return ""
     return f"`{name}` is {mine!r}, expected {_wanted(came)}."

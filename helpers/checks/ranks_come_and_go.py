@@ -18,7 +18,8 @@ from helpers.checks.patching import replaced
 from helpers.measure.traffic import handed_over
 
 _GRACE = 0.6
-_SECONDS_BETWEEN = 0.2  # the delay with which rank 1 signs, still within the grace
+# The grace of each case of the quorum, and the delay with which rank 1 signs, still within the grace.
+_GRACES = (_GRACE, 0.2), (1.0, 0.6)
 _SECONDS_TO_MEET = 30
 _SECONDS_TO_FORM_A_GROUP = 4
 _ELEMENTS = 256  # in the state of a training
@@ -41,19 +42,20 @@ def _judge_quorum(returned):
     late_one = _incarnation(last)
     signatures = {_incarnation(rank) for rank in range(len(returned))}
     for late, what in enumerate([f"Rank {last} never signed", f"Rank {last} signed after the others returned"]):
+        grace, _ = _GRACES[late]
         results = [of_rank[late] for of_rank in returned if of_rank[late] is not None]
-        for rank, (result, _, _) in enumerate(results[:last]):
+        for rank, (result, *_) in enumerate(results[:last]):
             if late_one in result:
                 raise Wrong(f"{what}, but rank {rank} returned {result}, expected a list without {late_one!r}.")
-        first = min(signed for _, signed, _ in results[:last])
-        for rank, (_, signed, _) in enumerate(results[:last]):
+        first = min(signed for _, signed, *_ in results[:last])
+        for rank, (_, signed, *_) in enumerate(results[:last]):
             # On a busy machine a rank may sign late, which is not the answer's fault.
-            if signed - first < _GRACE * 2 / 3 and _incarnation(rank) not in results[0][0]:
+            if signed - first < grace * 3 / 4 and _incarnation(rank) not in results[0][0]:
                 raise Wrong(
-                    f"Rank {rank} signed {signed - first:.1f} s after the first rank, within the grace of {_GRACE} s, "
+                    f"Rank {rank} signed {signed - first:.1f} s after the first rank, within the grace of {grace} s, "
                     f"but rank 0 returned {results[0][0]}, expected a list with {_incarnation(rank)!r}."
                 )
-        for rank, (result, _, _) in enumerate(results):
+        for rank, (result, *_) in enumerate(results):
             if result != results[0][0]:
                 raise Wrong(
                     f"{what}: rank 0 returned {results[0][0]}, rank {rank} returned {result}, expected the same."
@@ -63,15 +65,26 @@ def _judge_quorum(returned):
             if unknown := set(result) - signatures:
                 raise Wrong(f"Rank {rank} returned {result}, but no process has the incarnation {min(unknown)!r}.")
     for rank, of_rank in enumerate(returned):
-        if not all(decided for _, _, decided in filter(None, of_rank)):
-            raise Wrong(
-                f"After `my_quorum` on rank {rank} the store has no key `members`, expected the list there: later "
-                "processes look for this key."
-            )
+        _judge_proposals(rank, filter(None, of_rank))
     return (
         "All ranks returned the list of the processes that signed in time, and no rank waited for a process that never "
         "signed."
     )
+
+
+def _judge_proposals(rank, results):
+    """Raise `Wrong` if a rank left no list in the store, or set the list in a way that races with other ranks."""
+    for _, _, decided, races in results:
+        if not decided:
+            raise Wrong(
+                f"After `my_quorum` on rank {rank} the store has no key `members`, expected the list there: later "
+                "processes look for this key."
+            )
+        if races:
+            raise Wrong(
+                f"Rank {rank} looked for the key `members` and then set it in a second call. Another process may set "
+                "it in between, expected one call of `compare_set`."
+            )
 
 
 @exercise(before=_begin_attempt, together=_judge_quorum, own_group=True)
@@ -81,7 +94,7 @@ def my_quorum(exam):
     The answer is called twice: first the last rank never signs, then it signs after the others have returned.
     """
     returned = exam.on_rank(_quorum, exam.rank, exam.n)
-    for result, _, _ in filter(None, returned):
+    for result, *_ in filter(None, returned):
         exam.require(
             isinstance(result, list) and all(isinstance(name, str) for name in result),
             f"Rank {exam.rank} returned {show(result)}, expected a list of incarnations, as in ['0.1', '2.1'].",
@@ -98,7 +111,7 @@ def my_meeting(exam):
     """
     rank, n = exam.rank, exam.n
     members = [*range(1, n - 1), 0]
-    result, asked, grace, made, size, place, total = exam.on_rank(_meeting, rank, members, n)
+    result, asked, grace, left, made, size, place, total = exam.on_rank(_meeting, rank, members, n)
     listed = [_incarnation(member) for member in members]
     exam.require(asked, f"Rank {rank} did not call `quorum(store, me, GRACE)`.")
     exam.require(grace, f"Rank {rank} did not pass the store, `me` and `GRACE` to `quorum`, in this order.")
@@ -128,6 +141,11 @@ def my_meeting(exam):
                 f"Rank {rank} made its group with keys that the next meeting would find in the store, expected "
                 '`dist.PrefixStore("group", store)`.',
             )
+    exam.require(
+        left,
+        f"Rank {rank} was still in its group when it called `quorum`, expected it to leave first: the other ranks may "
+        "wait for it in an all-reduce, and would sign too late.",
+    )
     return "The processes in the list are one group, each at its place in the list, and a late process is in no group."
 
 
@@ -202,6 +220,7 @@ def majority(exam):
         ("half have signed", half[: n // 2], half, False),
         ("half of the names belong to new processes", come_back, last, False),
         ("all and a new process have signed", [*last, f"{n}.1"], last, True),
+        ("more than half have signed", last[: (n + 1) // 2], last[: n - 1], True),
     ]
     for what, signed, before, goes_on in cases:
         result, called = exam.on_rank(_majority, signed, before)
@@ -216,14 +235,24 @@ def majority(exam):
 
 
 class _NotedStore(dist.PrefixStore):
-    """A store that notes when this rank writes to it."""
+    """A store that notes when this rank writes to it, and whether it checks a key before it sets it.
+
+    A rank that calls `add` may have an atomic way of its own to decide who sets the key.
+    """
 
     def __init__(self, *arguments):
         super().__init__(*arguments)
         self.written = []
+        self.checked = set()
+        self.adds = self.races = False
+
+    def check(self, keys):
+        self.checked.update(keys)
+        return super().check(keys)
 
     def set(self, *arguments):
         self.written.append(time.monotonic())
+        self.races |= not self.adds and arguments[0] in self.checked
         return super().set(*arguments)
 
     def append(self, *arguments):
@@ -232,6 +261,7 @@ class _NotedStore(dist.PrefixStore):
 
     def add(self, *arguments):
         self.written.append(time.monotonic())
+        self.adds = True
         return super().add(*arguments)
 
     def compare_set(self, *arguments):
@@ -240,7 +270,9 @@ class _NotedStore(dist.PrefixStore):
 
 
 def _quorum(name, n):
-    """Return, for each of two cases, the result, when this rank signed, and whether the list is in the store, or None.
+    """Return what `my_quorum` did in each of two cases, or None for a rank that is not called.
+
+    This is the result, when the rank signed, whether the list is in the store, and whether two ranks may both set it.
 
     In the first case the last rank never signs; in the second it signs after the others have returned.
     """
@@ -256,11 +288,12 @@ def _quorum(name, n):
         else:
             meeting.set(f"there {name}", "")
             meeting.wait([f"there {other}" for other in others])
+        grace, seconds = _GRACES[late]
         if name == 1:
-            time.sleep(_SECONDS_BETWEEN)
+            time.sleep(seconds)
         store = _NotedStore("quorum", meeting)
         try:
-            result = answer("my_quorum", [store, _incarnation(name), _GRACE])
+            result = answer("my_quorum", [store, _incarnation(name), grace])
         except AnswerError as error:
             meeting.set(f"done {name}", "")
             for what in ("there", "done"):  # no rank waits for this one in the other case
@@ -274,14 +307,15 @@ def _quorum(name, n):
                 repr(result) if isinstance(result, bytes) else result,
                 min(store.written, default=float("inf")),
                 store.check(["members"]),
+                store.races,
             )
         )
     return results
 
 
 def _state(step):
-    """Return the state of a training after this many steps."""
-    return torch.full((_ELEMENTS,), float(step))
+    """Return the state of a training after this many steps; some elements grow with the steps, others shrink."""
+    return step * torch.tensor([-1.0, 1.0]).repeat(_ELEMENTS // 2)
 
 
 def _caught_up(step):
@@ -295,7 +329,8 @@ def _in_words(result):
     """Describe the state that an answer returned."""
     if not isinstance(result, torch.Tensor) or result.shape != _state(0).shape:
         return show(result)
-    return f"the state of step {result[0].item():g}" if (result == result[0]).all() else "a mixture of states"
+    step = result[1].item()
+    return f"the state of step {step:g}" if (result == _state(step)).all() else "a mixture of states"
 
 
 def _majority(signed, last):
@@ -313,17 +348,19 @@ def _majority(signed, last):
 def _meeting(name, members, n):
     """Return what `my_meeting` returned, how it called `quorum`, and the group of this rank afterwards.
 
-    These are: the result, whether it called `quorum`, whether with the right arguments, for each group that it made
-    whether with the timeout and in the store of the meeting, the size of the group or None, this rank in it, and the
-    sum of an all-reduce of ones. If the rank was in a group before, it is in a group of all
+    These are: the result, whether it called `quorum`, whether with the right arguments, whether outside a group, for
+    each group that it made whether with the timeout and in the store of the meeting, the size of the group or None,
+    this rank in it, and the sum of an all-reduce of ones. If the rank was in a group before, it is in a group of all
     ranks afterwards, which later exercises need.
     """
     was_in_group = dist.is_initialized()
     try:
         return _met(name, members)
     finally:
-        if dist.is_initialized():
-            dist.destroy_process_group()
+        if not dist.is_initialized():
+            # After a group that could not be formed, torch counts groups from another number than on the other ranks.
+            dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        dist.destroy_process_group()
         if was_in_group:
             timeout, store = timedelta(seconds=_SECONDS_TO_MEET), _store_of_attempt("afterwards")
             dist.init_process_group("gloo", store=store, rank=name, world_size=n, timeout=timeout)
@@ -334,7 +371,7 @@ def _met(name, members):
         dist.destroy_process_group()
     timeout = timedelta(seconds=_SECONDS_TO_FORM_A_GROUP)
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1, timeout=timeout)
-    store, calls, made = _store_of_attempt("meeting"), [], []
+    store, calls, left, made = _store_of_attempt("meeting"), [], [], []
     make = dist.init_process_group
 
     @functools.wraps(make)
@@ -342,12 +379,15 @@ def _met(name, members):
         asked = inspect.signature(make).bind(*arguments, **options).arguments
         in_meeting = _is_inside(asked.get("store"), store)
         made.append((asked.get("timeout") == timeout, in_meeting))
+        if (size := asked.get("world_size")) != len(members):
+            raise ValueError(f"`world_size` is {size}, expected {len(members)}, the length of the list")
         # Another store may have the keys of an earlier attempt, on which the group would hang.
         asked |= {"init_method": None, "timeout": timeout} | ({} if in_meeting else {"store": store})
         return make(**asked)
 
     def quorum(*arguments):
         calls.append(arguments)
+        left.append(not dist.is_initialized())
         return [_incarnation(member) for member in members]
 
     with (
@@ -363,7 +403,7 @@ def _met(name, members):
             with errors_of_answer():
                 dist.all_reduce(ones)
         total = int(ones)
-    return result, bool(calls), as_asked, made, size, place, total
+    return result, bool(calls), as_asked, all(left), made, size, place, total
 
 
 def _is_inside(store, meeting):

@@ -104,6 +104,8 @@ def test_a_wrong_prediction_shows_both_values_and_the_reason(mine, came, values)
         (3, "ring", "`my_prediction` is 3, expected a name in quotes."),
         (3, {1}, "`my_prediction` is 3, expected the members of the set."),
         ([[0]], {0}, "`my_prediction` is [[0]], expected the members of the set."),
+        ({"0"}, {0}, "`my_prediction` is {'0'}, expected numbers without quotes."),
+        ([1, "2"], [1, 2], "`my_prediction` is [1, '2'], expected numbers without quotes."),
         ("ab", ["a", "b"], "`my_prediction` is 'ab', expected a list in the right order."),
         (3, {"a": 1}, "`my_prediction` is 3, expected a dict with the keys 'a'."),
         ({"b": 1}, {"a": 1}, "`my_prediction` is {'b': 1}, expected a dict with the keys 'a'."),

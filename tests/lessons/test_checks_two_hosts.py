@@ -20,6 +20,6 @@ def test_hosts_without_cables_have_their_sums_checked(monkeypatch, worlds):
         solution = code_of("two_hosts.my_two_level_all_reduce", "solution")
         assert "Without cables" in says(checks.two_hosts.my_two_level_all_reduce, world, solution)
         wrong = "def my_two_level_all_reduce(tensor):\n    dist.all_reduce(tensor, group=inside)"
-        assert "Rank 0 holds 3, expected 10" in says(checks.two_hosts.my_two_level_all_reduce, world, wrong)
+        assert "Rank 0 holds 3 at index 0, expected 10" in says(checks.two_hosts.my_two_level_all_reduce, world, wrong)
     finally:
         world.stop()

@@ -96,6 +96,27 @@ def my_stashed_backward(x, output, used, newest):
 # Not yet. Stage 0, batch 0: it returned weights without `requires_grad`, expected the weights that `updated` returns.
 # solution, with `updated(newest, gradients[:2])` as `[w.detach() - g for w, g in zip(newest, gradients)]`
 
+# %% my_stashed_backward: the newest gradient for the old weights
+# Not yet. Stage 0, batch 0: it returned other weights, expected one update by the gradient of this batch.
+# solution, with `updated(newest, gradients[:2])` as `updated(used, updated(newest, gradients[:2]))`
+
+# %% my_stashed_backward: half the gradient
+# Not yet. Stage 0, batch 0: it returned other weights, expected one update by the gradient of this batch.
+# solution, with `updated(newest, gradients[:2])` as `updated(newest, gradients[:2], rate=0.5)`
+
+# %% my_stashed_backward: weight and bias exchanged
+# Not yet. Stage 0, batch 0: it returned a list of 2, expected a list of the two new weights.
+# solution, with `updated(newest, gradients[:2])` as `updated(newest[::-1], gradients[1::-1])`
+
+# %% my_stashed_backward: with a sum of products
+# Solved. Every stage has the gradients of the stashed weights, and has updated its newest weights.
+def my_stashed_backward(x, output, used, newest):
+    scalar = output if last else (output * receive(output.detach(), rank + 1)).sum()
+    *gradients, to_send = torch.autograd.grad(scalar, (*used, x)) if not first else [*torch.autograd.grad(scalar, used), None]
+    if to_send is not None:
+        works.append(dist.isend(to_send.contiguous(), dst=rank - 1))
+    return tuple(updated(newest, gradients))
+
 # %% my_delayed_step: solution
 # Solved. The loss is that of the old weights, and their gradients update the newest weights.
 
@@ -151,6 +172,54 @@ def my_delayed_step(versions, delays, inputs, targets):
 # weights of each stage.
 # solution, with `return loss.item(), new` as `return loss.item(), new[0]`
 
+# %% my_delayed_step: appends to the versions
+# Not yet. With the delays [0, 0, 0], rank 0 changed `versions`, expected new tensors in a new list: the caller
+# appends them to `versions`.
+# solution, with `new.append(updated(of_stage[-1], gradients[2 * stage : 2 * stage + 2]))` as `new.append(updated(of_stage[-1], gradients[2 * stage : 2 * stage + 2])); of_stage.append(new[-1])`
+
+# %% my_delayed_step: in place
+# Not yet. With the delays [0, 0, 0], rank 0 changed `versions`, expected new tensors in a new list: the caller
+# appends them to `versions`.
+def my_delayed_step(versions, delays, inputs, targets):
+    used = [v[max(0, len(v) - 1 - d)] for v, d in zip(versions, delays)]
+    x = inputs
+    for weights in used:
+        x = layer(weights, x)
+    loss = mse_loss(x, targets)
+    gradients = list(torch.autograd.grad(loss, sum(used, [])))
+    with torch.no_grad():
+        for v in versions:
+            for tensor in v[-1]:
+                tensor -= gradients.pop(0)
+    return loss.item(), [v[-1] for v in versions]
+
+# %% my_delayed_step: one delay for all stages
+# Not yet. With the delays [2, 0, 1], rank 0 returned the loss 1.1966, expected 1.1385: a stage with delay d uses its
+# weights of d updates ago, or else its oldest weights.
+# solution, with `len(of_stage) - 1 - delay` as `len(of_stage) - 1 - delays[0]`
+
+# %% my_delayed_step: one update too old
+# Not yet. With the delays [0, 0, 0], rank 0 returned the loss 1.1179, expected 1.0320: a stage with delay d uses its
+# weights of d updates ago, or else its oldest weights.
+# solution, with `len(of_stage) - 1 - delay` as `len(of_stage) - 2 - delay`
+
+# %% my_delayed_step: the lesson's inputs
+# Not yet. With the delays [0, 0, 0], rank 0 returned the loss 1.1641, expected 1.0320: a stage with delay d uses its
+# weights of d updates ago, or else its oldest weights.
+# solution, with `x = inputs` as `x = torch.ones_like(inputs)`
+
+# %% my_delayed_step: with slices and a generator
+# Solved. The loss is that of the old weights, and their gradients update the newest weights.
+def my_delayed_step(versions, delays, inputs, targets):
+    used = [(v[: -d] if d else v)[-1] if d < len(v) else v[0] for v, d in zip(versions, delays)]
+    x = inputs
+    for weight, bias in used:
+        x = torch.tanh(torch.nn.functional.linear(x, weight, bias))
+    loss = ((x - targets) ** 2).mean()
+    grads = iter(torch.autograd.grad(loss, [t for pair in used for t in pair]))
+    new = tuple([updated(v[-1], [next(grads), next(grads)]) for v in versions])
+    return [float(loss), new]
+
 # %% staleness: solution
 # Solved. Every micro-batch has the right number of updates, even in unusual orders.
 
@@ -198,6 +267,49 @@ def staleness(order, m):
 # Not yet. Rank 0 raised ValueError: ...
 # solution, with `return [stale[i] for i in sorted(stale)]` as `return max(stale)`
 
+# %% staleness: PipeDream's formula
+# Not yet. For the order F0 F1 F2 B2 B1 B0 and m = 1, rank 0 returned [0, 1, 2], expected [2, 1, 0].
+def staleness(order, m):
+    ahead = [kind for kind, _ in order].index("B") if ("B", 0) in order else 0
+    return [min(i, ahead - 1) for i in range(len(order) // 2)]
+
+# %% staleness: updates by the number of the micro-batch
+# Not yet. For the order F0 F1 F2 F3 B3 B2 B1 B0 and m = 2, rank 0 returned [2, 1, 1, 0], expected [1, 1, 0, 0].
+def staleness(order, m):
+    updates, at, stale = 0, {}, {}
+    for kind, i in order:
+        if kind == "F":
+            at[i] = updates
+        else:
+            stale[i] = updates - at[i]
+            updates += (i + 1) % m == 0
+    return [stale[i] for i in sorted(stale)]
+
+# %% staleness: counts its own update
+# Not yet. For the order F0 B0 F1 B1 and m = 1, rank 0 returned [1, 1], expected [0, 0].
+# solution, with `return [stale[i] for i in sorted(stale)]` as `return [stale[i] + 1 for i in sorted(stale)]`
+
+# %% staleness: rounded up
+# Not yet. For the order F0 F1 F2 B0 F3 B1 F4 B2 F5 B3 B4 B5 and m = 3, rank 0 returned [0, 1, 1, 1, 1, 1], expected
+# [0, 0, 0, 1, 1, 0].
+def staleness(order, m):
+    done, at, stale = 0, {}, {}
+    for kind, i in order:
+        if kind == "F":
+            at[i] = done
+        else:
+            stale[i] = -(-(done - at[i]) // m)
+            done += 1
+    return [stale[i] for i in sorted(stale)]
+
+# %% staleness: with positions
+# Solved. Every micro-batch has the right number of updates, even in unusual orders.
+def staleness(order, m):
+    def updates_before(action):
+        return sum(kind == "B" for kind, _ in order[: order.index(action)]) // m
+    numbers = sorted({i for _, i in order})
+    return torch.tensor([updates_before(("B", i)) - updates_before(("F", i)) for i in numbers])
+
 # %% enough_micro_batches: solution
 # Solved. Every number of micro-batches is the smallest that is enough.
 
@@ -224,3 +336,38 @@ def enough_micro_batches(stages, most):
 # %% enough_micro_batches: text
 # Not yet. With 4 stages and a bubble of at most 0.25, rank 0 returned ..., expected 9, where the bubble is 0.250.
 # solution, with `return m` as `return str(m)`
+
+# %% enough_micro_batches: rounded down
+# Not yet. With 8 stages and a bubble of at most 0.3, rank 0 returned 16, where the bubble is 0.304, expected 17,
+# where the bubble is 0.292.
+def enough_micro_batches(stages, most):
+    return max(1, int((stages - 1) * (1 - most) / most))
+
+# %% enough_micro_batches: less than the bubble
+# Not yet. With 4 stages and a bubble of at most 0.25, rank 0 returned 10, where the bubble is 0.231, expected 9,
+# where the bubble is 0.250.
+# solution, with `> most` as `>= most`
+
+# %% enough_micro_batches: in percent
+# Not yet. With 4 stages and a bubble of at most 0.25, rank 0 returned 1197, where the bubble is 0.003, expected 9,
+# where the bubble is 0.250.
+def enough_micro_batches(stages, most):
+    m = 1
+    while 100 * (stages - 1) / (m + stages - 1) > most:
+        m += 1
+        if m > 10**4:
+            return m
+    return m
+
+# %% enough_micro_batches: for 16 stages
+# Not yet. With 4 stages and a bubble of at most 0.25, rank 0 returned 285, where the bubble is 0.010, expected 9,
+# where the bubble is 0.250.
+def enough_micro_batches(stages, most):
+    return 285
+
+# %% enough_micro_batches: by fractions
+# Solved. Every number of micro-batches is the smallest that is enough.
+def enough_micro_batches(stages, most):
+    from fractions import Fraction
+    part = Fraction(str(most))
+    return float(max(1, -((1 - stages) * (1 - part) // part)))

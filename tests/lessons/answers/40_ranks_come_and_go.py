@@ -27,6 +27,51 @@ def my_quorum(store, me, grace):
 # Not yet. Rank 1 signed 0....
 # skeleton, with `store.append("signatures", f"{me} ")` as `store.set(me, "")`
 
+# %% my_quorum: a grace of its own
+# Not yet. Rank 1 signed 0... s after the first rank, within the grace of 1.0 s, but rank 0 returned ...
+# solution, with `time.sleep(grace)` as `time.sleep(GRACE)`
+
+# %% my_quorum: looks before it sets
+# Not yet. Rank 0 looked for the key `members` and then set it in a second call. ...
+def my_quorum(store, me, grace):
+    store.append("signatures", f"{me} ")
+    time.sleep(grace)
+    if not store.check(["members"]):
+        store.set("members", json.dumps(sorted(store.get("signatures").decode().split())))
+    return json.loads(store.get("members"))
+
+# %% my_quorum: the last proposal counts
+# Not yet. Rank 3 signed after the others returned: rank 0 returned ['0.1', '1.2', '2.1'], rank 3 returned ['0.1',
+# '1.2', '2.1', '3.2'], expected the same.
+def my_quorum(store, me, grace):
+    store.append("signatures", f"{me} ")
+    time.sleep(grace)
+    store.set("members", json.dumps(sorted(store.get("signatures").decode().split())))
+    return json.loads(store.get("members"))
+
+# %% my_quorum: signs after the grace
+# Not yet. Rank ...
+def my_quorum(store, me, grace):
+    time.sleep(grace)
+    store.append("signatures", f"{me} ")
+    signed = sorted(store.get("signatures").decode().split())
+    return json.loads(store.compare_set("members", "", json.dumps(signed)))
+
+# %% my_quorum: adds a late process to the list
+# Not yet. Rank 3 signed after the others returned: rank 0 returned ['0.1', '1.2', '2.1'], rank 3 returned ['0.1',
+# '1.2', '2.1', '3.2'], expected the same.
+# solution, with `return json.loads(store.compare_set("members", "", json.dumps(signed)))` as `members = json.loads(store.compare_set("members", "", json.dumps(signed))); return sorted({*members, me})`
+
+# %% my_quorum: reads the list if there is one
+# Solved. All ranks returned the list of the processes that signed in time, and no rank waited for a process that ...
+def my_quorum(store, me, grace):
+    if not store.check(["members"]):
+        store.append("signatures", me + "\n")
+        time.sleep(grace)
+        names = bytes(store.get("signatures")).decode().strip().split("\n")
+        store.compare_set("members", "", json.dumps([name for name in sorted(names)]))
+    return json.loads(store.get("members").decode())
+
 # %% my_quorum: its own view
 # Not yet. Rank 3 signed after the others returned: rank 0 returned ['0.1', '1.2', '2.1'], rank 3 returned
 # ['0.1', '1.2', '2.1', '3.2'], expected the same.
@@ -108,8 +153,8 @@ def my_quorum(store, me, grace):
 # %% my_meeting: the store without a prefix
 # Solved. The processes in the list are one group, each at its place in the list, and a late process is in no group.
 def my_meeting(store):
-    members = quorum(store, me, GRACE)
     leave()
+    members = quorum(store, me, GRACE)
     for place, member in enumerate(members):
         if member == me:
             dist.init_process_group("gloo", store=store, rank=place, world_size=len(members), timeout=TIMEOUT)
@@ -132,6 +177,45 @@ def my_meeting(store):
         leave()
         place, size = members.index(me), len(members)
         dist.init_process_group("gloo", store=store, rank=place, world_size=size, timeout=TIMEOUT)
+    return members
+
+# %% my_meeting: signs before it leaves
+# Not yet. Rank 3 was still in its group when it called `quorum`, expected it to leave first: the other ranks may ...
+def my_meeting(store):
+    members = quorum(store, me, GRACE)
+    leave()
+    if me in members:
+        place, size = members.index(me), len(members)
+        dist.init_process_group("gloo", store=store, rank=place, world_size=size, timeout=TIMEOUT)
+    return members
+
+# %% my_meeting: index without a look
+# Not yet. Rank 3 raised ValueError: ...
+# solution, with `if me in members:` as `if True:`
+
+# %% my_meeting: the size of the world
+# Not yet. Rank 0 raised ValueError: `world_size` is 4, expected 3, the length of the list
+# solution, with `len(members)` as `n`
+
+# %% my_meeting: sorted members
+# Not yet. The process '0.1' has rank 0 after the meeting, expected 2, its index in ['1.2', '2.1', '0.1'].
+# solution, with `members.index(me)` as `sorted(members).index(me)`
+
+# %% my_meeting: by positions, with another store
+# Solved. The processes in the list are one group, each at its place in the list, and a late process is in no group.
+def my_meeting(store):
+    leave()
+    members = quorum(store, me, GRACE)
+    ranks = {member: place for place, member in enumerate(members)}
+    if me not in ranks:
+        return members
+    dist.init_process_group(
+        backend="gloo",
+        timeout=TIMEOUT,
+        rank=ranks[me],
+        world_size=len(ranks),
+        store=dist.PrefixStore("ranks", dist.PrefixStore("of the group", store)),
+    )
     return members
 
 # %% my_meeting: leaves and makes no group
@@ -180,6 +264,50 @@ def my_meet():
         members = meeting(place(number))
         if me in members:
             return number, members
+
+# %% my_meet: its incarnation alone
+# Not yet. When no meeting is over, rank 0 returned (0, '0.1'), expected the number and the list of its last meeting,
+# 0 and ['0.1'].
+# solution, with `return number, members` as `return number, me`
+
+# %% my_meet: one number too far
+# Not yet. When no meeting is over, rank 0 returned (1, ['0.1']), expected the number and the list of its last
+# meeting, 0 and ['0.1'].
+def my_meet():
+    number, members = 0, []
+    while me not in members:
+        while place(number).check(["members"]):
+            number += 1
+        place(number).set("a rank has arrived", "yes")
+        members = meeting(place(number))
+        number += 1
+    return number, members
+
+# %% my_meet: any key
+# Not yet. When the meetings 0 to 2 are over, rank 0 took part in the meetings [0], expected [3].
+# solution, with `place(number).check(["members"])` as `place(number).check(["a rank has arrived"])`
+
+# %% my_meet: announces after the meeting
+# Not yet. When no meeting is over, rank 0 set the key `a rank has arrived` before the meetings [], expected [0].
+def my_meet():
+    number, members = 0, []
+    while me not in members:
+        while place(number).check(["members"]):
+            number += 1
+        members = meeting(place(number))
+        place(number).set("a rank has arrived", "yes")
+    return number, members
+
+# %% my_meet: with itertools
+# Solved. Every rank went to the first meeting that was not over, and went on until it was a member.
+def my_meet():
+    import itertools
+    for number, store in ((k, place(k)) for k in itertools.count()):
+        if store.check(["members"]):
+            continue
+        store.set("a rank has arrived", str(me))
+        if me in (members := list(meeting(store))):
+            return [number, members]
 
 # %% my_meet: gives up when it is late
 # Not yet. When the list of meeting 0 is decided without this process, rank 0 took part in the meetings [0],
@@ -240,6 +368,45 @@ def catch_up(step, state):
     if most != -ends[1].item():
         dist.broadcast(state, furthest)
     return state
+
+# %% catch_up: the largest elements
+# Not yet. When rank 1 is new, rank 0 returned a mixture of states, expected the state of step 7.
+def catch_up(step, state):
+    steps = [None] * n
+    dist.all_gather_object(steps, step)
+    if min(steps) < max(steps):
+        dist.all_reduce(state, op=dist.ReduceOp.MAX)
+    return state
+
+# %% catch_up: compares with rank 0
+# Not yet. When rank 1 is new, rank 1 returned the state of step 0, expected the state of step 7.
+def catch_up(step, state):
+    steps = [None] * n
+    dist.all_gather_object(steps, step)
+    if steps[0] < max(steps):
+        dist.broadcast(state, steps.index(max(steps)))
+    return state
+
+# %% catch_up: all states
+# Not yet. When all ranks are at the same step, rank 0 sent 10... bytes, expected no state.
+def catch_up(step, state):
+    steps, states = [None] * n, [torch.empty_like(state) for _ in range(n)]
+    dist.all_gather_object(steps, step)
+    dist.all_gather(states, state)
+    return states[steps.index(max(steps))]
+
+# %% catch_up: without changing its argument
+# Solved. Every rank returned the state of the most steps, and no rank sent a state that no other needed.
+def catch_up(step, state):
+    mine = torch.tensor([step, rank], dtype=torch.float64)
+    both = [torch.empty(2, dtype=torch.float64) for _ in range(n)]
+    dist.all_gather(both, mine)
+    steps = torch.stack(both)[:, 0]
+    if (steps == steps[0]).all():
+        return state
+    newest = state.clone()
+    dist.broadcast(newest, src=int(steps.argmax()))
+    return newest
 
 # %% catch_up: always
 # Not yet. When all ranks are at the same step, rank 0 sent 10... bytes, expected no state.
@@ -323,3 +490,33 @@ def majority(store, me, grace, last):
 # %% majority: without a quorum
 # Not yet. Rank 0 did not call `quorum(store, me, grace)`.
 # skeleton, with `return quorum(store, me, grace)` as `return list(last)`
+
+# %% majority: half of the world
+# Not yet. When more than half have signed, ['0.1', '1.1'], and the last group was ['0.1', '1.1', '2.1'], rank 0 returned
+# None, expected ['0.1', '1.1'].
+# solution, with `len(last) / 2` as `n / 2`
+
+# %% majority: few new members
+# Not yet. When only one process has signed, ['0.1'], and the last group was ['0.1', '1.1', '2.1', '3.1'], rank 0
+# returned ['0.1'], expected None.
+def majority(store, me, grace, last):
+    members = quorum(store, me, grace)
+    return members if len(set(members) - set(last)) < len(last) / 2 else None
+
+# %% majority: only the old members
+# Not yet. When all and a new process have signed, ['0.1', '1.1', '2.1', '3.1', '4.1'], and the last group was ['0.1',
+# '1.1', '2.1', '3.1'], rank 0 returned ['0.1', '1.1', '2.1', '3.1'], expected ['0.1', '1.1', '2.1', '3.1', '4.1'].
+# solution, with `return members if` as `return sorted(remaining) if`
+
+# %% majority: an empty list
+# Not yet. When only one process has signed, ['0.1'], and the last group was ['0.1', '1.1', '2.1', '3.1'], rank 0
+# returned [], expected None.
+# solution, with `else None` as `else []`
+
+# %% majority: counted one by one
+# Solved. Only a list with more than half of the last group continues, so two disjoint lists cannot both continue.
+def majority(store, me, grace, last):
+    members = quorum(store, me, grace)
+    votes = [member in last for member in members]
+    if votes.count(True) >= len(last) // 2 + 1:
+        return members

@@ -90,6 +90,79 @@ def my_loop(training, path, goes_on):
                 os.remove(path)
             shutil.copy(f"{path}.part", path)
 
+# %% my_loop: removes the old checkpoint first
+# Not yet. Rank 0 removed the first checkpoint before the second was at `path`, expected `os.replace`, which does both
+# at once: otherwise a rank that is killed in between leaves no checkpoint.
+# solution, with `os.replace(f"{path}.part", path)` as `os.path.exists(path) and os.remove(path); os.rename(f"{path}.part", path)`
+
+# %% my_loop: a new file at the path
+# Not yet. Rank 0 removed the first checkpoint before the second was at `path`, expected `os.replace`, which does both
+# at once: otherwise a rank that is killed in between leaves no checkpoint.
+def my_loop(training, path, goes_on):
+    from pathlib import Path
+    if os.path.exists(path):
+        training.load(torch.load(path))
+    while goes_on(training):
+        take_step(training)
+        if training.step % 25 == 0 and rank == 0:
+            Path(path).unlink(missing_ok=True)
+            torch.save(training.state(), path)
+
+# %% my_loop: the first rank of each host saves
+# Not yet. Rank 1 left checkpoints of the steps [25, 50], expected none: only rank 0 may save.
+# solution, with `rank == 0` as `os.environ["LOCAL_RANK"] == "0"`
+
+# %% my_loop: counts its own steps
+# Not yet. With a checkpoint of step 30, the checkpoints at `path` on rank 0 were of the steps [30, 55], expected [30,
+# 50].
+def my_loop(training, path, goes_on):
+    if os.path.exists(path):
+        training.load(torch.load(path))
+    taken = 0
+    while goes_on(training):
+        take_step(training)
+        taken += 1
+        if taken % 25 == 0 and rank == 0:
+            torch.save(training.state(), f"{path}.part")
+            os.replace(f"{path}.part", path)
+
+# %% my_loop: loads in each step
+# Not yet. Rank 0 raised RuntimeError: the loop took more than 120 steps, and `goes_on` is false at 60
+def my_loop(training, path, goes_on):
+    while goes_on(training):
+        if os.path.exists(path):
+            training.load(torch.load(path))
+        take_step(training)
+        if training.step % 25 == 0 and rank == 0:
+            torch.save(training.state(), f"{path}.part")
+            os.replace(f"{path}.part", path)
+
+# %% my_loop: a fixed number of steps
+# Not yet. Rank 0 raised RuntimeError: the loop took more than 120 steps, and `goes_on` is false at 60
+# solution, with `while goes_on(training):` as `for _ in range(150):`
+
+# %% my_loop: saves the training
+# Not yet. Without a checkpoint, rank 0 left checkpoints of the steps [] at `path`, expected [25, 50]: after every
+# 25th step.
+# solution, with `torch.save(training.state()` as `torch.save({"step": training.step}`
+
+# %% my_loop: with a barrier and a temporary file
+# Solved. The loop saved every 25 steps on one rank, by a rename, and continued from the checkpoint.
+def my_loop(training, path, goes_on):
+    if os.access(path, os.R_OK):
+        with open(path, "rb") as file:
+            training.load(torch.load(file, weights_only=True))
+    while True:
+        if not goes_on(training):
+            break
+        take_step(training)
+        if training.step // 25 * 25 == training.step:
+            if int(os.environ["RANK"]) == 0:
+                with open(path + "~", "wb") as file:
+                    torch.save(training.state(), file)
+                os.rename(path + "~", path)
+            dist.barrier()
+
 # %% my_loss: solution
 # Solved. For every split of the batch, ...
 
@@ -105,6 +178,29 @@ def my_loop(training, path, goes_on):
 # Solved. For every split of the batch, ...
 def my_loss(losses, batch, n):
     return torch.nn.functional.l1_loss(losses, torch.zeros_like(losses), reduction="sum") / (batch / n)
+
+# %% my_loss: counted by an all-reduce
+# Solved. For every split of the batch, ...
+def my_loss(losses, batch, n):
+    total = torch.tensor([float(losses.numel())], dtype=losses.dtype)
+    dist.all_reduce(total)
+    return losses.sum().mul(dist.get_world_size()).div(total)
+
+# %% my_loss: the batch of an even split
+# Not yet. With 17 examples, split as [5, 4, 4, 4], the gradient after DDP's average is 104.5000, expected 105.0000.
+# solution, with `/ batch` as `/ (len(losses) * n)`
+
+# %% my_loss: four ranks and sixteen examples
+# Not yet. With 17 examples, split as [5, 4, 4, 4], the gradient after DDP's average is 111.5625, expected 105.0000.
+# solution, with `losses.sum() * n / batch` as `losses.sum() / 4`
+
+# %% my_loss: one for an empty slice
+# Not yet. Rank 3 raised RuntimeError: element 0 of tensors does not require grad and does not have a grad_fn
+# skeleton, with `losses.mean()` as `losses.mean() if len(losses) else torch.zeros(1)`
+
+# %% my_loss: detached
+# Not yet. Rank 0 raised RuntimeError: element 0 of tensors does not require grad and does not have a grad_fn
+# solution, with `losses.sum()` as `losses.detach().sum()`
 
 # %% my_loss: skeleton
 # Not yet. With 17 examples, split as [5, 4, 4, 4], the gradient after DDP's average is 104.5000, expected 105.0000.
@@ -153,3 +249,28 @@ def best_interval(save, between):
 # Not yet. With 2 s for a checkpoint and 3600 s between failures, rank 0 returned None, expected 120 s.
 def best_interval(save, between):
     interval = (2 * save * between) ** 0.5
+
+# %% best_interval: for hours
+# Not yet. With 30 s for a checkpoint and 10800 s between failures, rank 0 returned 464.758, expected 805 s. Your
+# interval loses 6.5% to checkpoints and 2.2% to failures.
+# solution, with `2 * save * between` as `2 * save * 3600`
+
+# %% best_interval: Daly's formula without the half
+# Not yet. With 2 s for a checkpoint and 3600 s between failures, rank 0 returned 60.0, expected 120 s. Your interval
+# loses 3.3% to checkpoints and 0.8% to failures.
+# solution, with `2 * save * between` as `save * between / 2`
+
+# %% best_interval: the checkpoint added
+# Not yet. With 2 s for a checkpoint and 3600 s between failures, rank 0 returned 122.0, expected 120 s. Your interval
+# loses 1.6% to checkpoints and 1.7% to failures.
+# solution, with `** 0.5` as `** 0.5 + save`
+
+# %% best_interval: without a root
+# Not yet. With 2 s for a checkpoint and 3600 s between failures, rank 0 returned 14400, expected 120 s. Your interval
+# loses 0.0% to checkpoints and 200.0% to failures.
+# solution, with `** 0.5` as ``
+
+# %% best_interval: by logarithms
+# Solved. The interval is ...
+def best_interval(save, between):
+    return torch.tensor([2.0, save, between]).log().sum().div(2).exp()

@@ -54,4 +54,16 @@ MUTANTS = {
         "run(order, update_every=n)",
         "run(with_flush(rank, n, batches, n), update_every=n)",
     ),
+    "an update counts before its last backward": (
+        "if (i + 1) % update_every == 0:",
+        "if i % update_every == 0:",
+    ),
+    "the run with a flush after each is drawn for the run with a flush after n": (
+        'drawn = {"1F1B with a flush after n": boxes["flush after n"], ',
+        'drawn = {"1F1B with a flush after n": boxes["flush after each"], ',
+    ),
+    "one process keeps only its newest weights": (
+        "            of_stage.append(weights_of_stage)\n    return [of_stage[-1]",
+        "            of_stage[:] = [weights_of_stage]\n    return [of_stage[-1]",
+    ),
 }

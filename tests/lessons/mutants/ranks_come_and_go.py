@@ -40,4 +40,16 @@ MUTANTS = {
         "first = of_rank_0[:STEPS], killed, ",
         "first = of_rank_0[:STEPS], joined_at, ",
     ),
+    "the survivors are compared with themselves": (
+        "difference = training.weights() - single_process(training.step).weights()",
+        "difference = training.weights() - training.weights()",
+    ),
+    "a survivor arrives late": (
+        'members, in_a_group = world.call("arrive_late", targets=victim)',
+        'members, in_a_group = world.call("arrive_late", targets=0)',
+    ),
+    "the cost of the spare is counted from the first kill": (
+        "by_spare = interruption.cost(second_kill, DIES_AT",
+        "by_spare = interruption.cost(killed, DIES_AT",
+    ),
 }

@@ -70,4 +70,16 @@ MUTANTS = {
         "first_after = min(done for done in times if done > plugged_at)",
         "first_after = max(done for done in times if done > plugged_at)",
     ),
+    "the cable of the first host is out": (
+        "cut_off = world.hosts[-1]",
+        "cut_off = world.hosts[0]",
+    ),
+    "a cable that is hardly out makes a step long": (
+        "        time.sleep(2)\n    finally:",
+        "        time.sleep(0.02)\n    finally:",
+    ),
+    "torchrun starts the first ranks on the second host": (
+        'world.view.pull("printed", targets=m)',
+        'world.view.pull("printed", targets=0)',
+    ),
 }

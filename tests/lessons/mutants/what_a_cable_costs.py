@@ -86,4 +86,16 @@ MUTANTS = {
         '"A100, 400 Gbit/s": (300e9, 400e9 / 8),',
         '"A100, 400 Gbit/s": (600e9, 400e9 / 8),',
     ),
+    "two levels do not broadcast": (
+        "return [(1, reduce), *ring_steps(firsts, size), (1, broadcast)]",
+        "return [(1, reduce), *ring_steps(firsts, size)]",
+    ),
+    "the addresses are those of the host with a cable": (
+        'known_without_cable = world.call("hardware_addresses")[-1]',
+        'known_without_cable = world.call("hardware_addresses")[0]',
+    ),
+    "the model predicts the times of a single tensor in bits": (
+        'world.call("by_model", 2, m, B, links["inside a host"], between_hosts)',
+        'world.call("by_model", 2, m, B / 8, links["inside a host"], between_hosts)',
+    ),
 }
