@@ -48,6 +48,7 @@ def my_columns(exam):
     down = nn.Linear(hidden, _OUTPUTS, bias=False, dtype=torch.float64)
     x = torch.randn(2, _INPUTS, dtype=torch.float64)
     output = down(gelu(up(x))).detach()
+    block = up.weight.detach().chunk(exam.n)[exam.rank].clone()  # the answer may change the layer
     weight, bias = _weight_and_bias(exam, exam.call(up))
     rows = exam.on_rank(answer, "my_rows", [down])
     _require_part(exam, "The weight of my_columns", weight, [_HIDDEN, _INPUTS], hidden * _INPUTS)
@@ -56,8 +57,7 @@ def my_columns(exam):
     if exam.fault is not None:
         return None
     weight, bias, rows = (torch.as_tensor(part).detach().double() for part in (weight, bias, rows))
-    has_its_block = torch.equal(weight, up.weight.chunk(exam.n)[exam.rank])
-    return linear(gelu(linear(x, weight, bias)), rows), output, has_its_block
+    return linear(gelu(linear(x, weight, bias)), rows), output, torch.equal(weight, block)
 
 
 def _weight_and_bias(exam, result):
@@ -205,6 +205,10 @@ def next_words(exam):
     exam.require(
         len(words) == _TOKENS, f"Rank {rank} returned {show(result)}, expected a tensor of {_TOKENS} elements."
     )
+    exam.require(
+        not words or not result.is_floating_point(),
+        f"Rank {rank} returned a tensor of {getattr(result, 'dtype', None)}, expected ids, a tensor of integers.",
+    )
     for word, expected in zip(words, logits.argmax(-1).tolist(), strict=False):
         if word != expected:
             exam.refuse(f"Rank {rank} returned word {word} for a token, expected {expected}, the best of all words.")
@@ -245,7 +249,8 @@ def my_cross_entropy(exam):
     )
     exam.require(
         close(torch.as_tensor(loss).reshape(()) if isinstance(loss, torch.Tensor) else None, expected.detach()),
-        f"Rank {rank} returned {show(loss)}, expected {show(expected.item())}, the mean over all tokens.",
+        f"Rank {rank} returned {show(loss)}, expected {show(expected.item())}, the mean over all tokens, "
+        f"with {_WORDS} words on each rank.",
     )
     own = whole.grad[..., words]
     exam.require(
@@ -265,7 +270,7 @@ def _loss_and_gradient(logits, targets):
     """Return the loss of `my_cross_entropy`, the gradient of the logits, and how many values this rank sent for it."""
     logits.requires_grad_()
     with _brought() as numbers, recorded() as messages:
-        loss = answer("my_cross_entropy", [logits, targets])
+        loss = answer("my_cross_entropy", [logits.clone(), targets])  # no leaf, so that the answer may change it
     if isinstance(loss, torch.Tensor) and loss.numel() == 1 and loss.requires_grad:
         with errors_of_answer():
             loss.backward()

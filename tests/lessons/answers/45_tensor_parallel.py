@@ -222,7 +222,7 @@ def my_cross_entropy(logits, targets):
     return (total.log() - MyG.apply(of_target * mine)).mean()
 
 # %% my_cross_entropy: the largest logit of this rank
-# Not yet. Rank 0 returned ..., expected ..., the mean over all tokens.
+# Not yet. Rank 0 returned ..., expected ..., the mean over all tokens, with 7 words on each rank.
 # answer "three sums", with `largest_of_all(logits.amax(-1))` as `logits.detach().amax(-1)`
 
 # %% my_cross_entropy: nothing is subtracted
@@ -230,7 +230,7 @@ def my_cross_entropy(logits, targets):
 # answer "three sums", with `logits - largest.unsqueeze(-1)` as `logits + 0`
 
 # %% my_cross_entropy: the logit of the target of every rank
-# Not yet. Rank 0 returned ..., expected ..., the mean over all tokens.
+# Not yet. Rank 0 returned ..., expected ..., the mean over all tokens, with 7 words on each rank.
 # answer "three sums", with `of_target * mine` as `of_target`
 
 # %% my_cross_entropy: sums without a gradient
@@ -242,7 +242,7 @@ def summed(x):
     return total
 
 # %% my_cross_entropy: the sum instead of the mean
-# Not yet. Rank 0 returned ..., expected ..., the mean over all tokens.
+# Not yet. Rank 0 returned ..., expected ..., the mean over all tokens, with 7 words on each rank.
 # answer "three sums", with `.mean()` as `.sum()`
 
 # %% my_cross_entropy: a loss for each token
