@@ -72,7 +72,8 @@ def _require_part(exam, name, part, expected, elements):
     """Require that a part has the expected shape; its parameter has `elements` elements."""
     shape = list(getattr(part, "shape", ()))
     who = f"{name} on rank {exam.rank}"
-    exam.require(hasattr(part, "shape"), f"{who} is {show(part)}, expected a tensor.")
+    shown = show(list(part) if isinstance(part, tuple) else part)
+    exam.require(hasattr(part, "shape"), f"{who} is {shown}, expected a tensor.")
     kept, share = math.prod(shape), math.prod(expected)
     exam.require(kept == share, f"{who} has {kept} of {elements} elements, expected {share}.")
     exam.require(
@@ -150,6 +151,12 @@ def cut_qkv(exam):
     exam.require(
         isinstance(weight, torch.Tensor) and isinstance(bias, torch.Tensor),
         f"Rank {rank} returned {show(weight)} and {show(bias)}, expected a weight and a bias.",
+    )
+    inputs = list(getattr(weight, "shape", ()))[1:]
+    exam.require(
+        not isinstance(weight, torch.Tensor) or inputs == [2],
+        f"Rank {rank} returned a weight of shape {list(getattr(weight, 'shape', ()))}, expected all 2 inputs of the "
+        "layer: the heads split its outputs only.",
     )
     rows, biases = _rows(weight), _rows(bias)
     kept = [sum(row // all_rows == part for row in rows) for part in range(3)]
