@@ -118,7 +118,7 @@ def my_plan():
 
 # %% my_plan: without the values
 # Not yet. Rank 0 raised RuntimeError: ... A layer does not take the split that the layer before it leaves.
-# solution, without `"attention.v": ColwiseParallel(),`
+# solution, with `"attention.v", "mlp.up"` as `"mlp.up"`
 
 # %% my_total_norm: skeleton
 # Not yet. Rank 0 returned ..., the norm of its own parts, expected ..., the norm of all elements.
