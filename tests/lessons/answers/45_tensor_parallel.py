@@ -370,7 +370,7 @@ def cut_qkv(layer):
 # skeleton, with `layer.weight.chunk(n)[rank], layer.bias.chunk(n)[rank]` as `layer.weight.chunk(n, 1)[0], layer.bias`
 
 # %% cut_qkv: one input
-# Not yet. Rank 0 returned a weight of shape [12, 1], expected all 2 inputs of the layer: the heads split its outputs ...
+# Not yet. Rank 0 keeps the right rows, but returned a weight of shape [12, 1], expected [12, 2]: the heads split ...
 # solution, with `return weight, bias` as `return weight[:, :1], bias`
 
 # %% cut_qkv: three blocks in a row
@@ -439,5 +439,5 @@ def next_words(logits):
 # answer "by the best word", with `return word` as `return word[0]`
 
 # %% next_words: ids as floats
-# Not yet. Rank 0 returned a tensor of torch.float64, expected ids, a tensor of integers.
+# Not yet. The words are right. Rank 0 returned a tensor of torch.float64, expected a tensor of integers.
 # solution, with `.squeeze(0).long()` as `.squeeze(0)`

@@ -221,7 +221,7 @@ def my_ring(block, compute):
 # solution, with `block = next_block` as `block.copy_(next_block)`
 
 # %% my_ring: receives into the block that it sends
-# Not yet. In step 1, rank 0 called `compute` with the block of rank ..., expected the block of rank 3.
+# Not yet. In step 1, rank ... called `compute` with the block of rank ..., expected the block of rank ...
 def my_ring(block, compute):
     for step in range(n):
         works = [dist.isend(block, right), dist.irecv(block, left)] if step < n - 1 else []
