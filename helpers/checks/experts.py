@@ -228,6 +228,7 @@ def _choices(experts, ranks=None):
         "all tokens for the last expert": [[experts - 1] * (2 + rank) for rank in range(ranks)],
         "no tokens on rank 0": [[], *mixed[1:]],
         "a token for each expert": [list(reversed(range(experts))) for _ in range(ranks)],
+        "one more token for the last expert": [[*range(experts), *[experts - 1] * (not rank)] for rank in range(ranks)],
     }
 
 
