@@ -1,8 +1,21 @@
 """Exercises of 48_experts: an exchange of rows with a gradient, dispatch and combine, two experts, and a bias."""
 
 import torch
+import torch.distributed as dist
 
-from helpers.checks.exam import answer, called, close, errors_of_answer, exercise, has_shape, number, rounded, show
+from helpers import tap
+from helpers.checks.exam import (
+    AnswerError,
+    answer,
+    called,
+    close,
+    errors_of_answer,
+    exercise,
+    has_shape,
+    number,
+    rounded,
+    show,
+)
 from helpers.measure.traffic import collectives
 
 _WIDTH = 2
@@ -44,6 +57,8 @@ def MyExchange(exam):
 def my_dispatch(exam):
     """Check `my_dispatch(tokens, expert_of_token)`: each token is on the rank of its expert, with the right plan."""
     rank, n = exam.rank, exam.n
+    chosen = _none_for_the_last(n, rank)
+    exam.on_rank(_dispatched, _numbered(rank, len(chosen)), chosen, 1.0)
     for case, choices in _choices(n).items():
         tokens, chosen = _numbered(rank, len(choices[rank])), torch.tensor(choices[rank], dtype=torch.int64)
         rows, plan, gradient, calls = exam.on_rank(_dispatched, tokens, chosen, rank + 1.0)
@@ -160,6 +175,7 @@ def two_experts(exam):
 def new_bias(exam):
     """Check `new_bias(bias, chosen, speed)`: the bias moves by the sign of each expert's load over all ranks."""
     rank, n = exam.rank, exam.n
+    exam.call(torch.zeros(n, dtype=torch.float64), _none_for_the_last(n, rank).unsqueeze(1), _SPEED)
     for case, choices in _choices(n).items():
         bias = torch.arange(n).double() / 8
         before = bias.clone()
@@ -212,7 +228,17 @@ def _choices(experts, ranks=None):
         "all tokens for the last expert": [[experts - 1] * (2 + rank) for rank in range(ranks)],
         "no tokens on rank 0": [[], *mixed[1:]],
         "a token for each expert": [list(reversed(range(experts))) for _ in range(ranks)],
+        "one more token for the last expert": [[*range(experts), *[experts - 1] * (not rank)] for rank in range(ranks)],
     }
+
+
+def _none_for_the_last(n, rank):
+    """Return the experts of a rank's tokens, all but the last expert, on every rank.
+
+    `bincount` without `minlength` then returns n - 1 counts on every rank, and an answer raises an error. If only some
+    ranks had too few counts, gloo would abort a rank, which explains nothing.
+    """
+    return torch.tensor([max(n - 2 - token, 0) for token in range(3 + rank)])
 
 
 def _tally(choices, experts):
@@ -291,8 +317,22 @@ def _output_and_gradient(name, rows, *arguments_and_scale):
 def _dispatched(tokens, chosen, scale):
     """Return the rows and the plan of `my_dispatch`, the gradient of the tokens, and the collectives of the call."""
     tokens = tokens.clone().requires_grad_()
-    with collectives() as calls:
-        result = answer("my_dispatch", [tokens, chosen.clone()])
+    n, counts = dist.get_world_size(), []
+
+    def count(event):
+        counts.append(sum(tensor.numel() for tensor in event.inputs))
+
+    with collectives() as calls, tap.subscribed(tap.Collective, begin=count):
+        try:
+            result = answer("my_dispatch", [tokens, chosen.clone()])
+        except AnswerError as error:
+            if not counts or counts[0] >= n:
+                raise
+            reason = str(error).partition("\n")[0].rstrip(".")
+            raise AnswerError(
+                f"{reason}. The first collective got {counts[0]} counts, expected {n}, one for each expert. "
+                "If you count with `torch.bincount`, give it `minlength`."
+            ) from None
     if not isinstance(result, list | tuple) or len(result) != 2:
         return _detached(result), None, None, dict(calls)
     rows, plan = result

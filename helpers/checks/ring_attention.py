@@ -48,10 +48,11 @@ def my_update(exam):
                 f"With {name}, rank {rank} returned nan for a query, expected numbers: exp overflows, or all "
                 "weights are 0.",
             )
+            query, shown, shown_expected = _first_wrong_query(result, expected)
             exam.require(
                 close(result, expected),
-                f"With {name}, rank {rank} has {_first(result)} for the first query after {_BLOCKS} blocks, expected "
-                f"{_first(expected)}, the attention over all keys.",
+                f"With {name}, rank {rank} has {shown} for {query} after {_BLOCKS} blocks, expected {shown_expected}, "
+                "the attention over all keys.",
             )
     return "In every order, with small and large scores, the blocks give the attention over all keys."
 
@@ -95,8 +96,9 @@ class Visit(NamedTuple):
 def my_ring(exam):
     """Check `my_ring(block, compute)`: it calls `compute` with every block while the next block is on its way."""
     rank, n = exam.rank, exam.n
-    visits, _ = exam.on_rank(_go_round, "my_ring", rank)
+    visits, _, unchanged = exam.on_rank(_go_round, "my_ring", rank)
     _require_visits(exam, visits)
+    exam.require(unchanged, f"Rank {rank} changed its argument `block`, expected it unchanged.")
     for step, visit in enumerate(visits[: n - 1]):
         exam.require(
             visit.incoming >= _BLOCK_BYTES,
@@ -116,12 +118,13 @@ def my_ring(exam):
 def my_ring_back(exam):
     """Check `my_ring_back(block, compute)`: gradients travel one hop behind their blocks, and reach their owners."""
     rank, n = exam.rank, exam.n
-    visits, gradient = exam.on_rank(_go_round, "my_ring_back", rank)
+    visits, gradient, unchanged = exam.on_rank(_go_round, "my_ring_back", rank)
     fault = _fault_of_gradient(gradient, rank, n)
     if fault and len(visits) == 1 and n > 1:
         exam.refuse(f"Rank {rank} called `compute` once, and returned {fault}.")
     _require_visits(exam, visits)
     exam.require(not fault, f"Rank {rank} returned {fault}.")
+    exam.require(unchanged, f"Rank {rank} changed its argument `block`, expected it unchanged.")
     for step, visit in enumerate(visits[:n]):
         block = ["a block"] if step < n - 1 else []
         expected = [*block, *(["a gradient"] if step > 0 else [])]
@@ -137,7 +140,9 @@ def my_ring_back(exam):
 
 
 def _go_round(name, rank):
-    """Call the learner's loop with a block of this rank; return its calls of `compute`, and its result.
+    """Call the learner's loop with a block of this rank.
+
+    Return its calls of `compute`, its result, and whether the block is unchanged.
 
     What `compute` returns is the block times 10 to the power of the rank, so the digits of a sum show its parts.
     """
@@ -153,7 +158,8 @@ def _go_round(name, rank):
                 time.sleep(_DELAY)  # so that its neighbours see whether they have waited for its messages
             return content * 10.0**rank
 
-        return visits, answer(name, (own, compute))
+        result = answer(name, (own, compute))
+        return visits, result, torch.equal(own, _block_of(rank))
 
 
 def _block_of(rank):
@@ -352,10 +358,11 @@ def merged(exam):
             f"Rank {rank} returned {_shown(pair)}, expected (output, logsumexp): tensors of {_names_of(shapes)}.",
         ):
             for part, result, expected in zip(("output", "logsumexp"), pair, _attention(scores, values), strict=True):
+                _, shown, shown_expected = _first_wrong_query(result, expected)
                 exam.require(
                     close(result, expected),
-                    f"With {name}, rank {rank} returned the {part} {_first(result)} ..., expected {_first(expected)} "
-                    "..., the result for all keys.",
+                    f"With {name}, rank {rank} returned the {part} {shown} ..., expected {shown_expected} ..., the "
+                    "result for all keys.",
                 )
     return "The results are merged correctly, even with large log-sum-exps and for queries that see no key of a set."
 
@@ -439,7 +446,15 @@ def _names_of(shapes):
     return ", ".join(f"shape {tuple(shape)}" for shape in shapes)
 
 
-def _first(tensor):
-    """Return the first numbers of a tensor, rounded."""
-    numbers = tensor.flatten()[:_WIDTH].tolist()
-    return [round(number, 4) if abs(number) < 1e300 else number for number in numbers]
+def _first_wrong_query(result, expected):
+    """Return the name of the first query with a wrong result, its result, and the expected result, both rounded."""
+    rows, expected_rows = result.reshape(-1, result.shape[-1]), expected.reshape(-1, expected.shape[-1])
+    wrong = [query for query in range(len(rows)) if not close(rows[query], expected_rows[query])]
+    query = wrong[0] if wrong else 0
+    name = f"query {query}" if query else "the first query"
+    return name, _rounded(rows[query]), _rounded(expected_rows[query])
+
+
+def _rounded(tensor):
+    """Return the numbers of a tensor, rounded."""
+    return [round(number, 4) if abs(number) < 1e300 else number for number in tensor.tolist()]

@@ -48,6 +48,7 @@ def my_columns(exam):
     down = nn.Linear(hidden, _OUTPUTS, bias=False, dtype=torch.float64)
     x = torch.randn(2, _INPUTS, dtype=torch.float64)
     output = down(gelu(up(x))).detach()
+    block = up.weight.detach().chunk(exam.n)[exam.rank].clone()  # the answer may change the layer
     weight, bias = _weight_and_bias(exam, exam.call(up))
     rows = exam.on_rank(answer, "my_rows", [down])
     _require_part(exam, "The weight of my_columns", weight, [_HIDDEN, _INPUTS], hidden * _INPUTS)
@@ -56,8 +57,7 @@ def my_columns(exam):
     if exam.fault is not None:
         return None
     weight, bias, rows = (torch.as_tensor(part).detach().double() for part in (weight, bias, rows))
-    has_its_block = torch.equal(weight, up.weight.chunk(exam.n)[exam.rank])
-    return linear(gelu(linear(x, weight, bias)), rows), output, has_its_block
+    return linear(gelu(linear(x, weight, bias)), rows), output, torch.equal(weight, block)
 
 
 def _weight_and_bias(exam, result):
@@ -72,7 +72,8 @@ def _require_part(exam, name, part, expected, elements):
     """Require that a part has the expected shape; its parameter has `elements` elements."""
     shape = list(getattr(part, "shape", ()))
     who = f"{name} on rank {exam.rank}"
-    exam.require(hasattr(part, "shape"), f"{who} is {show(part)}, expected a tensor.")
+    shown = show(list(part) if isinstance(part, tuple) else part)
+    exam.require(hasattr(part, "shape"), f"{who} is {shown}, expected a tensor.")
     kept, share = math.prod(shape), math.prod(expected)
     exam.require(kept == share, f"{who} has {kept} of {elements} elements, expected {share}.")
     exam.require(
@@ -169,6 +170,12 @@ def cut_qkv(exam):
         biases == expected,
         f"The weight is right. Rank {rank} keeps the biases {biases}, expected {expected}.",
     )
+    shape = list(getattr(weight, "shape", ()))
+    exam.require(
+        shape == [3 * width, 2],
+        f"Rank {rank} keeps the right rows, but returned a weight of shape {shape}, expected {[3 * width, 2]}: the "
+        "heads split only the outputs of the layer.",
+    )
     return "Each rank has the queries, the keys and the values of its own heads."
 
 
@@ -209,6 +216,11 @@ def next_words(exam):
         if word != expected:
             exam.refuse(f"Rank {rank} returned word {word} for a token, expected {expected}, the best of all words.")
             break
+    exam.require(
+        not words or not result.is_floating_point(),
+        f"The words are right. Rank {rank} returned a tensor of {getattr(result, 'dtype', None)}, expected a tensor of "
+        "integers.",
+    )
     brought = exam.on_rank(_numbers_brought, own.clone())
     brought += sum(message.bytes // 8 for message in exam.messages if message.sent)
     exam.require(
@@ -245,7 +257,8 @@ def my_cross_entropy(exam):
     )
     exam.require(
         close(torch.as_tensor(loss).reshape(()) if isinstance(loss, torch.Tensor) else None, expected.detach()),
-        f"Rank {rank} returned {show(loss)}, expected {show(expected.item())}, the mean over all tokens.",
+        f"Rank {rank} returned {show(loss)}, expected {show(expected.item())}, the mean over all tokens, "
+        f"with {_WORDS} words on each rank.",
     )
     own = whole.grad[..., words]
     exam.require(
@@ -265,7 +278,7 @@ def _loss_and_gradient(logits, targets):
     """Return the loss of `my_cross_entropy`, the gradient of the logits, and how many values this rank sent for it."""
     logits.requires_grad_()
     with _brought() as numbers, recorded() as messages:
-        loss = answer("my_cross_entropy", [logits, targets])
+        loss = answer("my_cross_entropy", [logits.clone(), targets])  # no leaf, so that the answer may change it
     if isinstance(loss, torch.Tensor) and loss.numel() == 1 and loss.requires_grad:
         with errors_of_answer():
             loss.backward()

@@ -57,6 +57,25 @@ from torch import nn
 # skeleton, with `return layer.weight, layer.bias  # your line` as `return layer.weight.chunk(n)[rank], layer.bias[:0]`
 # and `return layer.weight  # your line` as `return layer.weight.chunk(n, 1)[rank]`
 
+# %% my_columns: changes the layer
+# Solved. ...
+def my_columns(layer):
+    layer.weight.data = layer.weight.data.chunk(n)[rank]
+    layer.bias.data = layer.bias.data.chunk(n)[rank]
+    return layer.weight, layer.bias
+
+def my_rows(layer):
+    layer.weight.data = layer.weight.data.chunk(n, 1)[rank]
+    return layer.weight
+
+# %% my_columns: a bias for the rows, too
+# Not yet. The weight of my_rows on rank 0 is a list of 2, expected a tensor.
+# solution, with `return layer.weight.chunk(n, dim=1)[rank]` as `return layer.weight.chunk(n, dim=1)[rank], layer.bias`
+
+# %% my_columns: the bias of rank 0
+# Not yet. ... the partial sums of the ranks do not add up to the output ...
+# solution, with `layer.bias.chunk(n)[rank]` as `layer.bias.chunk(n)[0]`
+
 # %% MyF: skeleton
 # Not yet. Rank 0 returned only its own partial sum of the output, expected the sum of all partial sums.
 
@@ -170,6 +189,16 @@ def my_mlp(x, up, down):
 def my_mlp(x, up, down):
     return MyG.apply(F.linear(F.gelu(F.linear(x, up)), down))
 
+# %% MyF: does not wait
+# Not yet. Rank ... returned only its own partial sum of the output, expected the sum of all partial sums.
+# answer "with two functions", with `total = x.contiguous()` as `total = x.clone()`
+# and `dist.all_reduce(total)` as `dist.all_reduce(total, async_op=True)`
+
+# %% MyF: only rank 0 has the sum
+# Not yet. Rank 1 returned another output, expected the sum of all partial sums.
+# answer "with two functions", with `total = x.contiguous()` as `total = x.clone()`
+# and `dist.all_reduce(total)` as `dist.reduce(total, 0)`
+
 # %% MyF
 # Not yet. ... returned only its own partial sum of the output ...
 # solution
@@ -222,7 +251,7 @@ def my_cross_entropy(logits, targets):
     return (total.log() - MyG.apply(of_target * mine)).mean()
 
 # %% my_cross_entropy: the largest logit of this rank
-# Not yet. Rank 0 returned ..., expected ..., the mean over all tokens.
+# Not yet. Rank 0 returned ..., expected ..., the mean over all tokens, with 7 words on each rank.
 # answer "three sums", with `largest_of_all(logits.amax(-1))` as `logits.detach().amax(-1)`
 
 # %% my_cross_entropy: nothing is subtracted
@@ -230,7 +259,7 @@ def my_cross_entropy(logits, targets):
 # answer "three sums", with `logits - largest.unsqueeze(-1)` as `logits + 0`
 
 # %% my_cross_entropy: the logit of the target of every rank
-# Not yet. Rank 0 returned ..., expected ..., the mean over all tokens.
+# Not yet. Rank 0 returned ..., expected ..., the mean over all tokens, with 7 words on each rank.
 # answer "three sums", with `of_target * mine` as `of_target`
 
 # %% my_cross_entropy: sums without a gradient
@@ -242,8 +271,29 @@ def summed(x):
     return total
 
 # %% my_cross_entropy: the sum instead of the mean
-# Not yet. Rank 0 returned ..., expected ..., the mean over all tokens.
+# Not yet. Rank 0 returned ..., expected ..., the mean over all tokens, with 7 words on each rank.
 # answer "three sums", with `.mean()` as `.sum()`
+
+# %% my_cross_entropy: changes the logits
+# Solved. ...
+# answer "three sums", with `logits = logits - largest.unsqueeze(-1)` as `logits -= largest.unsqueeze(-1)`
+
+# %% my_cross_entropy: the words of the lesson
+# Not yet. Rank 0 returned ..., expected ..., the mean over all tokens, with 7 words on each rank.
+# answer "three sums", with `mine = targets // words == rank` as `mine = targets // 16 == rank`
+
+# %% my_cross_entropy: two values for each token
+# Solved. ...
+# solution of MyG
+
+def my_cross_entropy(logits, targets):
+    own = logits.logsumexp(-1)
+    of_ranks = [torch.empty_like(own) for _ in range(n)]
+    dist.all_gather(of_ranks, own.detach())
+    of_ranks[rank] = own
+    words = logits.shape[-1]
+    of_target = logits.gather(-1, (targets % words).unsqueeze(-1)).squeeze(-1) * (targets // words == rank)
+    return (torch.stack(of_ranks).logsumexp(0) - MyG.apply(of_target)).mean()
 
 # %% my_cross_entropy: a loss for each token
 # Not yet. Rank 0 returned ..., expected the mean loss, a tensor with one element.
@@ -319,6 +369,16 @@ def cut_qkv(layer):
 # Not yet. ... keeps 16 rows of the queries ...
 # skeleton, with `layer.weight.chunk(n)[rank], layer.bias.chunk(n)[rank]` as `layer.weight.chunk(n, 1)[0], layer.bias`
 
+# %% cut_qkv: one input
+# Not yet. Rank 0 keeps the right rows, but returned a weight of shape [12, 1], expected [12, 2]: the heads split ...
+# solution, with `return weight, bias` as `return weight[:, :1], bias`
+
+# %% cut_qkv: three blocks in a row
+# Not yet. Rank 0 keeps 12 rows of the queries, 0 of the keys and 0 of the values, expected 4 of each, ...
+def cut_qkv(layer):
+    weights, biases = layer.weight.chunk(3 * n), layer.bias.chunk(3 * n)
+    return torch.cat(weights[3 * rank : 3 * rank + 3]), torch.cat(biases[3 * rank : 3 * rank + 3])
+
 # %% next_words: skeleton
 # Not yet. Rank 0 returned word ... , the best of all words.
 
@@ -377,3 +437,7 @@ def next_words(logits):
 # %% next_words
 # Not yet. ... , expected a tensor of 6 elements.
 # answer "by the best word", with `return word` as `return word[0]`
+
+# %% next_words: ids as floats
+# Not yet. The words are right. Rank 0 returned a tensor of torch.float64, expected a tensor of integers.
+# solution, with `.squeeze(0).long()` as `.squeeze(0)`

@@ -33,6 +33,26 @@
 # Not yet. The gradients are right. Rank 0 called `joined` 1 times, expected 2: once forward and once backward.
 # solution, with `return joined(x)` as `parts = [0] * n; dist.all_gather_object(parts, x); return torch.cat(parts, 1)`
 
+# %% MyGather: exchanged
+# Not yet. Rank 0 raised RuntimeError: ... `reduce_scatter` takes one tensor for each rank.
+# solution, with `class MyGather` as `class Other` and `class MyScatter` as `class MyGather`
+# and `class Other` as `class MyScatter`
+
+# %% MyGather: f and g of tensor parallelism
+# Not yet. On rank 0 the output for the rank's own tokens is wrong, ...
+class MyGather(torch.autograd.Function):
+    forward = staticmethod(lambda context, x: x.view_as(x))
+    backward = staticmethod(lambda context, gradient: all_reduced(gradient))
+
+class MyScatter(torch.autograd.Function):
+    forward = staticmethod(lambda context, x: all_reduced(x))
+    backward = staticmethod(lambda context, gradient: gradient)
+
+def all_reduced(x):
+    total = x.clone()
+    dist.all_reduce(total)
+    return total
+
 # %% my_sums: skeleton
 # Not yet. The gradients are right. Rank 0 called 3 all_reduce for 3 parameters, expected 1 collective.
 
@@ -64,6 +84,14 @@ def my_sums(parameters):
 # Not yet. Rank 0 has 0.1 times the gradient of parameter 0, expected the sum over the ranks.
 # solution, with `parameter.grad = flat[begin : begin + size].view_as(parameter)` as `flat[begin : begin + size]`
 
+# %% my_sums: does not wait
+# Not yet. Rank ... has ... the gradient of parameter 0, expected the sum over the ranks.
+# solution, with `dist.all_reduce(flat)` as `dist.all_reduce(flat, async_op=True)`
+
+# %% my_sums: only rank 0 has the sums
+# Not yet. Rank 1 has another gradient of parameter 0, expected the sum over the ranks.
+# solution, with `dist.all_reduce(flat)` as `dist.reduce(flat, 0)`
+
 # %% my_plan: skeleton
 # Not yet. Rank 0 keeps 1 of the weight of `attention.q`, expected 1/4.
 
@@ -83,6 +111,14 @@ def my_plan():
 # Not yet. Rank 0: `my_plan` returned None, expected a dict.
 def my_plan():
     return None
+
+# %% my_plan: rows before columns
+# Not yet. Rank 0 raised RuntimeError: ... A layer does not take the split that the layer before it leaves.
+# solution, with `ColwiseParallel` as `Other` and `RowwiseParallel` as `ColwiseParallel` and `Other` as `RowwiseParallel`
+
+# %% my_plan: without the values
+# Not yet. Rank 0 raised RuntimeError: ... A layer does not take the split that the layer before it leaves.
+# solution, with `"attention.v", "mlp.up"` as `"mlp.up"`
 
 # %% my_total_norm: skeleton
 # Not yet. Rank 0 returned ..., the norm of its own parts, expected ..., the norm of all elements.
@@ -113,3 +149,9 @@ def my_total_norm(gradients):
 # Not yet. Rank 0 raised RuntimeError: ... got mixed torch.Tensor and DTensor ...
 def my_total_norm(gradients):
     return torch.nn.utils.get_total_norm(gradients)
+
+# %% my_total_norm: the norms of this rank
+# Not yet. Rank 0 returned ..., another norm, expected ..., the norm of all elements.
+def my_total_norm(gradients):
+    norms = [gradient.norm() for gradient in gradients]
+    return torch.stack([norm.to_local() if isinstance(norm, DTensor) else norm for norm in norms]).norm()

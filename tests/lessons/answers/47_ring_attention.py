@@ -216,6 +216,19 @@ def my_ring(block, compute):
             finish(first + second)
             keys, values = next_keys, next_values
 
+# %% my_ring: changes its own block
+# Not yet. Rank 0 changed its argument `block`, expected it unchanged.
+# solution, with `block = next_block` as `block.copy_(next_block)`
+
+# %% my_ring: receives into the block that it sends
+# Not yet. In step 1, rank ... called `compute` with the block of rank ..., expected the block of rank ...
+def my_ring(block, compute):
+    for step in range(n):
+        works = [dist.isend(block, right), dist.irecv(block, left)] if step < n - 1 else []
+        compute(block, (rank - step) % n)
+        for work in works:
+            work.wait()
+
 # %% my_ring_back: skeleton
 # Not yet. Rank 0 called `compute` once, and returned the contributions of rank 0, expected one contribution of each rank.
 
@@ -405,6 +418,16 @@ def my_pieces(query_chunks, key_chunks):
 # Not yet. With 2 ranks, `my_chunks` on rank 0 assigned the ranks the chunks [0, 0, 3, 3], expected each of 0 to 3 once.
 # solution, with `return rank, 2 * n - 1 - rank` as `return 0, 2 * n - 1`
 
+# %% my_chunks: for four ranks
+# Not yet. Rank 0 raised IndexError: list index out of range
+def my_chunks(rank, n):
+    return [(0, 7), (1, 6), (2, 5), (3, 4)][rank]
+
+# %% my_chunks: from the middle
+# Solved. ...
+def my_chunks(rank, n):
+    return n - 1 - rank, n + rank
+
 # %% my_chunks
 # Not yet. For rank 0 of 2, rank 0 returned 0, expected two chunks.
 # solution, with `return rank, 2 * n - 1 - rank` as `return rank`
@@ -482,6 +505,24 @@ def merged(first, second):
 # %% merged
 # Not yet. Rank 0 returned None, shape (3, 1), expected (output, logsumexp): tensors of shape (3, 2), shape (3, 1) ...
 # solution, with `output = sum(part * (own - logsumexp).exp() for part, own in (first, second))` as `output = None`
+
+# %% merged: relative to the second set
+# Not yet. With queries that see no key of a set, rank 0 returned the output [nan, nan] ..., expected [...] ..., ...
+def merged(first, second):
+    weight = (first[1] - second[1]).exp()
+    return (weight * first[0] + second[0]) / (weight + 1), second[1] + (weight + 1).log()
+
+# %% merged: by a sigmoid
+# Solved. ...
+def merged(first, second):
+    share = torch.sigmoid(first[1] - second[1])
+    return share * first[0] + (1 - share) * second[0], torch.logaddexp(first[1], second[1])
+
+# %% merged: the weights exchanged
+# Not yet. With small scores, rank 0 returned the output [...] ..., expected [...] ..., the result for all keys.
+def merged(first, second):
+    both = torch.logaddexp(first[1], second[1])
+    return (second[1] - both).exp() * first[0] + (first[1] - both).exp() * second[0], both
 
 # %% windowed: skeleton
 # Not yet. The output of rank 1 is wrong at its position 0, which is 6 in the sequence: expected attention to itself and ...
@@ -569,5 +610,14 @@ def windowed(q, k, v):
 # %% windowed
 # Not yet. Rank 0 returned None, expected a tensor of shape (2, 6, 4) ...
 # answer "with a mask", with `return F` as `F`
+
+# %% windowed: zeros before the first position
+# Not yet. The output of rank 0 is wrong at its position 0, ...
+# answer "with a mask", with `visible[:, :c] = False` as `keys[:, :c] = 0`
+
+# %% windowed: without a scale
+# Not yet. The output of rank 1 is wrong at its position 0, which is 6 ...
+# answer "with a mask", with `F.scaled_dot_product_attention(q, keys, values, attn_mask=visible)`
+# as `(q @ keys.mT).masked_fill(~visible, -torch.inf).softmax(-1) @ values`
 
 # %% World(2), World(5): my_ring, my_ring_back

@@ -94,6 +94,16 @@ def my_dispatch(tokens, expert_of_token):
 # solution, with `dist.all_to_all_single(received, sent)`
 # as `for _ in range(n): dist.all_to_all_single(received, sent)`
 
+# %% my_dispatch: counts only up to its last expert
+# Not yet. Rank 0 raised RuntimeError: ... The first collective got 3 counts, expected 4, one for each expert. If you
+# count with `torch.bincount`, give it `minlength`.
+# cell `def dispatch_of_the_lesson`, with `dispatch_of_the_lesson` as `my_dispatch` and `, minlength=n` as ``
+
+# %% my_dispatch: as many rows as it sends
+# Not yet. ...
+# cell `def dispatch_of_the_lesson`, with `dispatch_of_the_lesson` as `my_dispatch`
+# and `dist.all_to_all_single(received, sent)` as `received.copy_(sent)`
+
 # %% my_combine: solution
 # Solved. Every output is in the place of its token, and gradients reach the experts.
 
@@ -169,6 +179,14 @@ def new_bias(bias, chosen, speed):
     dist.all_gather(of_all, counts)
     counts = torch.stack(of_all).sum(dim=0)
     return bias + speed * torch.sign(counts.sum() - n * counts)
+
+# %% new_bias: counts only up to its last expert
+# Not yet. Rank 0 raised RuntimeError: The size of tensor a (4) must match the size of tensor b (3) ...
+# solution, with `, minlength=n` as ``
+
+# %% new_bias: a mean rounded down
+# Not yet. With one more token for the last expert, the experts got [4, 4, 4, 5] tokens of all ranks, ...
+# solution, with `counts.double().mean()` as `counts.sum() // n`
 
 # %% new_bias: skeleton
 # Not yet. With mixed tokens, the experts got [...] tokens of all ranks, and rank 0 returned [...], expected [...].

@@ -105,4 +105,16 @@ MUTANTS = {
         "    waited[name] = sum(waits)\n",
     ),
     "a message is an eighth as large": ("loop(torch.zeros(2, 2**16), compute)", "loop(torch.zeros(2, 2**13), compute)"),
+    "the log-sum-exp leaves out the largest score": (
+        "return output / total, largest + total.log()",
+        "return output / total, total.log()",
+    ),
+    "the pieces of both orders are counted together": (
+        "computed.clear()\noutput = RingAttention",
+        "output = RingAttention",
+    ),
+    "a head of Ulysses has the positions of this rank": (
+        "one_head = [exchanged(x).reshape(1, n * c, d) for x in (q, k, v)]",
+        "one_head = [x.reshape(1, n * c, d) for x in (q, k, v)]",
+    ),
 }

@@ -47,4 +47,16 @@ MUTANTS = {
         "    return carried.bytes / 2  # the other half was received",
         "    return carried.bytes  # the other half was received",
     ),
+    "the ring begins with the rank's own part": (
+        "    passing = parts[(rank - 1) % n]\n",
+        "    passing = parts[rank]\n",
+    ),
+    "a norm of all gradients needs no numbers of other ranks": (
+        "norm.full_tensor() if isinstance(norm, DTensor) else norm for norm in norms",
+        "norm.to_local() if isinstance(norm, DTensor) else norm for norm in norms",
+    ),
+    "each rank has other tokens": (
+        "    torch.manual_seed(SEED + 1)\n",
+        "    torch.manual_seed(SEED + 1 + rank)\n",
+    ),
 }

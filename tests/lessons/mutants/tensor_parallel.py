@@ -56,4 +56,13 @@ MUTANTS = {
         "    return min(seconds), waits[:12]",
     ),
     "the output layer needs no f": ("model.enter = f\n", "model.enter = nothing\n"),
+    "every rank has all heads, but narrower ones": (
+        "return x.unflatten(-1, (-1, w // heads)).transpose(1, 2)",
+        "return x.unflatten(-1, (heads, -1)).transpose(1, 2)",
+    ),
+    "a copy of x's gradient is summed": (
+        "work = dist.all_reduce(of_x, async_op=True)",
+        "work = dist.all_reduce(of_x.clone(), async_op=True)",
+    ),
+    "the largest logit has a gradient": ("largest = x.detach().clone()", "largest = x.clone()"),
 }
