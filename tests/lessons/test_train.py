@@ -17,8 +17,8 @@ LAYOUTS = [" ".join(f"--{name} {size}" for name, size in zip(DIMENSIONS, sizes, 
 OF_EVERY_RUN = {"--replicate 2 --shard 1 --tensor 1 --pipeline 2", "--replicate 1 --shard 2 --tensor 2 --pipeline 1"}
 # Of 3 steps, each of which sums the losses of 768 tokens in another order; no loss is above 5.
 TOLERANCE = 3 * 768 * 2**-53 * 5
-# In each step, each token's loss is rounded to bfloat16 once, and the errors of 768 tokens average out. The measured
-# differences between layouts are at most a quarter of this, 0.0005.
+# In each step, each token's loss is rounded to bfloat16 once, and the errors of 768 tokens average out. Five
+# layouts differed from one process by at most a quarter of this, 0.0005.
 TOLERANCE_IN_16_BITS = 3 * 2**-8 * 5 / 768**0.5
 
 
