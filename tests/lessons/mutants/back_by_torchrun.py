@@ -43,10 +43,6 @@ MUTANTS = {
         '["torchrun, the host comes back", 2, on_return],',
         '["torchrun, the host comes back", 2, by_torchrun],',
     ),
-    "the start of the new ranks costs nothing": (
-        "restarted = time.monotonic()\nnew_ranks(cells)\n",
-        "new_ranks(cells)\nrestarted = time.monotonic()\n",
-    ),
     "the survivors are as many as before": (
         '["survivors continue", WORLD_SIZE - 1, by_survivors],',
         '["survivors continue", WORLD_SIZE, by_survivors],',
