@@ -43,6 +43,7 @@ _HINTS = {  # by a text of the error: what to try
     "'tuple' object does not support item assignment": "Name the element first, as in `a = b[0]`, then change `a`.",
     "broadcast shape": "The changed tensor has fewer elements than its operand. Should the operand be a slice?",
     "NoneType": "A collective returns None, and a `grad` is None until a backward pass reaches a tensor that needs it.",
+    "graphTask_ INTERNAL ASSERT": "Inside a context, start the backward pass by `dist_autograd.backward`.",
     "outputShape[0] * worldSize == inputShape[0]": "Pass the output first: it has 1/n of the input's elements.",
 }
 
