@@ -46,6 +46,7 @@ _HINTS = {  # by a text of the error: what to try
     "NoneType": "A collective returns None, and a `grad` is None until a backward pass reaches a tensor that needs it.",
     "must have same reduction dim": "A layer does not take the split that the layer before it leaves.",
     "invalid input tensor list size, must be world size": "`reduce_scatter` takes one tensor for each rank.",
+    "graphTask_ INTERNAL ASSERT": "Inside a context, start the backward pass by `dist_autograd.backward`.",
     "outputShape[0] * worldSize == inputShape[0]": "Pass the output first: it has 1/n of the input's elements.",
 }
 

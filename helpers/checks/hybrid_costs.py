@@ -21,6 +21,7 @@ _ROWS = 40
 _TABLES = 3
 _TYPE_OF_RREF = "_rref_typeof_on_owner"  # torch's own call, before the first call on an RRef
 _OWNERS = ("server", "master")
+_OTHER_ROWS, _OTHER_OWNERS = 12, ("trainer1", "server")  # of a second table
 _RATE = 0.07
 _PARTS = (
     ("table", "table", "SparseAdam"),
@@ -133,19 +134,25 @@ def SplitTable(exam):
     exam.on_rank(require_rpc, "SplitTable")
     rows_on = {}
     if exam.rank == 0:
-        rows_on = exam.on_rank(_make_table)
-        for owner, rows in rows_on.items():
-            # A row or two for padding is fine.
-            fits = _ROWS // 2 <= rows <= (_ROWS + 1) // 2 + 2 if owner in _OWNERS else rows == 0
-            exam.require(
-                fits,
-                f"According to `remote_parameters`, {rows} of {_ROWS} rows are on {owner}, expected {_ROWS // 2} on "
-                f"each of {' and '.join(_OWNERS)}.",
-            )
+        rows_on = exam.on_rank(_make_table, _ROWS, _OWNERS)
+        _require_halves(exam, rows_on, _ROWS, _OWNERS)
         if not exam.fault:
             _compare_table(exam)
+        if not exam.fault:
+            others = exam.on_rank(_make_table, _OTHER_ROWS, _OTHER_OWNERS)
+            _require_halves(exam, others, _OTHER_ROWS, _OTHER_OWNERS)
     places = " and ".join(f"{rows} rows on {owner}" for owner, rows in rows_on.items())
     return f"With {places}, sums and gradients equal those of one table of {_ROWS} rows."
+
+
+def _require_halves(exam, rows_on, size, owners):
+    """Require half of the rows on each owner; a row or two for padding are fine."""
+    for owner, rows in rows_on.items():
+        exam.require(
+            size // 2 <= rows <= size // 2 + 2 if owner in owners else rows == 0,
+            f"According to `remote_parameters`, {rows} of {size} rows are on {owner}, expected {size // 2} on each of "
+            f"{' and '.join(owners)}.",
+        )
 
 
 def _compare_table(exam):
@@ -255,11 +262,11 @@ def _look_up(rows, offsets, scales) -> tuple[object, list, list]:
     return vectors, made, gradients
 
 
-def _make_table():
-    """Make the learner's table, and return how many rows are on each owner by its `remote_parameters`."""
+def _make_table(size, owners):
+    """Make a table of the learner's class, and return how many rows are on each owner by its `remote_parameters`."""
     with one_line_errors():
-        kept["table"] = answer("SplitTable", [_ROWS, list(_OWNERS)])
-        rows_on = dict.fromkeys(_OWNERS, 0)
+        kept["table"] = answer("SplitTable", [size, list(owners)])
+        rows_on = dict.fromkeys(owners, 0)
         for parameter in kept["table"].remote_parameters():
             owner = parameter.owner_name()
             rows_on[owner] = rows_on.get(owner, 0) + rpc.rpc_sync(parameter.owner(), rows_of, (parameter,))

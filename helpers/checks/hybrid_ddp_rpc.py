@@ -9,15 +9,17 @@ from typing import NamedTuple
 
 import torch
 import torch.distributed as dist
+import torch.distributed.autograd as dist_autograd
 import torch.distributed.rpc as rpc
 from torch.nn.functional import cross_entropy, embedding_bag, linear
 
 from helpers import devices
-from helpers.checks.exam import answer, exercise, near, plain, show
+from helpers.checks.exam import answer, errors_of_answer, exercise, near, plain, show
 from helpers.checks.learner import learners_module
 from helpers.checks.rpc_judging import one_line_errors
 
-NUMBERS = list(range(48))  # of passages, which two to four trainers can share evenly
+_NUMBERS = list(range(36))  # of passages, which two to four trainers can share evenly; a batch of the lesson has 48
+_RATE = 0.7  # of the optimizer, neither the default of the lesson nor 1
 _STEPS = 4
 
 
@@ -34,8 +36,8 @@ def my_forward(exam):
     """Check `my_forward(model, words, offsets)`: the answers of a hybrid model to a batch of two bags."""
     if takes_part(exam, needs="new_table"):
         weights = exam.on_rank(_make_parts)
-        words, offsets, _ = exam.on_rank(batch, [0, 1])
-        result = exam.on_rank(_forward, words, offsets)
+        words, offsets, _ = exam.on_rank(batch, [3, 7])  # the lesson shows passages 0 and 1
+        result, has_gradient = exam.on_rank(_forward, words, offsets)
         expected = _forward_of_one_process(weights, words, offsets)
         shape, who = tuple(expected.shape), f"On trainer {exam.rank} `my_forward`"
         if exam.require(
@@ -48,6 +50,11 @@ def my_forward(exam):
             exam.require(
                 torch.allclose(torch.as_tensor(result).to(expected), expected),
                 f"{who} returned wrong values, expected those of one process with the same weights.",
+            )
+            exam.require(
+                has_gradient,
+                f"{who} returned the right values, but a backward pass from them does not reach the table, expected a "
+                "gradient of the table on the server. Does a line end the graph?",
             )
     return "The values are equal to those of one process."
 
@@ -78,6 +85,10 @@ def my_references(exam):
             found.are_of_dense,
             f"{who} the local RRefs hold other objects, expected both parameters of the dense layer.",
         )
+        exam.require(
+            not found.instead,
+            f"{who} the RRef on server holds {found.instead}, expected the parameter of the model's table.",
+        )
     return "The list has the parameter of the table and both parameters of the dense layer."
 
 
@@ -87,7 +98,7 @@ def my_hybrid_step(exam):
     if takes_part(exam):
         who = f"of trainer {exam.rank}"
         share, expected_weights, before = _share_and_step(exam)
-        returned, after = exam.on_rank(_step, "my_hybrid_step", NUMBERS[exam.rank :: exam.n - 2])
+        returned, after = exam.on_rank(_step, "my_hybrid_step", _NUMBERS[exam.rank :: exam.n - 2])
         loss = loss_of_one_process(before, share).item()
         the = "The loss is right, but the" if near(returned, loss, 1e-5) else "The"
         for part, old, new, expected in _parts(before, after, expected_weights):
@@ -109,8 +120,8 @@ def frozen_step(exam):
     if takes_part(exam):
         who = f"of trainer {exam.rank}"
         before = exam.on_rank(make)
-        after, gradients = exam.on_rank(_frozen_steps, NUMBERS[exam.rank :: exam.n - 2])
-        expected = _dense_of_one_process(before, exam.on_rank(batch, NUMBERS))
+        after, gradients = exam.on_rank(_frozen_steps, _NUMBERS[exam.rank :: exam.n - 2])
+        expected = _dense_of_one_process(before, exam.on_rank(batch, _NUMBERS))
         exam.require(
             after.table.equal(before.table),
             f"{_STEPS} steps {who} have changed the table, expected the same bits as before.",
@@ -133,7 +144,7 @@ def step_in_parts(exam):
     if takes_part(exam):
         who = f"of trainer {exam.rank}"
         _, expected_weights, before = _share_and_step(exam)
-        numbers = NUMBERS[exam.rank :: exam.n - 2]
+        numbers = _NUMBERS[exam.rank :: exam.n - 2]
         _, after = exam.on_rank(_step_in_parts, [numbers[:5], numbers[5:6], numbers[6:]])
         for part, old, new, expected in _parts(before, after, expected_weights):
             exam.require(not new.equal(old), f"The {part} {who} has not moved, expected one step with all parts.")
@@ -169,16 +180,16 @@ def _forward_of_one_process(weights, words, offsets):
 
 
 def _share_and_step(exam):
-    """Make a model; return the trainer's batch, and the weights after and before a step at rate 1.
+    """Make a model; return the trainer's batch, and the weights after and before a step.
 
     The trainers share the dense layer, and each has a table of its own.
     """
     before = exam.on_rank(make)
-    share = exam.on_rank(batch, NUMBERS[exam.rank :: exam.n - 2])
-    of_all = gradients_of_one_process(before, exam.on_rank(batch, NUMBERS))
+    share = exam.on_rank(batch, _NUMBERS[exam.rank :: exam.n - 2])
+    of_all = gradients_of_one_process(before, exam.on_rank(batch, _NUMBERS))
     own = gradients_of_one_process(before, share)
     step = Weights(of_all.dense, of_all.bias, own.table)
-    return share, Weights(*[old - gradient for old, gradient in zip(before, step, strict=True)]), before
+    return share, Weights(*[old - _RATE * gradient for old, gradient in zip(before, step, strict=True)]), before
 
 
 def _parts(*weights):
@@ -190,7 +201,7 @@ def _dense_of_one_process(weights, data):
     """Return the weight of the dense layer after the steps of one process that leaves the table as it is."""
     for _ in range(_STEPS):
         gradients = gradients_of_one_process(weights, data)
-        weights = Weights(weights.dense - gradients.dense, weights.bias - gradients.bias, weights.table)
+        weights = Weights(weights.dense - _RATE * gradients.dense, weights.bias - _RATE * gradients.bias, weights.table)
     return weights.dense
 
 
@@ -241,21 +252,29 @@ def _make_parts() -> Weights:
 
 
 def _forward(words, offsets):
-    with one_line_errors():
+    """Return the result of the learner's function, and whether a backward pass from the result reaches the table."""
+    with one_line_errors(), dist_autograd.context() as context:
         result = answer("my_forward", [kept["model"], words, offsets])
-    return result.detach().cpu() if isinstance(result, torch.Tensor) else result
+        if not isinstance(result, torch.Tensor):
+            return result, False
+        if result.requires_grad:
+            with errors_of_answer():
+                dist_autograd.backward(context, [result.sum()])
+        return result.detach().cpu(), at_the_table(kept["model"], has_gradient, context)
 
 
 class _References(NamedTuple):
     """The result of `my_references`: a description if it is no list, the types of non-RRefs, the owners of the RRefs.
 
-    `are_of_dense` says whether the local RRefs are those of the dense layer's parameters.
+    `are_of_dense` says whether the local RRefs are those of the dense layer's parameters. `instead` describes an object
+    of the server that is not the table's parameter, and is empty if there is none.
     """
 
     no_list: str
     strangers: list[str]
     owners: list[str]
     are_of_dense: bool
+    instead: str = ""
 
 
 def _references() -> _References:
@@ -267,14 +286,17 @@ def _references() -> _References:
         rrefs = [reference for reference in returned if hasattr(reference, "owner_name")]
         local = {id(reference.local_value()) for reference in rrefs if reference.is_owner()}
         are_of_dense = local == {id(parameter) for parameter in kept["model"].dense.parameters()}
-        return _References("", strangers, [reference.owner_name() for reference in rrefs], are_of_dense)
+        on_server = [reference for reference in rrefs if reference.owner_name() == "server"]
+        instead = [at_the_table(kept["model"], other_than_weight, reference) for reference in on_server]
+        owners = [reference.owner_name() for reference in rrefs]
+        return _References("", strangers, owners, are_of_dense, next(filter(None, instead), ""))
 
 
 def _new_optimizer():
-    """Return an optimizer of all parameters of the model, at rate 1."""
+    """Return an optimizer of all parameters of the model."""
     lesson = vars(learners_module())
     with one_line_errors():
-        return lesson["new_optimizer"](lesson["references"](kept["model"]), torch.optim.SGD, 1.0)
+        return lesson["new_optimizer"](lesson["references"](kept["model"]), torch.optim.SGD, _RATE)
 
 
 def _step(function, numbers):
@@ -304,6 +326,22 @@ def _frozen_steps(numbers):
 def weight_of_table(reference):
     """Return a copy of the weights of a table."""
     return reference.local_value().weight.detach().clone()
+
+
+def has_gradient(reference, context) -> bool:
+    """Return whether a context has a gradient of a table."""
+    try:
+        return reference.local_value().weight in dist_autograd.get_gradients(context)
+    except RuntimeError:  # no call in this context came to this rank
+        return False
+
+
+def other_than_weight(reference, other) -> str:
+    """Describe the object of an RRef, unless the object is the weight of the table."""
+    found = other.local_value()
+    if found is reference.local_value().weight:
+        return ""
+    return "another parameter" if isinstance(found, torch.nn.Parameter) else f"a {type(found).__name__}"
 
 
 def watch(reference):

@@ -14,7 +14,6 @@ from torch.nn.functional import cross_entropy
 
 from helpers.checks.exam import AnswerError, Wrong, answer, errors_of_answer, exercise, near, number, show
 from helpers.checks.hybrid_ddp_rpc import (
-    NUMBERS,
     Weights,
     batch,
     gradients_of_one_process,
@@ -26,8 +25,10 @@ from helpers.checks.hybrid_ddp_rpc import (
 from helpers.checks.learner import learners_module
 from helpers.checks.rpc_judging import one_line_errors
 
-_RATE = 0.5
-_BATCHES = [NUMBERS[start : start + 12] for start in (0, 12, 24, 36)]
+_NUMBERS = list(range(48))  # of passages, which two to four trainers can share evenly
+_RATE = 0.5  # of the lesson
+_RATE_OF_BOTH = 0.3  # for `one_rate`
+_BATCHES = [_NUMBERS[start : start + 12] for start in (0, 12, 24, 36)]
 _SECONDS = 0.05  # for a step of the last trainer; the trainers before it take longer
 _SECONDS_LATE = 1  # longer than an answer sleeps that gives each trainer its own time instead of waiting
 
@@ -93,11 +94,11 @@ def one_rate(exam):
     """
     if takes_part(exam):
         before = exam.on_rank(_make_with_one_table)
-        after = exam.on_rank(_steps_in_turn, NUMBERS[exam.rank :: exam.n - 2])
-        expected = gradients_of_one_process(before, exam.on_rank(batch, NUMBERS))
+        after = exam.on_rank(_steps_in_turn, _NUMBERS[exam.rank :: exam.n - 2])
+        expected = gradients_of_one_process(before, exam.on_rank(batch, _NUMBERS))
         for name, part in (("dense layer", "dense"), ("table", "table")):
             gradient = getattr(expected, part)
-            move = (getattr(before, part) - getattr(after, part)) / _RATE
+            move = (getattr(before, part) - getattr(after, part)) / _RATE_OF_BOTH
             times = ((move * gradient).sum() / (gradient * gradient).sum()).item()
             exam.require(
                 near(times, 1, 1e-6),
@@ -286,7 +287,7 @@ def keep_table(table):
 def _steps_in_turn(numbers) -> Weights:
     """Have each trainer step with the learner's optimizer in its turn, and return the weights after all steps."""
     model = kept["model"]
-    optimizer = answer("one_rate", [model, _RATE])
+    optimizer = answer("one_rate", [model, _RATE_OF_BOTH])
     raised = None
     with dist_autograd.context() as context:
         words, offsets, label = batch(numbers)

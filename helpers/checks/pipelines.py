@@ -69,8 +69,14 @@ def most_micro_batches(exam):
 
     The check calls it with several schedules, each a function `order(stage, stages, m)`.
     """
-    schedules = {"GPipe's order": _all_forward_first, "1F1B": _one_forward_one_backward, "pairs": _in_pairs}
-    for stages, bytes_each, memory in ((4, 100, 650), (4, 100, 400), (4, 100, 399), (3, 64, 63), (2, 10, 10)):
+    schedules = {
+        "GPipe's order": _all_forward_first,
+        "1F1B": _one_forward_one_backward,
+        "pairs": _in_pairs,
+        "a first micro-batch alone": _first_alone,
+    }
+    cases = ((4, 100, 650), (4, 100, 400), (4, 100, 399), (3, 64, 63), (2, 10, 10), (7, 100, 650))
+    for stages, bytes_each, memory in cases:
         room = memory // bytes_each
         for name, order in schedules.items():
             fits = [
@@ -243,6 +249,11 @@ def _in_pairs(stage, stages, m):
         pair = range(number, min(number + 2, m))
         order += [("F", i) for i in pair] + [("B", i) for i in pair]
     return order
+
+
+def _first_alone(stage, stages, m):
+    others = range(1, m)
+    return [("F", 0), ("B", 0), *(("F", number) for number in others), *(("B", number) for number in others)]
 
 
 def _one_forward_one_backward(stage, stages, m):

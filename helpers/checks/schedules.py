@@ -13,7 +13,7 @@ def my_stages(exam):
                 stages = [_stage_of_round(rank, ranks, j, shape) for j in range(each)]
                 result = exam.call(rank, ranks, each, shape)
                 if not exam.require(
-                    _listed(result) == stages,
+                    isinstance(numbers := _listed(result), list) and numbers == stages,
                     f"With {ranks} ranks, {each} stages on each and shape={shape!r}, rank {rank} got {_said(result)}, "
                     f"expected {stages}.",
                 ):
@@ -39,7 +39,7 @@ def my_split_order(exam):
 @exercise
 def enough(exam):
     """Check `enough(ranks, each, most)`: the smallest multiple of `ranks` with a bubble of at most `most`."""
-    for ranks, each, most in ((4, 2, 0.1), (4, 1, 0.1), (8, 4, 0.05), (4, 1, 0.2), (16, 2, 0.5), (1, 2, 0.1)):
+    for ranks, each, most in ((4, 2, 0.1), (4, 1, 0.1), (8, 4, 0.05), (3, 2, 0.25), (16, 2, 0.5), (1, 2, 0.1)):
         m = ranks
         while (ranks - 1) > most * (each * m + ranks - 1) * (1 + 1e-12):
             m += ranks

@@ -38,6 +38,29 @@ def my_forward(model, words, offsets):
 def my_forward(model, words, offsets):
     return model.dense(model.table(words, offsets))
 
+# %% my_forward: cut off from the table
+# Not yet. On trainer 0 `my_forward` returned the right values, but a backward pass from them does not reach the table,
+# expected a gradient of the table on the server. Does a line end the graph?
+def my_forward(model, words, offsets):
+    return model.dense(model.table.forward(words, offsets).detach().to(model.device))
+
+# %% my_forward: without gradients
+# Not yet. On trainer 0 `my_forward` returned the right values, but a backward pass from them does not reach the ...
+def my_forward(model, words, offsets):
+    with torch.no_grad():
+        return model.dense(model.table.forward(words, offsets).to(model.device))
+
+# %% my_forward: with the offsets of the lesson's example
+# Not yet. On trainer 0 `my_forward` returned wrong values, expected those of one process with the same weights.
+def my_forward(model, words, offsets):
+    return model.dense(model.table.forward(words, torch.tensor([0, 20])).to(model.device))
+
+# %% my_forward: bag by bag
+# Solved. The values are equal to those of one process.
+def my_forward(model, words, offsets):
+    bags = words.tensor_split(offsets[1:].tolist())
+    return torch.cat([model.dense(model.table.forward(bag, torch.tensor([0]))) for bag in bags])
+
 # %% my_references: solution
 # Solved. The list has the parameter of the table and both parameters of the dense layer.
 
@@ -74,6 +97,20 @@ def my_forward(model, words, offsets):
 # Not yet. Rank 0 raised ValueError ...
 # skeleton, with `return []  # your lines` as `return list(model.parameters())`
 
+# %% my_references: with the module
+# Not yet. On trainer 0 the RRef on server holds a Table, expected the parameter of the model's table.
+def my_references(model):
+    return [model.table.get_module_rref()] + [rpc.RRef(parameter) for parameter in model.dense.parameters()]
+
+# %% my_references: of another table
+# Not yet. On trainer 0 the RRef on server holds another parameter, expected the parameter of the model's table.
+# solution, with `model.table.remote_parameters()` as `new_table().remote_parameters()`
+
+# %% my_references: a tuple
+# Solved. The list has the parameter of the table and both parameters of the dense layer.
+def my_references(model):
+    return (*map(rpc.RRef, model.dense.parameters()), *model.table.remote_parameters())
+
 # %% my_hybrid_step: skeleton
 # Not yet. The dense layer of trainer 0 has not moved, expected one step along its gradient.
 
@@ -90,7 +127,7 @@ def my_forward(model, words, offsets):
 
 # %% my_hybrid_step
 # Not yet. The loss is right, but the table of trainer 0 has not moved, expected one step along its gradient.
-# solution, with `optimizer.step(context)` as `new_optimizer(references(model)[1:], lr=1.0).step(context)`
+# solution, with `optimizer.step(context)` as `new_optimizer(references(model)[1:], lr=0.7).step(context)`
 
 # %% my_hybrid_step
 # Not yet. Both parts moved as expected, but on trainer 0 `my_hybrid_step` returned None, expected the loss ...
@@ -108,6 +145,35 @@ def my_forward(model, words, offsets):
 # Not yet. Rank 0 raised RuntimeError: Could not find autograd context with id: .... Use a context inside its `with`
 # block.
 # solution, with `        optimizer.step(context)` as `    optimizer.step(context)`
+
+# %% my_hybrid_step: local backward
+# Not yet. Rank 0 raised RuntimeError: graphTask_ INTERNAL ASSERT FAILED ... Inside a context, start the backward pass by
+# `dist_autograd.backward`.
+def my_hybrid_step(model, optimizer, data):
+    rows, offsets, label = data
+    with dist_autograd.context() as context:
+        loss = cross_entropy(model(rows, offsets), label.to(model.device))
+        loss.backward()
+        optimizer.step(context)
+    return loss.item()
+
+# %% my_hybrid_step: after local backward
+# Solved. Both parts of the model take the step of their gradients, and the loss is returned.
+# solution
+
+# %% my_hybrid_step: forward before the context
+# Not yet. The loss is right, but the table of trainer 0 has not moved, expected one step along its gradient.
+def my_hybrid_step(model, optimizer, data):
+    rows, offsets, label = data
+    loss = cross_entropy(model(rows, offsets), label.to(model.device))
+    with dist_autograd.context() as context:
+        dist_autograd.backward(context, [loss])
+        optimizer.step(context)
+    return loss.item()
+
+# %% my_hybrid_step: with an optimizer of its own
+# Not yet. The loss is right, but the dense layer of trainer 0 has moved, but not by ...
+# solution, with `optimizer.step(context)` as `new_optimizer(references(model), lr=1.0).step(context)`
 
 # %% frozen_step: solution
 # Solved. The dense layer learns, the table keeps every bit, and no gradient travels to the server.
@@ -212,6 +278,15 @@ def step_in_parts(model, optimizer, parts):
 def step_in_parts(model, optimizer, parts):
     for data in parts:
         step(model, optimizer, data)
+
+# %% step_in_parts: divided by the passages of the lesson
+# Not yet. The dense layer of trainer 0 has moved, but not by one step with all parts.
+# solution, with `total / passages` as `total / 24`
+
+# %% step_in_parts: with the offsets as they are
+# Not yet. The dense layer of trainer 0 has moved, but not by one step with all parts.
+def step_in_parts(model, optimizer, parts):
+    return step(model, optimizer, tuple(map(torch.cat, zip(*parts))))
 
 # %% World(4)
 # Nobody has started RPC.

@@ -82,6 +82,32 @@ def my_one_process(model, batches):
         dense_weights.append(model.dense.weight.detach().clone())
     return losses, dense_weights
 
+# %% my_one_process: its own share
+# Not yet. On trainer 0 the first step moved the dense layer ... times as far as ...
+# solution, with `batch(passages)` as `batch(passages[rank::trainers])`
+
+# %% my_one_process: a step for each trainer
+# Not yet. On trainer 0 the first step moved the dense layer ... times as far as ...
+RATE = 0.5
+
+def my_one_process(model, batches):
+    optimizer = torch.optim.SGD(model.parameters(), lr=RATE)
+    losses, dense_weights = [], []
+    for passages in batches:
+        for trainer in range(trainers):
+            rows, offsets, label = batch(passages[trainer::trainers])
+            loss = cross_entropy(model(rows, offsets), label)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        losses.append(loss.item())
+        dense_weights.append(model.dense.weight.detach().clone())
+    return losses, dense_weights
+
+# %% my_one_process: by the numbers of the batches
+# Solved. ...
+# solution, with `for passages in batches:` as `for passages in [batches[number] for number in range(len(batches))]:`
+
 # %% my_order: solution
 # Solved. Passes with each of the three orders are recognised.
 
@@ -114,6 +140,18 @@ def my_order(passes, first, second):
     orders = {events[first] < events[second] for events in passes}
     return {frozenset({True}): "always", frozenset({False}): "never"}.get(frozenset(orders), "varies")
 
+# %% my_order: the order of the mean times
+# Not yet. For passes with a and b at the times (1, 3), (9, 8), (10, 12), `my_order(passes, "a", "b")` returned ...
+def my_order(passes, first, second):
+    mean = {event: sum(events[event] for events in passes) / len(passes) for event in (first, second)}
+    return "always" if mean[first] < mean[second] else "never"
+
+# %% my_order: the first pass and the last pass
+# Not yet. For passes with a and b at the times (1, 3), (9, 8), (10, 12), `my_order(passes, "a", "b")` returned ...
+def my_order(passes, first, second):
+    one, other = (events[first] < events[second] for events in (passes[0], passes[-1]))
+    return "varies" if one != other else "always" if one else "never"
+
 # %% my_turns: solution
 # Solved. The trainers step in the order of their ranks, and no trainer goes on before the last trainer has stepped.
 
@@ -145,6 +183,21 @@ def my_turns(optimizer, context):
     optimizer.step(context)
     dist.barrier()
 
+# %% my_turns: from the last to the first
+# Not yet. Trainer 1 stepped before trainer 0 had stepped, expected trainer 1 to wait.
+# solution, with `range(trainers)` as `reversed(range(trainers))`
+
+# %% my_turns: a message passes the turn
+# Solved. The trainers step in the order of their ranks, and no trainer goes on before the last trainer has stepped.
+def my_turns(optimizer, context):
+    turn = torch.zeros(1)
+    if rank > 0:
+        dist.recv(turn, rank - 1)
+    optimizer.step(context)
+    if rank < trainers - 1:
+        dist.send(turn, rank + 1)
+    dist.barrier()
+
 # %% my_turns: no step
 # Not yet. Trainer 0 took 0 steps, expected 1.
 # skeleton, with `optimizer.step(context)` as `dist.barrier()`
@@ -155,6 +208,14 @@ def my_turns(optimizer, context):
 
 # %% one_rate: solution
 # Solved. Both parts move as in one process.
+
+# %% one_rate: a rate of its own
+# Not yet. On trainer 0 the dense layer moves 1.67 times as far as in one process, expected 1.00 times.
+# solution, with `lr=rate` as `lr=0.5`
+
+# %% one_rate: divided by all ranks
+# Not yet. On trainer 0 the table moves 0.50 times as far as in one process, expected 1.00 times.
+# solution, with `dist.get_world_size()` as `4`
 
 # %% one_rate: skeleton
 # Not yet. On trainer 0 the table moves 2.00 times as far as in one process, expected 1.00 times.

@@ -59,6 +59,24 @@ from torch.nn.functional import mse_loss
 # Not yet. The parameters of stage 0 have no gradient, expected the gradient of one process.
 # solution, with `output.backward(gradient)` as `x.grad = gradient.clone()`
 
+# %% my_backward: the loss on every stage
+# Not yet. The gradient of stage 0 is not the gradient of one process.
+def my_backward(x, output, targets):
+    mse_loss(output, targets).backward()
+    if not first:
+        send(x.grad, rank - 1)
+    if not last:
+        dist.recv(torch.empty_like(output), rank + 1)
+
+# %% my_backward: does not wait for the gradient
+# Not yet. Rank 0 never waited for its receive from rank 1, so that message may be lost. ...
+# solution, with `dist.recv(gradient, rank + 1)` as `dist.irecv(gradient, rank + 1)`
+
+# %% my_backward: from the previous stage
+# Not yet. Deadlock: until the timeout, ... Run the lesson again, from the cell with `World` to this check.
+# solution, with `dist.recv(gradient, rank + 1)` as `dist.recv(gradient, rank - 1)`
+# and `send(x.grad, rank - 1)` as `send(x.grad, rank + 1)`
+
 # %% my_order: skeleton
 # Not yet. For stage 3 of 4 and 8 micro-batches the order of rank 0 keeps 8 micro-batches at once, expected 1 at most.
 
@@ -129,6 +147,14 @@ def my_order(stage, stages, m):
 # Not yet. ...
 # solution, with `ahead = min(stages - stage, m)` as `ahead = min(stages - rank, m)`
 
+# %% my_order: for 4 stages
+# Not yet. For stage 1 of 2 and 3 micro-batches the order of rank 0 keeps 3 micro-batches at once, expected 1 at most.
+# solution, with `stages - stage` as `4 - stage`
+
+# %% my_order: texts
+# Not yet. For stage 0 of 4 and 8 micro-batches rank 0 returned a list with 'F0', expected a list of pairs such as ...
+# solution, with `return order` as `return [f"{kind}{i}" for kind, i in order]`
+
 # %% my_batches: skeleton
 # Not yet. 1F1B, 4 stages and 8 micro-batches: stage 2 waits forever in ('send', 'F', 1) and stage 3 in ('send', 'B',
 # 0), expected every message to arrive. Which of their messages must move together?
@@ -184,6 +210,23 @@ def my_batches(order, stage, stages):
 # %% my_batches: messages instead of batches
 # Not yet. GPipe's order, 4 stages and 8 micro-batches: Stage 0 got a batch with 'send', expected a list of batches ...
 # solution, with `return batches + [batch]` as `return [message for batch in batches + [batch] for message in batch]`
+
+# %% my_batches: every two batches together
+# Not yet. GPipe's order, 4 stages and 8 micro-batches: Stage 1 posts ('send', 'F', 0) before the tensor can be ready, ...
+# skeleton, with `return batches` as `return [sum(batches[i : i + 2], []) for i in range(0, len(batches), 2)]`
+
+# %% my_batches: sets, and an order that is used up
+# Solved. No stage waits forever, with GPipe's order or with 1F1B.
+def my_batches(order, stage, stages):
+    batches, batch = [], set()
+    while order:
+        kind, i = order.pop(0)
+        source, target = (stage - 1, stage + 1) if kind == "F" else (stage + 1, stage - 1)
+        if 0 <= source < stages:
+            batch.add(("receive", kind, i))
+        batches.append(batch)
+        batch = {("send", kind, i)} if 0 <= target < stages else set()
+    return (*batches, batch)
 
 # %% most_micro_batches: solution
 # Solved. You found the largest m that fits. GPipe's order needs memory for all m, 1F1B at most for one on each
@@ -242,3 +285,11 @@ def most_micro_batches(order, stages, bytes_each, memory):
 # %% most_micro_batches
 # Not yet. With 1F1B, 4 stages, 100 bytes per micro-batch and 650 bytes of memory, rank 0 returned None ...
 # solution, with `return 64` as `return None`
+
+# %% most_micro_batches: the forwards before the first backward
+# Not yet. With a first micro-batch alone, 4 stages, 100 bytes per micro-batch and 650 bytes of memory, rank 0 ...
+# solution, with `kept += 1 if kind == "F" else -1` as `kept += 1 if kind == "F" else -1000`
+
+# %% most_micro_batches: of 4 stages
+# Not yet. With 1F1B, 7 stages, 100 bytes per micro-batch and 650 bytes of memory, rank 0 returned 64, expected 6.
+# solution, with `range(stages)` as `range(4)` and `order(stage, stages, m)` as `order(stage, 4, m)`

@@ -42,6 +42,27 @@ def my_stages(rank, ranks, each, shape):
 def my_stages(rank, ranks, each, shape):
     [rank + ranks * j for j in range(each)]
 
+# %% my_stages: an array
+# Not yet. With 4 ranks, 2 stages on each and shape='loop', rank 0 got ..., expected [0, 4].
+def my_stages(rank, ranks, each, shape):
+    import numpy
+
+    back = ranks - 1 - rank if shape == "V" else rank
+    return numpy.array([ranks * j + (back if j % 2 else rank) for j in range(each)])
+
+# %% my_stages: two on each rank
+# Not yet. With 3 ranks, 3 stages on each and shape='loop', rank 0 got [0, 3], expected [0, 3, 6].
+def my_stages(rank, ranks, each, shape):
+    return [rank, rank + ranks if shape == "loop" else 2 * ranks - 1 - rank]
+
+# %% my_stages: one V over all stages
+# Not yet. With 3 ranks, 3 stages on each and shape='V', rank 0 got [0, 5, 8], expected [0, 5, 6].
+def my_stages(rank, ranks, each, shape):
+    if shape == "loop":
+        return [rank + ranks * j for j in range(each)]
+    first = [rank + ranks * j for j in range(each // 2)]
+    return sorted(first + [ranks * each - 1 - rank - ranks * j for j in range(each - each // 2)])
+
 # %% my_stages: for the own rank
 # Not yet. With 4 ranks, 2 stages on each and shape='loop', rank ... got ..., expected ...
 def my_stages(rank, ranks, each, shape):
@@ -121,6 +142,26 @@ def my_split_order(stage, stages, m):
 # Not yet. For stage 0 of 4 and 8 micro-batches rank 0 returned the action ('B', 0), expected F or I or W with a ...
 # solution, with `order.append(("I", i))` as `order.append(("B", i))`
 
+# %% my_split_order: the last I first
+# Solved. The bubble is (p - 1) / (3m + p - 1): every stage waits only while the pipeline fills.
+def my_split_order(stage, stages, m):
+    postponed, order = [], []
+    for kind, i in one_forward_one_backward(stage, stages, m):
+        order.append(("F" if kind == "F" else "I", i))
+        if kind == "B":
+            postponed.append(i)
+            if len(postponed) > stage:
+                order.append(("W", postponed.pop()))
+    return order + [("W", i) for i in postponed]
+
+# %% my_split_order: W before I
+# Not yet. With 4 stages and 8 micro-batches stage 0 waits forever before ('W', 0), expected every action to run.
+# skeleton, with `[("I", i), ("W", i)]` as `[("W", i), ("I", i)]`
+
+# %% my_split_order: for 4 stages
+# Not yet. With 2 stages and 3 micro-batches a step takes 11 ticks, expected 10. While a stage waits for its last ...
+# solution, with `stages - stage` as `4 - stage`
+
 # %% enough: solution
 # Solved. You found the smallest number of micro-batches.
 
@@ -138,6 +179,22 @@ def enough(ranks, each, most):
     needed = (ranks - 1) * (1 - share) / (share * each)
     return max(1, -(-needed // ranks)) * ranks
 
+# %% enough: by a formula in floating point
+# Solved. You found the smallest number of micro-batches.
+def enough(ranks, each, most):
+    import math
+
+    needed = (ranks - 1) * (1 - most) / (most * each)
+    return max(1, math.ceil(needed / ranks)) * ranks
+
+# %% enough: a multiple that doubles
+# Not yet. With 4 ranks, 1 stages on each and a bubble of at most 10%, rank 0 returned 32, expected 28.
+# solution, with `m += ranks` as `m *= 2`
+
+# %% enough: the time that a rank works, instead of the step
+# Not yet. With 4 ranks, 1 stages on each and a bubble of at most 10%, rank 0 returned 32, expected 28.
+# solution, with `(each * m + ranks - 1)` as `(each * m)`
+
 # %% enough: not a multiple of the ranks
 # Not yet. With 4 ranks, 2 stages on each and a bubble of at most 10%, rank 0 returned 14, expected 16.
 # solution, with `m += ranks` as `m += 1`
@@ -147,7 +204,7 @@ def enough(ranks, each, most):
 # solution, with `each * m` as `m`
 
 # %% enough: less than the target
-# Not yet. With 4 ranks, 1 stages on each and a bubble of at most 20%, rank 0 returned 16, expected 12.
+# Not yet. With 3 ranks, 2 stages on each and a bubble of at most 25%, rank 0 returned 6, expected 3.
 # solution, with `> most` as `>= most`
 
 # %% enough: without return

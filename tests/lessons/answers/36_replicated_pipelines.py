@@ -89,6 +89,10 @@ def my_step(context, m):
 # Not yet. Rank 0 raised ...
 # solution, with `future.wait() for future in futures` as `future for future in futures`
 
+# %% my_step: always four micro-batches
+# Not yet. Rank 0 called `last_stage` 4 times, expected 2 times, once for each micro-batch.
+# solution, with `chunk(m)` as `chunk(4)` and `/ m` as `/ 4`
+
 # %% best_cut: solution
 # Solved. Every cut is the one in which the busiest rank sends the fewest bytes.
 
@@ -139,3 +143,11 @@ def best_cut(ranks, weights, activations):
 # %% best_cut
 # Not yet. For ...
 # solution, with `if ranks % stages == 0` as `if True`
+
+# %% best_cut: only powers of two
+# Not yet. For 9 ranks, 9 MiB of weights and 9 MiB of activations rank 0 returned 1, ... expected 3, ...
+# solution, with `if ranks % stages == 0` as `if ranks % stages == 0 and stages in (1, 2, 4, 8)`
+
+# %% best_cut: the largest of several
+# Not yet. For 2 ranks, 1 MiB of weights and 1 MiB of activations rank 0 returned 2, ... expected 1, ...
+# solution, with `range(1, ranks + 1)` as `range(ranks, 0, -1)`

@@ -54,4 +54,16 @@ MUTANTS = {
     ),
     "the last 32 training passages are never used": ("torch.randperm(800,", "torch.randperm(768,"),
     "the model learns half as fast": ("kind=torch.optim.SGD, lr=0.5", "kind=torch.optim.SGD, lr=0.25"),
+    "a hundred training passages are for validation, too": (
+        "validation = range(800, len(bags))",
+        "validation = range(700, len(bags))",
+    ),
+    "the accuracy is of training passages": (
+        "    rows, offsets, label = batch(validation)\n",
+        "    rows, offsets, label = batch(range(len(validation)))\n",
+    ),
+    "each epoch begins with a new dense layer": (
+        "    seen.append(everywhere(train, epoch))",
+        "    everywhere(prepare, table)\n    seen.append(everywhere(train, epoch))",
+    ),
 }

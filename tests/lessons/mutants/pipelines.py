@@ -54,4 +54,12 @@ MUTANTS = {
         "busy = sum(end - begin for events in events_by_stage for _, _, begin, end in events) / n",
         'busy = sum(end - begin for events in events_by_stage for kind, _, begin, end in events if kind == "B") / n',
     ),
+    "the bubbles of GPipe are drawn for 1F1B, too": (
+        '"1F1B": measured["one_forward_one_backward"]}',
+        '"1F1B": measured["gpipe"]}',
+    ),
+    "the first stage is slow, not the last": (
+        "slow = [1] * (n - 1) + [2]",
+        "slow = [2] + [1] * (n - 1)",
+    ),
 }
