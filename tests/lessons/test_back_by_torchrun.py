@@ -48,7 +48,7 @@ LIGHTHOUSE_PROGRAM = """
 import signal, sys
 from torchft.coordination import LighthouseServer
 
-# torchft's default for the heartbeats, 5 s: within 1 s, a busy machine starves a process that is alive.
+# For the heartbeats, torchft's own default.
 timeouts = {"join_timeout_ms": 10_000, "heartbeat_timeout_ms": 5000}
 lighthouse = LighthouseServer(bind=sys.argv[1], min_replicas=1, **timeouts)
 signal.pause()
