@@ -16,6 +16,7 @@ from helpers.checks.exam import (
     rounded,
     show,
 )
+from helpers.checks.judging import RESTART
 from helpers.measure.traffic import collectives
 
 _WIDTH = 2
@@ -331,7 +332,7 @@ def _dispatched(tokens, chosen, scale):
             reason = str(error).partition("\n")[0].rstrip(".")
             raise AnswerError(
                 f"{reason}. The first collective got {counts[0]} counts, expected {n}, one for each expert. "
-                "If you count with `torch.bincount`, give it `minlength`."
+                f"If you count with `torch.bincount`, give it `minlength`. {RESTART}"
             ) from None
     if not isinstance(result, list | tuple) or len(result) != 2:
         return _detached(result), None, None, dict(calls)

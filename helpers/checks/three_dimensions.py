@@ -177,12 +177,28 @@ def global_norm(exam):
             for name, weight in block.items():
                 block[name] = weight.clone().requires_grad_()
                 block[name].grad = share[name].clone()
-        norm = exam.call(blocks, layout)
+        norm, changed = exam.on_rank(_norm, blocks, layout)
         exam.require(
             near(norm, expected, within=1e-9 * expected),
             f"In the layout {_name(layout)}, rank {rank} returned {_shown_norm(norm)}, expected {expected:.4f}.",
         )
+        exam.require(
+            not changed,
+            f"The norm is right. In the layout {_name(layout)}, rank {rank} changed the gradient of `{changed}`, which "
+            "the optimizer still needs.",
+        )
     return f"Every rank returned the norm of the full gradient, in {len(layouts)} layouts."
+
+
+def _norm(blocks, layout):
+    """Return the norm of an answer, and the name of a weight whose gradient it changed, or nothing."""
+    before = [{name: weight.grad.clone() for name, weight in block.items()} for block in blocks]
+    norm = answer("global_norm", [[dict(block) for block in blocks], layout])
+    for block, copies in zip(blocks, before, strict=True):
+        for name, copy in copies.items():
+            if block[name].grad is None or not torch.equal(block[name].grad, copy):
+                return norm, name
+    return norm, ""
 
 
 def _shown_norm(norm):

@@ -96,7 +96,7 @@ def my_dispatch(tokens, expert_of_token):
 
 # %% my_dispatch: counts only up to its last expert
 # Not yet. Rank 0 raised RuntimeError: ... The first collective got 3 counts, expected 4, one for each expert. If you
-# count with `torch.bincount`, give it `minlength`.
+# count with `torch.bincount`, give it `minlength`. Run the lesson again, from the cell with `World` to this check.
 # cell `def dispatch_of_the_lesson`, with `dispatch_of_the_lesson` as `my_dispatch` and `, minlength=n` as ``
 
 # %% my_dispatch: as many rows as it sends

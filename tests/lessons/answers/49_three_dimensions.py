@@ -239,6 +239,11 @@ def global_norm(blocks, layout):
 # Not yet. ... data 4, rank 0 returned True ...
 # solution, with `.sqrt().item()` as `.sqrt() > 0`
 
+# %% global_norm: squares in place
+# Not yet. The norm is right. In the layout data 4, rank 0 changed the gradient of `scale1_D`, which the optimizer still
+# needs.
+# solution, with `weight.grad.pow(2)` as `weight.grad.pow_(2)`
+
 # %% send_slice: solution
 # Solved. Every rank of the next stage received the full output, and each of 2 ranks sent 1/2 of it.
 

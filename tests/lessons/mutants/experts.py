@@ -75,4 +75,16 @@ MUTANTS = {
         "counts - len(tokens) // n",
     ),
     "the last matrix of an expert starts anywhere": ("        expert[2].weight.zero_()\n", ""),
+    "the copies of all tokens lie behind the tokens": (
+        "copies = tokens.repeat_interleave(k, dim=0)",
+        "copies = tokens.repeat(k, 1)",
+    ),
+    "all ranks train with the same tokens": (
+        "    torch.manual_seed(1000 * SEED + 100 * (step + 1) + rank)",
+        "    torch.manual_seed(1000 * SEED + 100 * (step + 1))",
+    ),
+    "the training has no gates": (
+        "outputs = gates.unsqueeze(1) * through_experts(tokens, chosen, expert)",
+        "outputs = through_experts(tokens, chosen, expert)",
+    ),
 }

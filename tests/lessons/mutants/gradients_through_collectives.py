@@ -94,4 +94,13 @@ MUTANTS = {
         "own = slice(4 * rank, 4 * rank + 4)",
         "own = slice(0, 4)",
     ),
+    "the adjoint is tried with the same tensors on all ranks": (
+        "torch.Generator().manual_seed(rank)",
+        "torch.Generator().manual_seed(0)",
+    ),
+    "a slope is twice as steep": (
+        "(function(w + change) - function(w - change)) / (2 * step)",
+        "(function(w + change) - function(w - change)) / step",
+    ),
+    "the gradients are added instead of averaged": ("    return mean / n\n", "    return mean\n"),
 }

@@ -113,4 +113,16 @@ MUTANTS = {
         "rows.append((label, on_paper[sizes], sum(gigabytes(*sizes)), sizes in fitting))",
         "rows.append((label, on_paper[sizes], gigabytes(*sizes)[0], sizes in fitting))",
     ),
+    "all bars show the best layout": (
+        "rows.append((name(layout), on_cables(layout), measured))",
+        "rows.append((name(layout), on_cables(best), measured))",
+    ),
+    "all bars on paper show the fastest layout": (
+        "rows.append((label, on_paper[sizes], sum(",
+        "rows.append((label, on_paper[fastest], sum(",
+    ),
+    "the tensor ranks on paper average gradients": (
+        "(pipeline * tensor) / CARD,",
+        "pipeline / CARD,",
+    ),
 }
