@@ -74,4 +74,16 @@ MUTANTS = {
     ),
     "the gradients of the vectors stay on the GPU": ("        if moved.requires_grad:\n", "        if False:\n"),
     "a value that moves has one byte": ("sizes.append(moved.nbytes)", "sizes.append(moved.numel())"),
+    "every model looks up 8 tables": (
+        "model, optimizer = new_model(number, lookup_of_variant)",
+        "model, optimizer = new_model(8, lookup_of_variant)",
+    ),
+    "all bytes are counted with 200 passages": (
+        "        data = hashed(range(passages), rows)\n        kind",
+        "        data = hashed(range(200), rows)\n        kind",
+    ),
+    "the small batch has 64 words": (
+        "one_word = torch.zeros(3, 1, dtype=torch.int64)",
+        "one_word = torch.zeros(3, 64, dtype=torch.int64)",
+    ),
 }

@@ -59,4 +59,9 @@ MUTANTS = {
         '\n    def end(done):\n        mark("all-reduce ends")\n',
         '    mark("all-reduce ends")\n\n    def end(done):\n',
     ),
+    "all trainers are equally late": ("time.sleep(0.03 * rank)\n", "time.sleep(0.03)\n"),
+    "the distances compare only the last weights": (
+        "(dense - expected_dense).abs().amax(dim=(1, 2)).tolist()",
+        "(dense[-1] - expected_dense).abs().amax(dim=(1, 2)).tolist()",
+    ),
 }

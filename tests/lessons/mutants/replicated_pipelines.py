@@ -80,4 +80,10 @@ MUTANTS = {
         "ALPHA + samples // replicas // m * features * 4 / BANDWIDTH",
         "ALPHA + samples // m * features * 4 / BANDWIDTH",
     ),
+    "the links carry 800 Mbit/s": ("ALPHA, BANDWIDTH = 0.3e-3, 100e6 / 8", "ALPHA, BANDWIDTH = 0.3e-3, 100e6"),
+    "the limit is lifted before the large batch": (
+        "max(seconds_by_rank)\nlifted = network.lift(world)",
+        "max(seconds_by_rank)\n    lifted = network.lift(world)",
+    ),
+    "rank 0 stands for rank 1": ("sum(predict(1, stages, 256, 480))", "sum(predict(0, stages, 256, 480))"),
 }

@@ -72,4 +72,13 @@ MUTANTS = {
         "busy = sum(box[4] - box[3] for of_rank in boxes for box in of_rank) / n",
         'busy = sum(box[4] - box[3] for of_rank in boxes for box in of_rank if box[0] != "W") / n',
     ),
+    "one zero-bubble schedule is drawn three times": (
+        "drawn = headed({name: boxes[name] for name in zero})",
+        'drawn = headed({name: boxes["ZBVZeroBubble"] for name in zero})',
+    ),
+    "the step with postponed Ws is drawn twice": (
+        "drawn = headed(by_hand)",
+        'drawn = headed({name: by_hand["W postponed"] for name in by_hand})',
+    ),
+    "a rank drops a micro-batch after its I": ('{"F": 1, "I": 0, "W": -1}', '{"F": 1, "I": -1, "W": 0}'),
 }
