@@ -48,8 +48,7 @@ LIGHTHOUSE_PROGRAM = """
 import signal, sys
 from torchft.coordination import LighthouseServer
 
-# For the heartbeats, torchft's own default.
-timeouts = {"join_timeout_ms": 10_000, "heartbeat_timeout_ms": 5000}
+timeouts = {"join_timeout_ms": 10_000, "heartbeat_timeout_ms": 1000}
 lighthouse = LighthouseServer(bind=sys.argv[1], min_replicas=1, **timeouts)
 signal.pause()
 """
