@@ -42,7 +42,7 @@ MUTANTS = {
         "on_ring, on_threaded = backwards(threaded), backwards(threaded)\n",
     ),
     "nothing overlaps with the thread either": ("    thread.submit(run)\n", "    thread.submit(run).result()\n"),
-    "the links are not paced": ("8 * bytes_sent / 0.05)", "8 * bytes_sent / 0.0005)"),
+    "the links are not paced": ("8 * bytes_sent / 0.1)", "8 * bytes_sent / 0.001)"),
     "DDP waits for the future in which the thread sets the error": (
         "        self.future = future.then(lambda ended: ended.value())\n",
         "        self.future = future\n",
@@ -77,7 +77,7 @@ MUTANTS = {
         "        self.right.close()\n        self.left.close()",
         "        self.right.close()",
     ),
-    "a layer pauses for 40 ms": ("        time.sleep(0.06)\n", "        time.sleep(0.04)\n"),
+    "a layer pauses for 80 ms": ("        time.sleep(0.12)\n", "        time.sleep(0.08)\n"),
     "all ranks have the same data": ("manual_seed(SEED + rank)", "manual_seed(SEED)"),
     "the ranks that remain get their errors by a short timeout": (
         "    broken = dist.new_group(backend=backend, timeout=timedelta(seconds=10))\n",
