@@ -69,14 +69,19 @@ def _require_actors(exam, spawn):
 def InOrder(exam):
     """Check `InOrder`: `arrive(sender, number, message)` returns what can be handled, in the order of sending."""
     if exam.rank == 0:
-        returned = exam.on_rank(_arrive)
+        returned, by_another = exam.on_rank(_arrive)
         for i, ((sender, number, expected), result) in enumerate(zip(_ARRIVALS, returned, strict=True)):
             before = ", ".join(f"{sender}{number}" for sender, number, _ in _ARRIVALS[:i]) or "no message"
             exam.require(
                 isinstance(result, list) and result == expected,
-                f"After {before}, message {sender}{number} arrived, and `arrive` returned "
-                f"{result if isinstance(result, list) else show(result)}, expected {expected}.",
+                f"After {before}, message {sender}{number} arrived, and `arrive` returned {_say(result)}, expected "
+                f"{expected}.",
             )
+        exam.require(
+            by_another == ["a0"],
+            f"Message a0 arrived at another `InOrder`, and `arrive` returned {_say(by_another)}, expected ['a0']: keep "
+            "the state in `self`, not in the class.",
+        )
     return "Two senders' messages were handled in the order of sending, each once."
 
 
@@ -85,15 +90,16 @@ def Member(exam):
     """Check `Member`: all members of a ring of actors can be asked at the same time for the sum of the ring."""
     exam.on_rank(start_rpc, f"worker{exam.rank}")
     if exam.rank == 0:
-        for asked in (1, exam.n):
-            totals, is_quiet = exam.on_rank(_totals, exam.n, asked)
+        for asked, hops in ((1, exam.n), (exam.n, exam.n), (exam.n, 2)):
+            totals, is_quiet = exam.on_rank(_totals, exam.n, asked, hops)
             at_once = "One member was asked" if asked == 1 else f"{asked} members were asked at once"
+            at_once += f" for the sum of {hops} members" * (hops < exam.n)
             exam.require(
                 len(totals) >= asked,
                 f"{at_once}, and {len(totals)} sums arrived within {_SECONDS_FOR_THE_RING} s, expected {asked}: a "
                 "member that waits handles no message, so pass the work on with `cast`.",
             )
-            expected = [exam.n * (exam.n + 1) // 2] * asked
+            expected = [sum((first + hop) % exam.n + 1 for hop in range(hops)) for first in range(asked)]
             exam.require(totals == expected, f"{at_once}, and the sums were {totals}, expected {expected}.")
             exam.require(
                 is_quiet,
@@ -131,11 +137,15 @@ def _require_casts(exam, spawn):
     tried = exam.on_rank(_cast_while_held, spawn)
     if not _require_answers(exam, tried, "A call after casts"):
         return
-    early, notes = tried.state
-    exam.require(early, "`cast` returned only after the method had ended, expected it to return at once.")
-    expected = list(range(_NOTES))
+    early, notes, threads = tried.state
     exam.require(
-        notes == expected, f"One sender cast its notes in order, and the actor handled {notes}, expected {expected}."
+        threads == 1,
+        f"{threads} threads called the methods, expected 1: let the mailbox's own thread call them all.",
+    )
+    exam.require(early, "`cast` returned only after the method had ended, expected it to return at once.")
+    expected = list(range(_NOTES + 1))
+    exam.require(
+        notes == expected, f"One sender sent its notes in order, and the actor handled {notes}, expected {expected}."
     )
 
 
@@ -209,23 +219,29 @@ class Subject:
 
     def note(self, number):
         """Keep a number."""
+        self.threads.add(threading.get_ident())
         self.notes.append(number)
 
     def hold(self):
         """Wait until the gate of this worker opens."""
+        self.threads.add(threading.get_ident())
         self.opened = _gate.wait(_SECONDS_HELD)
 
     def fail(self):
         """Raise ValueError."""
         raise ValueError(_DISK)
 
+    def lose(self):
+        """Raise KeyError."""
+        raise KeyError(_DISK)
+
     def counted(self):
         """Return the count, how many threads were inside at once, and how many threads came."""
         return self.count, max(self.at_once), len(self.threads)
 
     def held(self):
-        """Return whether the gate opened while `hold` waited, and the notes."""
-        return self.opened, self.notes
+        """Return whether the gate opened while `hold` waited, the notes, and how many threads came."""
+        return self.opened, self.notes, len(self.threads)
 
 
 _gate = threading.Event()
@@ -292,6 +308,9 @@ def _cast_while_held(spawn):
         for number in range(_NOTES):
             actor.cast("note", number)
         _set_gate(spawn, True)
+        _, error = _answers([actor.call("note", _NOTES)])
+        if error:
+            return Tried([], error)
         answers, error = _answers([actor.call("held")])
         return Tried(answers, error, answers[0] if answers else None)
 
@@ -306,7 +325,7 @@ def _let_fail(spawn):
         alive = [not _answers([actor.call("add_one")])[1]]
         if alive == [True]:
             try:
-                actor.cast("fail")
+                actor.cast("lose")
             except Exception as raised:
                 raise AnswerError(f"a `cast` whose method raised: {error_in_one_line(raised)}") from raised
         alive.append(not alive[0] or not _answers([actor.call("add_one")])[1])
@@ -328,15 +347,20 @@ def _fill_the_mailbox(spawn):
 
 
 def _arrive():
-    """Pass all arrivals to the learner's `InOrder`; return what it returned for each of them."""
+    """Pass all arrivals to an `InOrder` of the learner, and the first to another; return all results, and this one."""
     in_order = answer("InOrder", [])
-    return [_arrived(in_order, sender, number) for sender, number, _ in _ARRIVALS]
+    returned = [_arrived(in_order, sender, number) for sender, number, _ in _ARRIVALS]
+    return returned, _arrived(answer("InOrder", []), "a", 0)
 
 
 def _arrived(in_order, sender, number):
     with errors_of_answer():
         result = in_order.arrive(sender, number, f"{sender}{number}")
         return plain(list(result) if isinstance(result, list | tuple) else result)
+
+
+def _say(result):
+    return str(result) if isinstance(result, list) else show(result)
 
 
 class Mailbox:
@@ -415,29 +439,33 @@ def _spawn_with_ours(worker, cls, *arguments):
     return Address(rpc.remote(worker, Mailbox, args=(cls, *arguments)), _SECONDS_FOR_THE_RING)
 
 
-def _totals(n, asked):
-    """Ask `asked` members of a new ring for its sum, at the same time.
+def _totals(n, asked, hops):
+    """Ask `asked` members of a new ring at the same time, each by an asker of its own, for the sum of `hops` members.
 
-    Returns the sums that arrived in time, and whether the members have stopped sending messages.
+    Returns the sums that arrived in time, by asker, and whether the members have stopped sending messages.
     """
     if "Member" not in vars(learners_module()):
         raise AnswerError(missing("Member"))
     learners = vars(learners_module())["Member"]
     with one_line_errors():
-        asker = _spawn_with_ours("worker0", Asker)
+        askers = [_spawn_with_ours("worker0", Asker) for _ in range(asked)]
         ring = [_spawn_with_ours(f"worker{r}", learners, r + 1) for r in range(n)]
         for member, right in zip(ring, ring[1:] + ring[:1], strict=True):
             member.call("meet", right).wait()
-        questions = [member.call("total", asker, n) for member in ring[:asked]]
+        questions = [member.call("total", asker, hops) for member, asker in zip(ring[:asked], askers, strict=True)]
         end = time.monotonic() + _SECONDS_FOR_THE_RING
-        while len(totals := asker.call("taken").wait()) < asked and time.monotonic() < end:
+        while len(_taken(askers)) < asked and time.monotonic() < end:
             time.sleep(0.02)
         for question in questions:
             _raise_unless_late(question)
-        is_quiet = len(totals) < asked or _becomes_quiet(ring)
+        is_quiet = len(_taken(askers)) < asked or _becomes_quiet(ring)
         for member in ring:
             member.mailbox.rpc_sync().close()
-        return asker.call("taken").wait(), is_quiet
+        return _taken(askers), is_quiet
+
+
+def _taken(askers):
+    return [total for asker in askers for total in asker.call("taken").wait()]
 
 
 def _becomes_quiet(ring):

@@ -55,4 +55,13 @@ MUTANTS = {
         "loss = -(advantages * torch.stack(log_probs)).mean()",
         "loss = (advantages * torch.stack(log_probs)).mean()",
     ),
+    "all observers' draws begin alike": (
+        "torch.Generator().manual_seed(SEED + r)",
+        "torch.Generator().manual_seed(SEED)",
+    ),
+    "the agent learns from each episode at once": (
+        "        if len(self.episodes) == len(self.observers):",
+        "        if self.episodes:",
+    ),
+    "all generators but the first are slow": ("slowest if r == 1 else 0.005", "slowest if r != 1 else 0.005"),
 }
