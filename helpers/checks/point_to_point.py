@@ -14,9 +14,11 @@ _BYTES = 4 * _NUMBERS
 @exercise
 def ring_shift(exam):
     """Check `ring_shift(tensor)`, which returns the tensor of the left neighbour, with one message from each rank."""
-    result = exam.call(_tensor(exam.rank))
+    tensor = _tensor(exam.rank)
+    result = exam.call(tensor)
     _require_tensor(exam, result, _left(exam) + 1.0)
     _require_sent(exam, 1)
+    _require_kept(exam, tensor)
     return f"Every rank returned its left neighbour's tensor, and sent {_BYTES} bytes."
 
 
@@ -24,10 +26,11 @@ def ring_shift(exam):
 def my_swap(exam):
     """Check `my_swap(mine, received)`: ranks 0 and 1 exchange tensors, by one message from each."""
     if exam.rank < 2:
-        received = torch.zeros(_NUMBERS)
-        exam.call(_tensor(exam.rank), received)
+        mine, received = _tensor(exam.rank), torch.zeros(_NUMBERS)
+        exam.call(mine, received)
         _require_tensor(exam, received, 2.0 - exam.rank)
         _require_sent(exam, 1)
+        _require_kept(exam, mine)
     return "Each of the two ranks received the tensor of the other rank, without a deadlock."
 
 
@@ -97,8 +100,8 @@ def overlap(exam):
 
     The function returns the result of `compute()` and the tensor of the left neighbour.
     """
-    rank = exam.rank
-    result, computed = exam.on_rank(_overlap, _tensor(rank))
+    rank, tensor = exam.rank, _tensor(exam.rank)
+    result, computed = exam.on_rank(_overlap, tensor)
     if exam.require(
         isinstance(result, list | tuple) and len(result) == 2,
         f"Rank {rank} returned {_show(result)}, expected a number and a tensor.",
@@ -109,6 +112,7 @@ def overlap(exam):
         exam.require(first == rank + 1, f"Rank {rank} returned {show(first)} first, {expected}.")
         _require_tensor(exam, result[1], _left(exam) + 1.0)
     _require_sent(exam, 1)
+    _require_kept(exam, tensor)
     if exam.require(
         len(computed) == 1, f"Rank {rank} called `compute()` {counted(len(computed), 'time')}, expected once."
     ):
@@ -166,6 +170,15 @@ def _require_sent(exam, messages):
     expected = messages * _BYTES
     exam.require(sum(sent) == expected, f"Rank {exam.rank} sent {sum(sent)} bytes, expected {expected}.")
     exam.require(len(sent) == messages, f"Rank {exam.rank} sent {counted(len(sent), 'message')}, expected {messages}.")
+
+
+def _require_kept(exam, tensor):
+    """Require that the tensor that the rank sends still has its elements."""
+    exam.require(
+        _is_full(tensor, exam.rank + 1.0),
+        f"The result is right. Rank {exam.rank}'s own tensor now holds {_show(tensor)}, expected {exam.rank + 1.0}: "
+        "receive into another tensor, because a send may still be reading this one.",
+    )
 
 
 def _rounds(receivers):

@@ -40,6 +40,25 @@ def ring_shift(tensor):
         work.wait()
     return received
 
+# %% ring_shift: into the tensor that it sends
+# Not yet. ...
+def ring_shift(tensor):
+    work = dist.isend(tensor, dst=right)
+    dist.recv(tensor, src=left)
+    work.wait()
+    return tensor
+
+# %% ring_shift: that changes its argument
+# Not yet. The result is right. Rank 0's own tensor now holds 4.0, expected 1.0: receive into another tensor, because a
+# send may still be reading this one.
+def ring_shift(tensor):
+    received = torch.empty_like(tensor)
+    work = dist.isend(tensor, dst=right)
+    dist.recv(received, src=left)
+    work.wait()
+    tensor.copy_(received)
+    return tensor
+
 # %% ring_shift: by a collective
 # Not yet. Rank 0 sent 0 bytes, expected 64.
 def ring_shift(tensor):
