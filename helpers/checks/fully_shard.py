@@ -3,6 +3,7 @@
 import shutil
 import tempfile
 from datetime import timedelta
+from pathlib import Path
 from types import SimpleNamespace
 
 import torch
@@ -136,6 +137,10 @@ def my_save(exam):
     rank = exam.rank
     found = SimpleNamespace(**exam.on_rank(_resumed))
     exam.require(
+        found.is_written,
+        "After `my_save` its folder is empty, expected the files of the checkpoint: write into `folder`.",
+    )
+    exam.require(
         found.is_loaded,
         f"After `my_load` the parameters of rank {rank} differ from the saved parameters, expected the same bits.",
     )
@@ -265,6 +270,7 @@ def _resumed():
     answer("my_save", [model, optimizer, folders[0]])
     saved = flat_parameters(model)
     _train(model, optimizer, _own_examples())
+    is_written = rank > 0 or any(Path(folders[0]).iterdir())
 
     resumed, its_optimizer = _training(hybrid, seed=4)
     answer("my_load", [resumed, its_optimizer, folders[0]])
@@ -274,7 +280,7 @@ def _resumed():
     goes_on = torch.allclose(flat_parameters(resumed), flat_parameters(model), rtol=0, atol=1e-10)
     if rank == 0:
         shutil.rmtree(folders[0], ignore_errors=True)
-    return {"is_loaded": is_loaded, "goes_on": goes_on}
+    return {"is_written": is_written, "is_loaded": is_loaded, "goes_on": goes_on}
 
 
 def _training(mesh, seed):

@@ -34,7 +34,9 @@ _FOLDERS = (
     (["dense-90", "table-90", "dense-100", "table-100", "table-110"], 100, ["dense-90", "table-90"]),
     (["dense-20", "table-20", "table-10.by-server", "table-30.by-server"], 20, ["table-10.by-server"]),
     (["dense-10", "table-10"], None, []),
+    (["dense-10", "table-10", "dense-20", "table-20", "losses-10"], 20, ["dense-10", "table-10"]),
 )
+_MORE_TRAINERS = 6  # for `my_table_rate`: the value of `trainers` in the last calls
 
 
 def _judge_saves(returned):
@@ -86,17 +88,20 @@ def _listed(files):
 @exercise(restart=RESTART)
 def my_table_rate(exam):
     """Check `my_table_rate(members)`: fewer trainers move the table as far in a batch as all trainers do at 0.5."""
-    trainers = exam.n - 2
-    if exam.rank < trainers:
-        for members in range(trainers, 0, -1):
-            rate, expected = exam.call(members), 0.5 * trainers / members
-            who = f"With {members} of {trainers} trainers left, `my_table_rate` returned {show(rate)}"
-            exam.require(number(rate) is not None, f"{who}, expected a learning rate.")
-            exam.require(
-                near(rate, expected, 1e-9),
-                f"{who}, so a batch moves the table {(number(rate) or 0) / expected:.2f} times as far as before, "
-                "expected 1.00 times.",
-            )
+    if exam.rank < exam.n - 2:
+        for trainers in (exam.n - 2, _MORE_TRAINERS):
+            for members in range(trainers, 0, -1):
+                rate, expected = exam.on_rank(_table_rate, members, trainers), 0.5 * trainers / members
+                left = f"{members} of {trainers} trainers left"
+                if trainers != exam.n - 2:
+                    left = f"`trainers` = {trainers} and `members` = {members}"
+                who = f"With {left}, `my_table_rate` returned {show(rate)}"
+                exam.require(number(rate) is not None, f"{who}, expected a learning rate.")
+                exam.require(
+                    near(rate, expected, 1e-9),
+                    f"{who}, so a batch moves the table {(number(rate) or 0) / expected:.2f} times as far as before, "
+                    "expected 1.00 times.",
+                )
     return "A batch moves the table equally far with any number of trainers."
 
 
@@ -112,7 +117,7 @@ def fault_of_save(what: str, last: int, save: "Saved") -> str:
             f"{what}, the server ran `save_table` {times_in_words(len(save.tables))}, expected once: the first trainer "
             "of the group requests it."
         )
-    number_of_table, at_begin, at_end = save.tables[0]
+    number_of_table, at_begin, at_end, _ = save.tables[0]
     if number_of_table != last:
         return f"{what} with the number {last}, the table got the number {show(number_of_table)}, expected {last}."
     if at_begin < save.updates:
@@ -153,7 +158,8 @@ def fault_of_save(what: str, last: int, save: "Saved") -> str:
 class Saved(NamedTuple):
     """A checkpoint: how many updates the table had got in the step, and what `save_table` and the files show.
 
-    `tables` has (number, updates at the beginning, updates at the end) of each call of `save_table` on the server.
+    `tables` has (number, updates at the beginning, updates at the end, the content of `latest` before the table was
+    written) of each call of `save_table` on the server.
     """
 
     updates: int
@@ -164,6 +170,15 @@ class Saved(NamedTuple):
     before_latest: str
     waited_for_others: bool = False
     in_place: bool = False  # whether `latest`, which existed, was overwritten instead of replaced
+
+
+def _table_rate(members, trainers):
+    """Return the answer's rate in a lesson with this number of trainers."""
+    lesson = learners_module()
+    if "trainers" not in vars(lesson):
+        return answer("my_table_rate", [members])
+    with replaced([(lesson, "trainers", trainers)]):
+        return answer("my_table_rate", [members])
 
 
 def _prepare_saves():
@@ -283,7 +298,10 @@ def _read_save(number, tables, dense, updates):
     written = {name: _read(path) for name, path in paths.items()}
     right = isinstance(written[f"dense-{number}"], dict) and written[f"dense-{number}"].keys() == dense.keys()
     right = right and all(torch.equal(written[f"dense-{number}"][name], values) for name, values in dense.items())
-    before = " and ".join(name for name, when in times.items() if when > times["latest"])
+    late = {name for name, when in times.items() if when > times["latest"]}
+    if any(latest == number for *_, latest in tables):  # another trainer may have written `latest` again
+        late.add(f"table-{number}")
+    before = " and ".join(name for name in times if name in late)
     return Saved(updates, tables, "", plain(written["latest"]), right, before)
 
 
@@ -306,8 +324,9 @@ def watch_saves(table):
         at_begin = weight._version - first
         with _writing:  # two trainers that save at once would write one file
             time.sleep(_SLOW)
+            latest = plain(_read(Path(kept["folder"], "latest")))
             kept["before"][0](table, number)
-            saves.append((plain(number), at_begin, weight._version - first))
+            saves.append((plain(number), at_begin, weight._version - first, latest))
 
     lesson.save_table, lesson.job.folder = slow_save_table, kept["folder"]
 

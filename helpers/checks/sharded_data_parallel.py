@@ -21,7 +21,8 @@ _STAGES = ("data parallel", "zero1", "zero2", "zero3")
 def my_zero1(exam):
     """Check `my_zero1(units)`: each rank's optimizer holds its shards only, and every rank gets all new parameters.
 
-    The optimizer and the function that it returns train a model of six layers for three steps.
+    The optimizer and the function that it returns train a model of six layers for three steps. The answer must send
+    its bytes by the lesson's rings, because the lesson goes on with the answer and counts the bytes of these messages.
     """
     training = _training(exam, "my_zero1")
     if training:
@@ -34,7 +35,8 @@ def my_zero1(exam):
         )
         _require_kept(exam, training, training.whole + shards // 2)
         _require_no_all_reduce(exam, training)
-        _require_traffic(exam, training, 2 * (exam.n - 1) * training.whole // exam.n)
+        all_reduce = 2 * (exam.n - 1) * training.whole // exam.n
+        _require_traffic(exam, training, all_reduce, least=all_reduce)
     return "Each rank keeps the state of its shards, and all have the weights of one process."
 
 
@@ -43,10 +45,10 @@ def my_zero3(exam):
     """Check `my_zero3(units)`: a rank keeps its shards only, and holds a layer whole only while it computes.
 
     The optimizer and the function that it returns train a model of six layers for three steps. The answer must fetch
-    its layers by the lesson's `gather`, because the lesson goes on with the answer and another `gather`, and keep its
-    gradients until the next step, because the lesson counts them.
+    its layers by the lesson's `gather`, because the lesson goes on with the answer and another `gather`. It must keep
+    its gradients until the next step, and send them by the lesson's ring, because the lesson counts both.
     """
-    return _judge_sharded(exam, "my_zero3", gathers=2 * _LAYERS - 1, keeps=True)  # the last layer may stay for backward
+    return _judge_sharded(exam, "my_zero3", gathers=2 * _LAYERS - 1, counted=True)  # the last layer may stay
 
 
 @exercise
@@ -103,21 +105,23 @@ def _training(exam, name):
     return None if none else training
 
 
-def _judge_sharded(exam, name, gathers=0, keeps=False):
+def _judge_sharded(exam, name, gathers=0, counted=False):
     training = _training(exam, name)
     if training:
         _require_weights(exam, [(step.in_shards,) for step in training.steps])
         _require_no_all_reduce(exam, training)  # gloo may still hold its tensor, so before the memory
         _require_shards_only(exam, training)
-        if keeps:
+        if counted:
             _require_kept(exam, training, 2 * training.whole // exam.n)
-        _require_traffic(exam, training, 3 * (exam.n - 1) * training.whole // exam.n)
         for number, step in enumerate(training.steps):
             exam.require(
                 step.gathers >= gathers,
                 f"In step {number} rank {exam.rank} called `gather` {step.gathers} times, expected at least {gathers} "
                 "times: each layer is gathered for the forward pass and for the backward pass.",
             )
+        sent = 3 * (exam.n - 1) * training.whole // exam.n
+        of_last_layer = (exam.n - 1) * training.layer // exam.n
+        _require_traffic(exam, training, sent, least=sent - of_last_layer if counted else 0)
     return "Each rank keeps only its shards, and all ranks train as one process does."
 
 
@@ -174,12 +178,17 @@ def _require_kept(exam, training, expected):
         )
 
 
-def _require_traffic(exam, training, expected):
-    """Require that a step sends at most `expected` bytes by point-to-point calls."""
+def _require_traffic(exam, training, expected, least=0):
+    """Require that a step sends at most `expected` bytes, and at least `least`, by point-to-point calls."""
     for number, step in enumerate(training.steps):
         exam.require(
             step.sent <= expected,
             f"In step {number} rank {exam.rank} sent {step.sent} bytes, expected at most {expected}.",
+        )
+        exam.require(
+            step.sent >= least,
+            f"In step {number} rank {exam.rank} sent {step.sent} bytes by `isend`, expected at least {least}: use the "
+            "lesson's `reduce_scatter` and `all_gather`, because the lesson counts the bytes of their messages.",
         )
 
 

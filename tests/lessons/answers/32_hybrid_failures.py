@@ -50,6 +50,10 @@ def my_save(model, number, group):
         rpc.rpc_sync("server", save_table, (model.table.get_module_rref(), number))
         write(f"dense-{number}", model.dense.module.state_dict())
 
+# %% my_save: every trainer writes latest
+# Not yet. When 2 trainers called `my_save`, `latest` was written before table-1, expected it to be written last: ...
+# solution, with `        write("latest", number)` as `    write("latest", number)`
+
 # %% my_save: files written in place
 # Not yet. When only trainer 1 called `my_save`, in a group of its own, `latest` was overwritten in place, expected a new
 # file that is renamed to `latest`, so that no rank reads a half-written file: use `write`.
@@ -136,6 +140,11 @@ def tidy(folder):
 # Not yet. Rank 0 raised FileNotFoundError...
 # solution, with `if not os.path.exists(f"{folder}/latest"):` as `if False:`
 
+# %% tidy: by the number alone
+# Not yet. In a folder with log.txt, dense-10, table-10, dense-20, table-20, losses-10, and 20 in `latest`, `tidy` deleted
+# dense-10, losses-10, table-10, expected dense-10, table-10.
+# solution, with `part in ("table", "dense")` as `number`
+
 # %% tidy: every file
 # Not yet. In a folder with log.txt, dense-10, table-10, dense-20, table-20, and 20 in `latest`, `tidy` deleted ...
 def tidy(folder):
@@ -157,6 +166,14 @@ def my_table_rate(members):
 # %% my_table_rate: the wrong way round
 # Not yet. With 1 of 2 trainers left, `my_table_rate` returned 0.25, so a batch moves the table 0.25 times as far ...
 # solution, with `trainers / members` as `members / trainers`
+
+# %% my_table_rate: in equal steps
+# Not yet. With `trainers` = 6 and `members` = 5, `my_table_rate` returned 1.0, so a batch ...
+# solution, with `0.5 * trainers / members` as `0.5 * (trainers - members + 1)`
+
+# %% my_table_rate: for two trainers
+# Not yet. With `trainers` = 6 and `members` = 6, `my_table_rate` returned 0.1667, so a batch ...
+# solution, with `0.5 * trainers / members` as `1 / members`
 
 # %% my_table_rate: for all trainers
 # Not yet. With 2 of 2 trainers left, `my_table_rate` returned 1.0, so a batch moves the table 2.00 times as far ...

@@ -52,6 +52,22 @@ def my_living(names, seconds):
 # Not yet. When trainer1 is silent, `my_living(names, 1.2)` took ... s, expected about 1.2 s: give each call ...
 # solution, with `timeout=seconds` as `timeout=2`
 
+# %% my_living: a shorter timeout of its own
+# Not yet. When trainer1 is silent, `my_living(names, 1.2)` took 1.0 s, expected about 1.2 s: give each call the ...
+# solution, with `timeout=seconds` as `timeout=1`
+
+# %% my_living: takes the silent from the list
+# Not yet. When trainer1 is silent, `my_living` changed its list `names` to ['server', 'trainer0', 'master'], expected no
+# change: a silent worker may answer the next time.
+def my_living(names, seconds):
+    calls = {worker: rpc.rpc_async(worker, os.getpid, timeout=seconds) for worker in names}
+    for worker, call in calls.items():
+        try:
+            call.wait()
+        except RuntimeError:
+            names.remove(worker)
+    return names
+
 # %% my_living: the dead
 # Not yet. When no rank is silent, `my_living` returned [], expected ['server', 'trainer0', 'trainer1', 'master'].
 def my_living(names, seconds):
@@ -89,6 +105,11 @@ def my_living(names, seconds):
 # Not yet. Trainer 0 waited for 8 s in its group for a member that never called `all_reduce`, expected an error after the
 # group's timeout of 5 s.
 # solution, with `timeout=timeout, ` as ``
+
+# %% my_regroup: a shorter timeout
+# Not yet. Trainer 0 waited for 2 s in its group for a member that never called `all_reduce`, expected an error after the
+# group's timeout of 5 s.
+# solution, with `seconds=5` as `seconds=2`
 
 # %% my_resume: solution
 # Solved. Only the members got a new model, which has a new table and the state of the checkpoint.
@@ -174,6 +195,93 @@ def once(request, function, arguments):
     if returned:
         return result
     raise result
+
+# %% once: an event for each request
+# Solved. Each request ran once, even if it came again while it ran, and every caller got the result.
+import threading
+
+results, errors, events = {}, {}, {}
+guard = threading.Lock()
+
+def once(request, function, arguments):
+    with guard:
+        first = request not in events
+        event = events.setdefault(request, threading.Event())
+    if first:
+        try:
+            results[request] = function(*arguments)
+        except Exception as error:
+            errors[request] = error
+        finally:
+            event.set()
+    event.wait()
+    if request in errors:
+        raise errors[request]
+    return results[request]
+
+# %% once: the waiter misses the error
+# Not yet. For a request that came twice at once, of a function that raises an error, the calls of `once` ended with
+# [...KeyError(...], expected ['ValueError(9)', 'ValueError(9)'].
+import threading
+
+results, errors, events = {}, {}, {}
+guard = threading.Lock()
+
+def once(request, function, arguments):
+    if request in errors:
+        raise errors[request]
+    with guard:
+        first = request not in events
+        event = events.setdefault(request, threading.Event())
+    if first:
+        try:
+            results[request] = function(*arguments)
+        except Exception as error:
+            errors[request] = error
+            raise
+        finally:
+            event.set()
+    event.wait()
+    return results[request]
+
+# %% once: the event is not set after an error
+# Not yet. For a request that came twice, of a function that raises an error, the calls of `once` ended with
+# ['ValueError(8)', 'no end after 5 s'], expected ['ValueError(8)', 'ValueError(8)'].
+import threading
+
+results, events = {}, {}
+guard = threading.Lock()
+
+def once(request, function, arguments):
+    with guard:
+        first = request not in events
+        event = events.setdefault(request, threading.Event())
+    if first:
+        results[request] = function(*arguments)
+        event.set()
+    event.wait()
+    return results[request]
+
+# %% once: by a cache
+# Not yet. For a request that came twice, with a tensor, the function ran 2 times, expected once.
+import functools
+import threading
+
+guard = threading.Lock()
+
+@functools.cache
+def outcome(request, function, arguments):
+    try:
+        return function(*arguments), None
+    except Exception as error:
+        return None, error
+
+def once(request, function, arguments):
+    with guard:
+        result, error = outcome(request, function, arguments)
+    if error:
+        raise error
+    return result
 
 # %% once: skeleton
 # Not yet. For a request that came three times, one after the other, the function ran 3 times, expected once.

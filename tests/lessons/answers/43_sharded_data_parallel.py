@@ -11,14 +11,15 @@
 # Not yet. The optimizer of rank 0 keeps 44568 bytes, expected 11136: twice the bytes of its shards.
 
 # %% my_zero1: by the library
-# Solved. ...
+# Not yet. In step 0 rank 0 sent 0 bytes by `isend`, expected at least 33408: use the lesson's `reduce_scatter` and
+# `all_gather`, because the lesson counts the bytes of their messages.
 # solution, with `gradient = unit.take_gradient() / n` as `unit.shard.grad = torch.empty_like(unit.shard)`
 # and `unit.shard.grad = reduce_scatter(gradient).clone()`
 # as `dist.reduce_scatter_tensor(unit.shard.grad, unit.take_gradient() / n)`
 # and `all_gather(unit.shard, unit.full)` as `dist.all_gather_into_tensor(unit.full, unit.shard.clone())`
 
 # %% my_zero1: each shard sent by its rank
-# Solved. ...
+# Not yet. In step 0 rank 0 sent 0 bytes by `isend`, expected at least 33408: ...
 def my_zero1(units):
     optimizer = adam([unit.shard for unit in units])
 
@@ -34,6 +35,15 @@ def my_zero1(units):
                 dist.broadcast(chunk, place)
 
     return optimizer, update
+
+# %% my_zero1: each rank fetches all gradients
+# Not yet. In step 0 rank 0 sent 16704 bytes by `isend`, expected at least 33408: ...
+# solution, with `gradient = unit.take_gradient() / n` as `gradient = added(unit.take_gradient()) / n`
+# and `reduce_scatter(gradient)` as `gradient.chunk(n)[rank]`
+def added(flat):
+    flats = [torch.empty_like(flat) for _ in range(n)]
+    dist.all_gather(flats, flat)
+    return sum(flats)
 
 # %% my_zero1: with one vector for the model
 # Not yet. After step 0 rank 0 holds 33408 bytes of parameters and gradients, expected 27840: use `unit.shard` itself ...
@@ -183,6 +193,12 @@ import functools
 # answer "as in the lesson",
 # with `forward_pre_hook(lambda *_, unit=unit: gather(unit))`
 # as `forward_pre_hook(lambda *_, unit=unit: [gather(unit), gather(unit)].clear())`
+
+# %% my_zero3: the library reduces
+# Not yet. In step 0 rank 0 sent 33408 bytes by `isend`, expected at least 47328: ...
+# answer "as in the lesson", with `unit.shard.grad = reduce_scatter(unit.take_gradient())`
+# as `unit.shard.grad = torch.empty_like(unit.shard);
+# dist.reduce_scatter_tensor(unit.shard.grad, unit.take_gradient()); unit.shard.grad = unit.shard.grad`
 
 # %% my_zero3: not gathered for backward
 # Not yet. Rank 0 raised RuntimeError: ...

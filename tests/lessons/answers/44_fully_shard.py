@@ -226,6 +226,15 @@ def my_load(model, optimizer, folder):
         model, optimizer, model_state_dict=of_model, optim_state_dict=of_optimizer, options=options
     )
 
+# %% my_save: a folder of its own
+# Not yet. After `my_save` its folder is empty, expected the files of the checkpoint: write into `folder`.
+# solution, with `checkpoint_id=folder` as `checkpoint_id=OWN_FOLDER`
+from multiprocessing.util import get_temp_dir
+
+folders = [f"{get_temp_dir()}/checkpoint"]
+dist.broadcast_object_list(folders)
+OWN_FOLDER = folders[0]
+
 # %% my_save: nothing is loaded
 # Not yet. After `my_load` the parameters of rank 0 differ from the saved parameters, ...
 # solution, without `checkpoint.load(state, checkpoint_id=folder)`
