@@ -118,6 +118,14 @@ class Notebook:
         self._folder.cleanup()
 
 
+def still(condition):
+    """Return an expression that is true once this condition is true twice, with a second in between.
+
+    A rank that has only just entered a call may still be in the call's Python lines, where an interrupt ends it.
+    """
+    return f"({condition}) and not __import__('time').sleep(1) and ({condition})"
+
+
 def ranks_that_raised(shown):
     """Return of which ranks a notebook shows errors: "0-1" when they are equal, "0 1" when they differ."""
     return " ".join(re.findall(r"^Ranks? (\S+) raised:$", shown, re.MULTILINE))

@@ -4,6 +4,7 @@ import re
 
 import pytest
 from lesson_files import ROOT
+from live import still
 
 TWO_HOSTS = "from helpers import World\nworld = World(2, hosts=2)\nprint(world)\nworld.stop()"
 PAGE = (ROOT / "docs/half_an_hour.md").read_text("utf-8")
@@ -37,6 +38,6 @@ def test_the_cells_show_what_the_page_says(notebook):
             notebook.run(setup)
         others_wait = None
         if "(Interrupt)" in prose:
-            others_wait = notebook.sees("[state.call for state in world.where()].count('all_reduce') == 3")
+            others_wait = notebook.sees(still("[state.call for state in world.where()].count('all_reduce') == 3"))
         shown = notebook.run(cell, interrupt_when=others_wait, timeout=100)
         assert form(expected) in form(shown), f"{cell}\n{shown}"

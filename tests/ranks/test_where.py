@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import ipyparallel as ipp
 import pytest
-from live import INIT, Notebook, wait_until
+from live import INIT, Notebook, still, wait_until
 
 from helpers import WorldError
 from helpers.look.sampling import Sampler
@@ -454,7 +454,7 @@ def test_an_interrupt_shows_the_values(request):
     request.addfinalizer(notebook.close)
     notebook.run("from helpers import World\nworld = World(2)")
     notebook.run("%%px\n" + INIT.format(timeout=20))
-    is_stuck = notebook.sees("world.where()[1].call == 'recv'")
+    is_stuck = notebook.sees(still("world.where()[1].call == 'recv'"))
     shown = notebook.run("%%px\nif rank == 1:\n    dist.recv(torch.zeros(2, 2), src=0)", interrupt_when=is_stuck)
     row = next(line for line in shown.splitlines() if line.split()[:2] == ["1", "busy"])
     assert row.endswith("recv  float32[2, 2], src=0     3  dist.recv(torch.zeros(2, 2), src=0)")
