@@ -64,11 +64,10 @@ def my_to_owners(exam):
 def pooled(exam):
     """Check `pooled(shard, ids, bag_of_id, bags)`: sums for each passage, of which owners send one for each rank."""
     rank, n = exam.rank, exam.n
-    bags = 4
     table = _vectors(torch.arange(3 * n + 2) + 1)
-    for case, ids_of in _ids_of_passages(n).items():
+    for bags, (case, ids_of) in enumerate(_ids_of_passages(n).items(), start=3):
         ids = torch.tensor(ids_of[rank], dtype=torch.int64)
-        bag_of_id = torch.arange(len(ids)) * 3 // max(1, len(ids))  # the last passage has no id
+        bag_of_id = torch.arange(len(ids)) * (bags - 1) // max(1, len(ids))  # the last passage has no id
         result, calls, sizes = exam.on_rank(_pooled, table[rank::n].clone(), ids, bag_of_id, bags)
         expected = torch.zeros(bags, _COLUMNS, dtype=torch.float64).index_add(0, bag_of_id, table[ids])
         if not exam.require(
@@ -159,8 +158,8 @@ def _ids_of_passages(n):
 
 
 def _ids(rank, owners_of):
-    """Return the ids that a rank needs, not sorted: all different, and different from those of other ranks."""
-    return 100 * (rank + 1) + torch.arange(1, len(owners_of[rank]) + 1) * 5 % 13
+    """Return the ids that a rank needs: all different, and different from those of other ranks."""
+    return 100 * (rank + 1) + 1 + torch.arange(len(owners_of[rank]))
 
 
 def _asked(rank, owners_of):

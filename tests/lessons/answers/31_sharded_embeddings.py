@@ -27,19 +27,13 @@ def my_request(ids, owners):
     return exchange(ids[order], sent.tolist(), received), [order, sent.tolist(), received]
 
 # %% my_request: skeleton
-# Not yet. With mixed owners, the asked ids on rank 0 are [105, 110, 102, 107, 112], expected [105, 102, 112, 410, 407,
-# 404, 401], first those of rank 0.
+# Not yet. With mixed owners, the asked ids on rank 0 are [101, 102, 103, 104, 105], expected [101, 103, 105, 402, 404,
+# 406, 408], first those of rank 0.
 
 # %% my_request: not sorted
-# Not yet. With mixed owners, the asked ids on rank 0 are [105, 110, 102, 405, 410, 402, 407], expected [105, 102, 112,
-# 410, 407, 404, 401], first those of rank 0.
+# Not yet. With mixed owners, the asked ids on rank 0 are [101, 102, 103, 401, 402, 403, 404], expected [101, 103, 105,
+# 402, 404, 406, 408], first those of rank 0.
 # solution, with `exchange(ids[order], ` as `exchange(ids, `
-
-# %% my_request: sorted by owner and id
-# Not yet. With mixed owners, the asked ids on rank 0 are [102, 105, 112, 401, 404, 407, 410], expected [105, 102, 112,
-# 410, 407, 404, 401], first those of rank 0.
-# solution, with `torch.cat([(owners == owner).nonzero().flatten() for owner in range(n)])`
-# as `torch.tensor(sorted(range(len(ids)), key=lambda i: (int(owners[i]), int(ids[i]))), dtype=torch.int64)`
 
 # %% my_request: the split sizes swapped in the plan
 # Not yet. The ids are right. With mixed owners, `sent` of the plan is [3, 0, 0, 4] on rank 0, expected the list
@@ -103,13 +97,13 @@ def my_answer(asked_rows, plan):
 # Not yet. With mixed owners, rank 0 returned a tensor of shape [7, 3], expected a tensor of shape [5, 3].
 
 # %% my_answer: in the order of the owners
-# Not yet. With mixed owners, rank 0 returned rows that begin with [105.0, 102.0, 112.0, 110.0, 107.0], expected [105.0,
-# 110.0, 102.0, 107.0, 112.0], in the order of its ids.
+# Not yet. With mixed owners, rank 0 returned rows that begin with [101.0, 103.0, 105.0, 102.0, 104.0], expected [101.0,
+# 102.0, 103.0, 104.0, 105.0], in the order of its ids.
 # solution, with `return torch.zeros_like(arrived).index_copy(0, order, arrived)` as `return arrived`
 
 # %% my_answer: sorted once more
-# Not yet. With mixed owners, rank 0 returned rows that begin with [105.0, 112.0, 107.0, 102.0, 110.0], expected [105.0,
-# 110.0, 102.0, 107.0, 112.0], in the order of its ids.
+# Not yet. With mixed owners, rank 0 returned rows that begin with [101.0, 105.0, 104.0, 103.0, 102.0], expected [101.0,
+# 102.0, 103.0, 104.0, 105.0], in the order of its ids.
 # solution, with `torch.zeros_like(arrived).index_copy(0, order, arrived)` as `arrived[order]`
 
 # %% my_answer: only for vectors
@@ -135,8 +129,8 @@ def my_answer(asked_rows, plan):
 # Not yet. With mixed owners, rank 0 returned a tensor of shape [5, 3], expected a tensor of shape [7, 3].
 
 # %% my_to_owners: not sorted
-# Not yet. With mixed owners, rank 0 returned rows that begin with [105.0, 110.0, 102.0, 405.0, 410.0, 402.0, 407.0],
-# expected [105.0, 102.0, 112.0, 410.0, 407.0, 404.0, 401.0], in the order of the ids that it was asked for.
+# Not yet. With mixed owners, rank 0 returned rows that begin with [101.0, 102.0, 103.0, 401.0, 402.0, 403.0, 404.0],
+# expected [101.0, 103.0, 105.0, 402.0, 404.0, 406.0, 408.0], in the order of the ids that it was asked for.
 # solution, with `own_rows[order]` as `own_rows`
 
 # %% my_to_owners: the way of the vectors
@@ -181,7 +175,7 @@ def pooled(shard, ids, bag_of_id, bags):
 # solution, with `asking * bags + bag_of_asked` as `bag_of_asked`
 
 # %% pooled: the passages of a rank counted by columns
-# Not yet. With short passages, rank 0 returned [...], expected [...].
+# Not yet. With no ids on rank 0, rank 0 returned [...], expected [...].
 # solution, with `asking * bags` as `asking * shard.shape[1]`
 
 # %% pooled: an all_reduce
@@ -190,7 +184,7 @@ def pooled(shard, ids, bag_of_id, bags):
 # as `dist.all_reduce(sums_of_all); sums = sums_of_all.view(n, bags, -1)[rank].clone()`
 
 # %% pooled: without return
-# Not yet. With short passages, rank 0 returned None, expected a tensor of shape [4, 3].
+# Not yet. With short passages, rank 0 returned None, expected a tensor of shape [3, 3].
 # solution, with `return sums` as `sums`
 
 # %% rowwise_adagrad: solution
