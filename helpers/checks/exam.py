@@ -46,6 +46,7 @@ _HINTS = {  # by a text of the error: what to try
     "NoneType": "A collective returns None, and a `grad` is None until a backward pass reaches a tensor that needs it.",
     "must have same reduction dim": "A layer does not take the split that the layer before it leaves.",
     "invalid input tensor list size, must be world size": "`reduce_scatter` takes one tensor for each rank.",
+    "backward through the graph a second time": "Does the function keep a tensor of an earlier call?",
     "graphTask_ INTERNAL ASSERT": "Inside a context, start the backward pass by `dist_autograd.backward`.",
     "outputShape[0] * worldSize == inputShape[0]": "Pass the output first: it has 1/n of the input's elements.",
 }
@@ -297,8 +298,13 @@ def errors_of_answer() -> Iterator[None]:
 
 
 def with_hint(error: str) -> str:
-    """Return an error. An error that does not say what to do is cut to one line that says it."""
+    """Return an error. An error that does not say what to do is cut to one line that says it.
+
+    torch's text about an error on another worker has that error below its first line, and is returned as it is.
+    """
     first_line = error.partition("\n")[0]
+    if "On WorkerInfo(" in first_line:
+        return error
     for text, hint in _HINTS.items():
         if text in error:
             return f"{first_line.rstrip('. ')}. {hint}"

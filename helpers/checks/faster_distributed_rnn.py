@@ -69,7 +69,7 @@ def loss_on_server(exam):
         output = torch.randn(ROWS, COLUMNS, _WIDTH)
         targets = torch.randint(_WORDS, (ROWS, COLUMNS))
         values = [parameter.detach() for parameter in decoder.parameters()]
-        loss, made, gradients = exam.on_rank(_loss_on_server, values, output, targets)
+        loss, made, gradients, is_plain = exam.on_rank(_loss_on_server, values, output, targets)
         output.requires_grad_()
         expected = nn.functional.cross_entropy(decoder(output).flatten(0, 1), targets.flatten())
         expected.backward()
@@ -88,6 +88,11 @@ def loss_on_server(exam):
             ("the output", "the weight", "the bias"), gradients, (output, *decoder.parameters()), strict=True
         ):
             exam.require(close(gradient, tensor.grad, 1e-5), f"The loss is right, but the gradient of {name} is wrong.")
+        exam.require(
+            is_plain,
+            "Loss and gradients are right, but the decoder's `forward` is no longer the `forward` of nn.Linear, "
+            "expected the decoder unchanged: have the owner call a function of yours.",
+        )
     return f"The loss and all gradients are right, and the trainer received {received} bytes instead of {logits}."
 
 
@@ -101,7 +106,7 @@ def looked_up(exam):
         weight = torch.randn(_WORDS, _WIDTH, requires_grad=True)
         words = torch.arange(ROWS * COLUMNS).view(ROWS, COLUMNS) % DIFFERENT * 3
         scales = torch.randn(ROWS, COLUMNS, _WIDTH)
-        vectors, made, gradient = exam.on_rank(_looked_up, weight.detach(), words, scales)
+        vectors, made, gradient, weight_after = exam.on_rank(_looked_up, weight.detach(), words, scales)
         expected = weight[words]
         (expected * scales).sum().backward()
         exam.require(
@@ -123,6 +128,11 @@ def looked_up(exam):
                 f"The vectors differ from the table's by up to {far:.2f}, expected at most 0.02, the effect of "
                 "rounding.",
             )
+        exam.require(
+            weight_after.dtype == weight.dtype and torch.equal(weight_after, weight),
+            "The vectors are right, but `looked_up` changed the weight of the table, expected it unchanged: round the "
+            "rows, and not the module.",
+        )
         exam.require(
             gradient is not None and gradient.numel() > 0,
             "The vectors are right, but no gradient reaches the table.",
@@ -207,7 +217,9 @@ def _watched():
 
 
 def _loss_on_server(parameters, output, targets):
-    """Return the result of `loss_on_server`, its RPCs, and the gradients of the output and of the parameters."""
+    """Return the result of `loss_on_server` and its RPCs, the gradients of the output and of the parameters, and
+    whether the decoder is unchanged.
+    """
     decoder = _remote(nn.Linear, (_WIDTH, _WORDS), parameters)
     output = output.clone().requires_grad_()
     gradients = [None] * 3
@@ -221,21 +233,21 @@ def _loss_on_server(parameters, output, targets):
                 for reference in decoder.remote_parameters()
             ]
             gradients = [dist_autograd.get_gradients(context).get(output), *of_decoder]
-    return loss, made, gradients
+    return loss, made, gradients, rpc.rpc_sync("server", _is_plain, (decoder.get_module_rref(),))
 
 
 def _looked_up(weight, words, scales):
-    """Return the result of `looked_up`, its RPCs, and the gradient of the table, None if there is none."""
+    """Return the result of `looked_up`, its RPCs, the gradient of the table or None, and its weight afterwards."""
     table = _remote(nn.Embedding, (_WORDS, _WIDTH), [weight])
+    (reference,) = table.remote_parameters()
     gradient = None
     with dist_autograd.context() as context:
         vectors, made = answer_with_rpc("looked_up", [table, words])
         if getattr(vectors, "shape", ()) == scales.shape and vectors.requires_grad:
             with one_line_errors():
                 dist_autograd.backward(context, [(vectors * scales).sum()])
-            (reference,) = table.remote_parameters()
             gradient = rpc.rpc_sync("server", cut_model.gradient, (context, reference))
-    return vectors, made, gradient
+    return vectors, made, gradient, rpc.rpc_sync("server", _value, (reference,))
 
 
 def _remote(module_class, arguments, parameters):
@@ -246,7 +258,19 @@ def _remote(module_class, arguments, parameters):
     return remote
 
 
-# These functions run on the owner of the decoder.
+# These functions run on the server.
+
+
+def _is_plain(reference):
+    """Return whether a module is an nn.Linear, and uses its `forward`."""
+    module = reference.local_value()
+    return type(module) is nn.Linear and "forward" not in vars(module)
+
+
+def _value(reference):
+    """Return the values of a parameter."""
+    return reference.local_value().detach()
+
 
 _pairs = []  # for each call of the decoder, whether a second call arrived at the same time
 

@@ -40,12 +40,13 @@ def my_staleness(exam):
     if exam.rank == 0:
         for events, expected in _LOGS:
             log = [(f"trainer{number}", event, 0.5 * place) for place, (number, event) in enumerate(events)]
-            result = exam.call(log)
+            result, is_unchanged = exam.on_rank(_staleness, log)
             history = ", ".join(f"trainer{number} {event}" for number, event in events)
             exam.require(
                 isinstance(result, list | tuple) and list(result) == expected,
                 f"For the log [{history}] it returned {result}, expected {expected}.",
             )
+            exam.require(is_unchanged, "`my_staleness` changed the log, expected it unchanged: the figure draws it.")
     return "Each update counts the updates of other trainers since its read."
 
 
@@ -99,13 +100,19 @@ def Bounded(exam):
 
 # ---------------------------------------------------------------- my_step_in_turn
 
+_GRADIENTS = [2.0, -1.0, 3.0]
+
 
 def fault_of_step(step) -> str:
     """Have the server take a step, and return its fault in words, or an empty string. Runs on a trainer."""
     return _fault_of(*_taken_by_server(step))
 
 
-def _fault_of(early, kept, value):
+def _fault_of(early, kept, value, values):
+    return _fault_of_turn(early, kept, value) or _fault_of_values(values)
+
+
+def _fault_of_turn(early, kept, value):
     if kept:
         return "The step still holds `turn`, expected it to release the lock."
     if value == 10:
@@ -122,31 +129,54 @@ def _fault_of(early, kept, value):
     return ""
 
 
+def _fault_of_values(values):
+    expected = [-2 * gradient for gradient in _GRADIENTS]
+    if values == expected:
+        return ""
+    return (
+        f"Two steps with the gradients {_GRADIENTS} changed three zeros to {values}, expected {expected}: subtract "
+        "`gradient`, and do not change it."
+    )
+
+
 def _step_of_the_answer():
     with one_line_errors():
         return _taken_by_server(vars(learners_module())["my_step_in_turn"])
 
 
 def _taken_by_server(step):
-    """Have the server take a step, and return what `taken` does.
+    """Have the server take a step with a gradient of 1, and return what `taken` does.
 
-    The loss is the sum of all values, so each gradient is 1.
+    If the step is right, the values of another parameter after two steps with `_GRADIENTS` follow, otherwise None.
     """
-    parameter = rpc.rpc_sync("server", new_parameter)
+    found = _with_gradients([1.0], taken, step)
+    return *found, None if _fault_of_turn(*found) else _with_gradients(_GRADIENTS, taken_twice, step)
+
+
+def _with_gradients(gradients, function, step):
+    """Have the server run `taken` or `taken_twice` on a new parameter with these gradients."""
+    parameter = rpc.rpc_sync("server", new_parameter, (len(gradients),))
     with dist_autograd.context() as context:
-        loss = rpc.rpc_sync("server", sum_of, (parameter,))
+        loss = rpc.rpc_sync("server", weighted_sum_of, (parameter, gradients))
         dist_autograd.backward(context, [loss])
-        return rpc.rpc_sync("server", taken, (step, context, parameter))
+        return rpc.rpc_sync("server", function, (step, context, parameter))
 
 
-def new_parameter():
-    """Return a parameter with one value, 0. Runs on the server."""
-    return rpc.RRef(torch.zeros(1, requires_grad=True))
+def new_parameter(size):
+    """Return a parameter of zeros. Runs on the server."""
+    return rpc.RRef(torch.zeros(size, requires_grad=True))
 
 
-def sum_of(parameter):
-    """Return the sum of a parameter. Runs on the server."""
-    return parameter.local_value().sum()
+def weighted_sum_of(parameter, weights):
+    """Return the sum of a parameter's values, each times its weight. Runs on the server."""
+    return parameter.local_value() @ torch.tensor(weights)
+
+
+def taken_twice(step, context, parameter):
+    """Take two steps, and return the values afterwards. Runs on the server."""
+    step(context, parameter)
+    step(context, parameter)
+    return parameter.local_value().tolist()
 
 
 def taken(step, context, parameter):
@@ -190,6 +220,12 @@ _LOGS = (
     ([(1, _R), (0, _R), (0, _U), (1, _F), (1, _R), (0, _R), (1, _U), (0, _F), (0, _R), (0, _U)], [0, 0, 0]),
     ([(0, _R), (1, _R), (2, _R), (1, _F), (2, _U), (1, _R), (1, _U), (0, _U)], [0, 0, 2]),
 )
+
+
+def _staleness(log):
+    """Return the result of `my_staleness`, and whether the log is unchanged."""
+    before = list(log)
+    return answer("my_staleness", [log]), log == before
 
 
 # ---------------------------------------------------------------- MyCheckpoint
@@ -272,7 +308,10 @@ class _Unsavable:
 
 
 def _saved_and_restored() -> Restored:
-    """Save a model three times, once with an error, change it, and restore another model. Runs on a trainer."""
+    """Save a model three times, once with an error, and copy the file; change and save the model; restore the copy.
+
+    Runs on a trainer.
+    """
     folder = tempfile.mkdtemp(prefix="checkpoint-")
     path = os.path.join(folder, "checkpoint.pt")
     trained, fresh = _Parts(_SAVED), _Parts(_STARTS)
@@ -292,10 +331,24 @@ def _saved_and_restored() -> Restored:
             replaced = old.read() == first
         trained.add(10)
         with one_line_errors():
-            result = answer("MyCheckpoint", [path]).restore(fresh)
+            copy = shutil.copy(path, os.path.join(folder, "copy.pt"))
+            answer("MyCheckpoint", [path]).save(trained, _LOSSES[1:], None)
+        result = _restored(copy, fresh)
         return Restored(True, survived, replaced, *_pair_in(result), trained.values(), fresh.values())
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _restored(path, model):
+    """Return what the learner's `restore` returns for a copy of a checkpoint."""
+    try:
+        with one_line_errors():
+            return answer("MyCheckpoint", [path]).restore(model)
+    except AnswerError as error:
+        if "FileNotFoundError" in str(error):
+            why = "The check restored a copy of the file at `path`, expected one file that holds everything."
+            raise AnswerError(f"{error}. {why}") from error
+        raise
 
 
 def _hidden():
@@ -476,19 +529,21 @@ class AtOnce(NamedTuple):
     torn: tuple[float, int] | None
 
 
-# (the version to which the gradient belongs, whether the update is made, the value and the version afterwards)
-_UPDATES = ((0, True, -1, 1), (0, True, -2, 2), (0, False, -2, 2), (2, True, -3, 3))
+# (a gradient and its version, whether the update is made, the value and the version afterwards)
+_UPDATES = ((1, 0, True, -1, 1), (3, 0, True, -4, 2), (1, 0, False, -4, 2), (2, 2, True, -6, 3))
 
 
 def _require_bounds(exam):
     """Require the right results for a single thread, with an object that has a limit of 1."""
-    no_pair, updates, kept = exam.on_rank(_updates_by_one_thread, [version for version, *_ in _UPDATES])
+    no_pair, updates, kept = exam.on_rank(_updates_by_one_thread, [update[:2] for update in _UPDATES])
     exam.require(not no_pair, f"`read` returned {no_pair}, expected a pair: values and version.")
-    for found, (version, made, value, now) in zip(updates, _UPDATES, strict=False):
+    for found, (gradient, version, made, value, now) in zip(updates, _UPDATES, strict=False):
         age = now - made - version
         behind = f"With a limit of 1, an update that was {'one update' if age == 1 else f'{age} updates'} old"
         exam.require(found.made == made, f"{behind} returned {found.answer}, expected {made}.")
-        exam.require(found.value == value, f"{behind} left {found.value:g}, expected {value}.")
+        exam.require(
+            found.value == value, f"{behind}, with a gradient of {gradient}, left {found.value:g}, expected {value}."
+        )
         exam.require(found.version == now, f"{behind} left version {found.version}, expected {now}.")
     exam.require(kept == 0, "The values that `read` returned change with later updates, expected a copy.")
 
@@ -517,8 +572,8 @@ def _require_one_at_a_time(exam):
         )
 
 
-def _updates_by_one_thread(versions):
-    """Make updates by 1 with gradients of these versions.
+def _updates_by_one_thread(gradients):
+    """Make updates with these gradients, each with its version.
 
     Returns what `read` returned first if that is no pair, otherwise ""; the result of each update; and, as it is in the
     end, the value that `read` returned first.
@@ -526,11 +581,11 @@ def _updates_by_one_thread(versions):
     with one_line_errors():
         bounded = answer("Bounded", [_slow_zeros(), 1])
         pair = bounded.read()
-        if not isinstance(pair, tuple) or len(pair) != 2 or not isinstance(pair[0], torch.Tensor):
+        if not isinstance(pair, tuple | list) or len(pair) != 2 or not isinstance(pair[0], torch.Tensor):
             return show(plain(pair)), [], 0
         updates = []
-        for version in versions:
-            made = bounded.update(torch.ones(1), version)
+        for gradient, version in gradients:
+            made = bounded.update(torch.full((1,), float(gradient)), version)
             values, now = bounded.read()
             updates.append(Update(bool(made), show(plain(made)), values.item(), now))
         return "", updates, pair[0].item()

@@ -38,6 +38,14 @@ def backward_by_hand(first, second, inputs, labels):
     hidden = first(inputs)
     hidden.backward(rpc.rpc_sync("worker1", gradient_of, (second, hidden.detach(), labels)))
 
+# %% backward_by_hand: keeps the tensors of the first call
+# Not yet. Rank 0 raised RuntimeError... backward through the graph a second time ... Does the function keep a tensor of
+# an earlier call?
+# solution, with `kept = {}` as `kept = []`
+# and `kept["hidden"], kept["scores"] = hidden, second.local_value()(hidden)`
+# as `kept.extend([hidden, second.local_value()(hidden)])`
+# and `return kept["scores"]` as `return kept[-1]` and `kept["scores"]` as `kept[1]` and `kept["hidden"]` as `kept[0]`
+
 # %% backward_by_hand: ignores the gradient
 # Not yet. On worker0 the gradient of 0.weight differs from those of one process, ...
 # solution, with `kept["scores"].backward(gradient)` as `kept["scores"].sum().backward()`
@@ -338,6 +346,20 @@ def my_step(net, optimizer, images, labels):
         backward(number, [loss])
         optimizer.step(number)
     return float(loss)
+
+# %% my_step: with an optimizer of its own
+# Not yet. After 2 steps the weights on worker1 differ, expected the weights of one process.
+def parameters_there(net):
+    return [rpc.RRef(parameter) for parameter in net.local_value().parameters()]
+
+def my_step(net, optimizer, images, labels):
+    references = rpc.rpc_sync("worker1", parameters_there, args=(net,))
+    with dist_autograd.context() as context_id:
+        scores = net.rpc_sync().forward(images)
+        loss = nn.functional.cross_entropy(scores, labels)
+        dist_autograd.backward(context_id, [loss])
+        DistributedOptimizer(torch.optim.SGD, references, lr=0.3).step(context_id)
+    return loss.item()
 
 # %% my_step: two steps
 # Not yet. After 2 steps the weights on worker1 differ, expected the weights of one process.

@@ -83,6 +83,16 @@ def my_step_in_turn(context, parameter):
 # Not yet. Rank 0 raised RuntimeError('a leaf Variable that requires grad ...
 # answer "in one block", with `with turn, torch.no_grad():` as `with turn:`
 
+# %% my_step_in_turn: ignores the gradient
+# Not yet. Two steps with the gradients [2.0, -1.0, 3.0] changed three zeros to [-2.0, -2.0, -2.0], expected [-4.0, 2.0,
+# -6.0]: subtract `gradient`, and do not change it.
+# answer "in one block", with `values.sub_(gradient)` as `values -= 1`
+
+# %% my_step_in_turn: changes the gradient
+# Not yet. Two steps with the gradients [2.0, -1.0, 3.0] changed three zeros to [0.0, 0.0, 0.0], expected [-4.0, 2.0,
+# -6.0]: ...
+# answer "in one block", with `values.sub_(gradient)` as `values += gradient.neg_()`
+
 # %% my_staleness: solution
 # Solved. Each update counts the updates of other trainers since its read.
 
@@ -151,6 +161,18 @@ def my_staleness(log):
 # %% my_staleness: without return
 # Not yet. For the log [trainer0 reads, ...] it returned None, expected [0, 0].
 # solution, with `return staleness` as `pass`
+
+# %% my_staleness: empties the log
+# Not yet. `my_staleness` changed the log, expected it unchanged: the figure draws it.
+def my_staleness(log):
+    staleness, version_read = [], {}
+    while log:
+        trainer, event, seconds = log.pop(0)
+        if event == "reads":
+            version_read[trainer] = len(staleness)
+        if event == "updates":
+            staleness.append(len(staleness) - version_read[trainer])
+    return staleness
 
 # %% my_staleness: counts itself
 # Not yet. For the log [trainer0 reads, ...] it returned [1, 1], expected [0, 0].
@@ -261,22 +283,35 @@ class MyCheckpoint:
 # %% MyCheckpoint: fetches the values when it restores
 # Not yet. After `restore` the parameters of the trainer are [15.0], expected [5.0]. These are later values ...
 class MyCheckpoint:
-    kept = {}
-
     def __init__(self, path):
         self.path = path
 
     def save(self, model, losses, hidden):
-        MyCheckpoint.kept[self.path] = model
+        MyCheckpoint.kept = model
         torch.save((losses, hidden), self.path + ".new")
         os.replace(self.path + ".new", self.path)
 
     def restore(self, model):
         losses, hidden = torch.load(self.path)
-        old = MyCheckpoint.kept[self.path]
+        old = MyCheckpoint.kept
         for reference, source in zip(model.parameter_rrefs(), old.parameter_rrefs()):
             rpc.rpc_sync(reference.owner(), write, (reference, source.to_here()))
         return losses, hidden
+
+# %% MyCheckpoint: values in a variable, not in the file
+# Not yet. After `restore` the parameters of the trainer are [15.0], expected [5.0]. These are later values ...
+# solution, with `torch.save((losses, hidden, values)`
+# as `MyCheckpoint.values = [value.clone() for value in values]; torch.save((losses, hidden)`
+# and `losses, hidden, all_values = torch.load(self.path)`
+# as `losses, hidden = torch.load(self.path); all_values = MyCheckpoint.values`
+
+# %% MyCheckpoint: values in a second file
+# Not yet. Rank 0 raised FileNotFoundError: ... The check restored a copy of the file at `path`, expected one file that
+# holds everything.
+# solution, with `torch.save((losses, hidden, values)`
+# as `torch.save(values, self.path + ".values"); torch.save((losses, hidden)`
+# and `losses, hidden, all_values = torch.load(self.path)`
+# as `losses, hidden = torch.load(self.path); all_values = torch.load(self.path + ".values")`
 
 # %% MyCheckpoint: that is not there
 # Not yet. ... has no function `MyCheckpoint`: run the cell that defines it ...
@@ -398,6 +433,10 @@ class Bounded:
 # solution, with `self.values -= gradient` as `self.values = self.values - gradient`
 # and `self.values.clone()` as `self.values`
 
+# %% Bounded: a list instead of a tuple
+# Solved. ...
+# solution, with `return self.values.clone(), self.version` as `return [self.values.clone(), self.version]`
+
 # %% Bounded: the oldest that is taken
 # Solved. Updates that were too old were refused, one update ran at a time, and `read` returned matching values and
 # versions.
@@ -483,6 +522,10 @@ class Bounded:
 # %% Bounded
 # Not yet. Rank 2 raised AttributeError ...
 # solution, with `self.version += 1` as `self.versions += 1`
+
+# %% Bounded: ignores the gradient
+# Not yet. With a limit of 1, an update that was one update old, with a gradient of 3, left -2, expected -4.
+# solution, with `self.values -= gradient` as `self.values -= 1`
 
 # %% Bounded: that is not there
 # Not yet. ... has no function `Bounded`: run the cell that defines it ...

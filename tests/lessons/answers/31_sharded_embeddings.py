@@ -174,6 +174,10 @@ def pooled(shard, ids, bag_of_id, bags):
 # Not yet. With short passages, rank 0 returned [...], expected [...].
 # solution, with `asking * bags + bag_of_asked` as `bag_of_asked`
 
+# %% pooled: the passages of a rank counted by columns
+# Not yet. With no ids on rank 0, rank 0 returned [...], expected [...].
+# solution, with `asking * bags` as `asking * shard.shape[1]`
+
 # %% pooled: an all_reduce
 # Not yet. The sums are right. Rank 0 called 1 all_reduce, 3 all_to_all, expected 1 reduce_scatter.
 # solution, with `dist.reduce_scatter_single(sums, sums_of_all)`
@@ -210,6 +214,22 @@ def rowwise_adagrad(shard, sums, places, gradients, rate):
 # %% rowwise_adagrad: without the root
 # Not yet. `sums` is right. With different places, the first column of `shard` is [...] on rank 0, expected [...].
 # solution, with `sums[distinct].sqrt()` as `sums[distinct]`
+
+# %% rowwise_adagrad: the rate of the lesson
+# Not yet. `sums` is right. With different places, the first column of `shard` is [...] on rank 0, expected [...].
+# solution, with `rate * g` as `0.5 * g`
+
+# %% rowwise_adagrad: adds up in the gradients
+# Not yet. Rank 0 changed `gradients`, expected them unchanged.
+def rowwise_adagrad(shard, sums, places, gradients, rate):
+    first = {}
+    for number, place in enumerate(places.tolist()):
+        if place in first:
+            gradients[first[place]] += gradients[number]
+        first.setdefault(place, number)
+    for place, number in first.items():
+        sums[place] += gradients[number].square().mean()
+        shard[place] -= rate * gradients[number] / (sums[place].sqrt() + 1e-10)
 
 # %% rowwise_adagrad: all rows
 # Not yet. With different places, rank 0 changed a row without gradients, expected it unchanged.
