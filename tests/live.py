@@ -121,7 +121,8 @@ class Notebook:
 def still(condition):
     """Return an expression that is true once this condition is true twice, with a second in between.
 
-    A rank that has only just entered a call may still be in the call's Python lines, where an interrupt ends it.
+    A rank may be in its call while the notebook still sends the call to other ranks. Only once the notebook waits for
+    all of them does it pass an interrupt on.
     """
     return f"({condition}) and not __import__('time').sleep(1) and ({condition})"
 
