@@ -347,7 +347,7 @@ def _fill_the_mailbox(spawn):
 
 
 def _arrive():
-    """Pass all arrivals to an `InOrder` of the learner, and the first to another; return all results, and this one."""
+    """Return what the learner's `InOrder` returned for each arrival, and what another one returned for the first."""
     in_order = answer("InOrder", [])
     returned = [_arrived(in_order, sender, number) for sender, number, _ in _ARRIVALS]
     return returned, _arrived(answer("InOrder", []), "a", 0)

@@ -131,7 +131,7 @@ def looked_up(exam):
         exam.require(
             weight_after.dtype == weight.dtype and torch.equal(weight_after, weight),
             "The vectors are right, but `looked_up` changed the weight of the table, expected it unchanged: round the "
-            "rows, and not the module.",
+            "rows, not the module.",
         )
         exam.require(
             gradient is not None and gradient.numel() > 0,

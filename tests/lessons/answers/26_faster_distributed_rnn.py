@@ -405,7 +405,7 @@ def looked_up(table, words):
 
 # %% looked_up: rounds the table
 # Not yet. The vectors are right, but `looked_up` changed the weight of the table, expected it unchanged: round the rows,
-# and not the module.
+# not the module.
 # solution, with `reference.local_value()(rows).bfloat16()` as `reference.local_value().bfloat16()(rows)`
 
 # %% looked_up: rounds the weight in place
