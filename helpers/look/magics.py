@@ -1,6 +1,6 @@
 """`%%px` for ranks, which shows outputs in the order of the ranks and passes an Interrupt on to the ranks."""
 
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 
 import ipyparallel as ipp
 from ipyparallel.client.magics import ParallelMagics
@@ -59,13 +59,18 @@ class RankMagics(ParallelMagics):
         targets = [self._ranks.engine_ids.index(engine_id) for engine_id in self.view.targets]
         self._require_answering(targets)
         self._cells.remember(cell)
-        result = super().parallel_execute(cell, block=False, save_name=save_name)
-        self._cells.sent(targets, result.msg_ids)
         if not (self.view.block if block is None else block):
-            return result
+            return self._send(targets, cell, save_name)
         stream = self.stream_output if stream_output is None else stream_output
-        with result.stream_output() if stream else nullcontext():
-            self._waiter.wait(targets, result)
+        with ExitStack() as shown_meanwhile:
+
+            def send():
+                result = self._send(targets, cell, save_name)
+                if stream:
+                    shown_meanwhile.enter_context(result.stream_output())
+                return result
+
+            result, _ = self._waiter.send_and_wait(targets, send)
         result.wait_for_output(_SECONDS_FOR_OUTPUT)
         for rank, answer in zip(targets, result.metadata, strict=True):
             answer["engine_id"] = rank  # the number under which its output is shown
@@ -73,6 +78,11 @@ class RankMagics(ParallelMagics):
             with _said_once(targets, result) if groupby == "type" else nullcontext():
                 result.display_outputs(groupby)
         self._raise_errors(targets, result)
+
+    def _send(self, targets, cell, save_name):
+        result = super().parallel_execute(cell, block=False, save_name=save_name)
+        self._cells.sent(targets, result.msg_ids)
+        return result
 
     def _require_answering(self, targets):
         """Raise `WorldError` when one of these ranks is dead, or has not answered since an interrupt."""

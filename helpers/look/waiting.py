@@ -11,12 +11,14 @@ from contextlib import suppress
 import ipyparallel as ipp
 
 from helpers.errors import WorldError
+from helpers.interrupts import interrupted_later
 from helpers.look.cells import Cells
 from helpers.look.tracebacks import is_of_helpers
 from helpers.look.where import NO_CONNECTION
 from helpers.ranks.protocol import Ranks
 
 _SECONDS_BETWEEN_LOOKS = 0.5
+_SECONDS_TO_ARRIVE = 1  # a rank ignores a signal that it gets before its cell or call
 _SECONDS_AFTER_INTERRUPT = 1
 _SECONDS_TO_ANSWER = 5
 
@@ -53,9 +55,14 @@ class Waiter:
         view = self._view(targets)
         function = ipp.Reference(function) if isinstance(function, str) else function
         line = _running_line()
-        result = view.apply_async(function, *arguments)
-        self._cells.sent(targets, result.msg_ids, line)
-        if self.wait(targets, result, seconds):
+
+        def send():
+            result = view.apply_async(function, *arguments)
+            self._cells.sent(targets, result.msg_ids, line)
+            return result
+
+        result, interrupted = self.send_and_wait(targets, send, seconds)
+        if interrupted:
             raise KeyboardInterrupt
         return result.get()
 
@@ -66,27 +73,38 @@ class Waiter:
             died = say_who_died(self._ranks, targets)
             raise WorldError(f"{died} Call world.restart() for working ranks.".strip()) from None
 
-    def wait(self, targets: Sequence[int], result, seconds: float | None = None) -> bool:
-        """Wait for the answers of these ranks; return whether an Interrupt ended their work.
+    def send_and_wait(
+        self, targets: Sequence[int], send: Callable[[], ipp.AsyncResult], seconds: float | None = None
+    ) -> tuple[ipp.AsyncResult, bool]:
+        """Have `send` send a cell or a call to these ranks, and wait for their answers.
+
+        Return what `send` returns, and whether an Interrupt ended the work of the ranks. An Interrupt while `send` runs
+        takes effect after it, because otherwise some ranks would work on, and nothing would wait for them.
 
         Raise `TimeoutError` if a rank does not answer within this many seconds; None waits without a limit.
         If the Interrupt leaves some ranks stuck, show the output of the other ranks, and raise `WorldError` with the
         place of every rank and the errors of the other ranks, because one of these errors may be the cause.
         """
-        deadline = time.monotonic() + (math.inf if seconds is None else seconds)
+        result, early = None, []
         try:
+            with interrupted_later(lambda: early.append(True)):
+                result = send()
+            deadline = time.monotonic() + (math.inf if seconds is None else seconds)
             while not result.wait(_SECONDS_BETWEEN_LOOKS):
                 self.require_connection()
                 if time.monotonic() > deadline:
                     raise TimeoutError(f"a rank has not answered for {seconds} s")
         except KeyboardInterrupt:
-            self._interrupt(targets, result)
-            return True
-        return False
+            if result is None:  # nothing has been sent
+                raise
+            self._interrupt(targets, result, seconds_before=_SECONDS_TO_ARRIVE if early else 0)
+            return result, True
+        return result, False
 
-    def _interrupt(self, targets, result):
+    def _interrupt(self, targets, result, seconds_before):
         self._stuck = dict(zip(targets, result.msg_ids, strict=True))
         with suppress(KeyboardInterrupt):  # pressed again
+            result.wait(seconds_before)
             self._world.interrupt()
             answered = result.wait(_SECONDS_AFTER_INTERRUPT)
             if not answered and any(s.state == "busy" and s.line_number is None for s in self._world.where()):

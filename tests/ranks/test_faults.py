@@ -285,6 +285,40 @@ def test_interrupt_of_a_call_ends_the_work_of_the_ranks(shared):
     assert shared.run("world.call('time.monotonic_ns', targets=1) > 0") == "True"
 
 
+# Interrupts the notebook after the first of the messages that a cell or a call sends.
+INTERRUPT_WHILE_SENDING = """
+import os, signal
+
+def interrupt_after(name):
+    client = world._ranks.client
+    send = getattr(client, name)
+    def send_and_interrupt(*arguments, **options):
+        delattr(client, name)
+        try:
+            return send(*arguments, **options)
+        finally:
+            os.kill(os.getpid(), signal.SIGINT)
+    setattr(client, name, send_and_interrupt)
+"""
+
+
+@pytest.mark.parametrize(
+    ("sends", "cell"),
+    [
+        ("send_execute_request", "%%px\nwhile True:\n    time.sleep(0.01)"),
+        ("send_apply_request", "world.call('spin')"),
+    ],
+    ids=["a cell", "a call"],
+)
+def test_an_interrupt_between_the_messages_to_two_ranks_ends_the_work_of_both(shared, sends, cell):
+    shared.run("from helpers import World\nworld = World(2)" + INTERRUPT_WHILE_SENDING)
+    shared.run("%%px\nimport time\ndef spin():\n    while True:\n        time.sleep(0.01)")
+    shared.run(f"interrupt_after({sends!r})")
+    assert "KeyboardInterrupt" in shared.run(cell)
+    assert shared.run("print({state.state for state in world.where()})") == "{'idle'}\n"
+    assert shared.run("%%px\nprint('run')") == "[stdout:0-1] \nrun\n"
+
+
 def test_no_answer_is_lost_to_an_interrupt(world):
     """A signal may arrive at any moment of a call, even before the function begins, or while the rank answers."""
     rank = world.call(os.getpid, targets=0)
