@@ -201,7 +201,7 @@ def my_mlp(x, up, down):
     return MyG.apply(F.linear(F.gelu(F.linear(x, up)), down))
 
 # %% MyF: does not wait
-# Not yet. Rank ... returned only its own partial sum of the output, expected the sum of all partial sums.
+# Not yet. Rank ... returned ..., expected the sum of all partial sums.
 # answer "with two functions", with `total = x.contiguous()` as `total = x.clone()`
 # and `dist.all_reduce(total)` as `dist.all_reduce(total, async_op=True)`
 
@@ -452,3 +452,5 @@ def next_words(logits):
 # %% next_words: ids as floats
 # Not yet. The words are right. Rank 0 returned a tensor of torch.float64, expected a tensor of integers.
 # solution, with `.squeeze(0).long()` as `.squeeze(0)`
+
+# %% World(2), World(5): my_columns, MyF, cut_qkv, next_words

@@ -155,3 +155,5 @@ def my_total_norm(gradients):
 def my_total_norm(gradients):
     norms = [gradient.norm() for gradient in gradients]
     return torch.stack([norm.to_local() if isinstance(norm, DTensor) else norm for norm in norms]).norm()
+
+# %% World(2), World(5): MyGather, my_sums, my_plan, my_total_norm
