@@ -107,6 +107,10 @@ def my_sums(parameters):
 def my_plan():
     return {"attention": ColwiseParallel(), "mlp": RowwiseParallel()}
 
+# %% my_plan: a class instead of an object
+# Not yet. Rank 0 raised TypeError: ... found. The plan takes objects: call the class, as in `ColwiseParallel()`.
+# solution, with `RowwiseParallel()` as `RowwiseParallel`
+
 # %% my_plan: no dict
 # Not yet. Rank 0: `my_plan` returned None, expected a dict.
 def my_plan():
