@@ -48,6 +48,8 @@ _HINTS = {  # by a text of the error: what to try
     "invalid input tensor list size, must be world size": "`reduce_scatter` takes one tensor for each rank.",
     "backward through the graph a second time": "Does the function keep a tensor of an earlier call?",
     "graphTask_ INTERNAL ASSERT": "Inside a context, start the backward pass by `dist_autograd.backward`.",
+    "for parallelize_plan, <class": "The plan takes objects: call the class, as in `ColwiseParallel()`.",
+    "all_to_all_single(): incompatible function arguments": "Split sizes are lists of integers: try `tolist`.",
     "outputShape[0] * worldSize == inputShape[0]": "Pass the output first: it has 1/n of the input's elements.",
 }
 
@@ -302,12 +304,12 @@ def with_hint(error: str) -> str:
 
     torch's text about an error on another worker has that error below its first line, and is returned as it is.
     """
-    first_line = error.partition("\n")[0]
+    first_line = error.partition("\n")[0].removesuffix(" The following argument types are supported:")
     if "On WorkerInfo(" in first_line:
         return error
     for text, hint in _HINTS.items():
         if text in error:
-            return f"{first_line.rstrip('. ')}. {hint}"
+            return f"{first_line.rstrip('.! ')}. {hint}"
     return error
 
 

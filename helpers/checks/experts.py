@@ -21,6 +21,7 @@ from helpers.measure.traffic import collectives
 
 _WIDTH = 2
 _SPEED = 0.25
+_ONLY_HERE, _ONLY_ELSEWHERE = "a graph here, but not on all ranks", "a graph on other ranks only"
 
 
 @exercise
@@ -177,10 +178,12 @@ def new_bias(exam):
     """Check `new_bias(bias, chosen, speed)`: the bias moves by the sign of each expert's load over all ranks."""
     rank, n = exam.rank, exam.n
     exam.call(torch.zeros(n, dtype=torch.float64), _none_for_the_last(n, rank).unsqueeze(1), _SPEED)
-    for case, choices in _choices(n).items():
+    pairs = [[source, (source + 1) % n] * (source + 1) for source in range(n)]
+    for case, choices in {**_choices(n), "two experts for each token": pairs}.items():
         bias = torch.arange(n).double() / 8
         before = bias.clone()
-        chosen = torch.tensor(choices[rank], dtype=torch.int64).unsqueeze(1)
+        experts_of_token = 2 if choices is pairs else 1
+        chosen = torch.tensor(choices[rank], dtype=torch.int64).reshape(-1, experts_of_token)
         result = exam.call(bias, chosen, _SPEED)
         loads = _tally(choices, n).sum(dim=0).double()
         expected = before - _SPEED * (loads - loads.mean()).sign()
@@ -289,7 +292,13 @@ def _require_plan(exam, case, plan, tokens, chosen, counts):
 
 def _require_gradient(exam, begin, gradient, expected):
     rank = exam.rank
-    if exam.require(
+    if isinstance(gradient, str):
+        exam.require(
+            gradient == _ONLY_HERE,
+            f"{begin} no gradient reaches the input on rank {rank}, and the other ranks would wait for it in the "
+            "backward pass. A rank that received no row also needs outputs with a graph.",
+        )
+    elif exam.require(
         has_shape(gradient, expected),
         f"{begin} no gradient reaches the input on rank {rank}.",
     ):
@@ -354,9 +363,16 @@ def _through_two_experts(tokens, chosen, scale):
 
 
 def _gradient(output, x, scale):
-    """Return the gradient of x for the scaled sum of the squares of an output, and whether backward changed it."""
-    if not isinstance(output, torch.Tensor) or not output.requires_grad:
-        return None, False
+    """Return the gradient of x for the scaled sum of the squares of an output, and whether backward changed it.
+
+    Without a graph on any rank the gradient is None. If only some ranks have a graph, they would wait for the others in
+    the backward pass, so no rank calls it, and the gradient is a text.
+    """
+    has_graph = isinstance(output, torch.Tensor) and output.requires_grad
+    graphs = torch.tensor(float(has_graph))
+    dist.all_reduce(graphs)
+    if graphs < dist.get_world_size():
+        return (_ONLY_HERE if has_graph else _ONLY_ELSEWHERE) if graphs else None, False
     of_output = 2 * scale * output.detach()
     before = of_output.clone()
     with errors_of_answer():

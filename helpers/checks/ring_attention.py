@@ -249,6 +249,8 @@ def _name_of(block, n):
     for owner in range(n):
         if _same(block, _block_of(owner)):
             return f"the block of rank {owner}"
+    if isinstance(block, torch.Tensor) and block.shape == torch.Size(_BLOCK):
+        return "a tensor that is no rank's block, such as a message that has not arrived"
     return _shown([block])
 
 

@@ -130,6 +130,10 @@ def my_sums(exam):
         f"The gradients are right. Rank {rank} called {called(Counter(calls))} for {len(shapes)} parameters, expected "
         "1 collective.",
     )
+    exam.require(
+        calls == {"all_reduce": 1},
+        f"The gradients are right. Rank {rank} called {called(Counter(calls))}, expected 1 all_reduce.",
+    )
     return "One collective adds up all gradients."
 
 

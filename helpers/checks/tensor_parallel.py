@@ -11,7 +11,8 @@ from helpers import tap
 from helpers.checks.exam import Wrong, answer, close, compared, errors_of_answer, exercise, show
 from helpers.measure.traffic import recorded
 
-_INPUTS, _HIDDEN, _OUTPUTS = 3, 4, 5  # of two layers; _HIDDEN for each rank
+_INPUTS, _HIDDEN = 3, 4  # of two layers; _HIDDEN for each rank
+_OUTPUTS = 3  # of a rank, in the layer that `my_columns` splits
 _HEAD_WIDTH, _HEADS = 2, 2  # heads for each rank
 _TOKENS, _WORDS = 6, 7  # words for each rank
 
@@ -27,10 +28,10 @@ def _judge_sum(returned):
         )
     for rank, (*_, has_its_block) in enumerate(returned):
         if not has_its_block:
-            first = rank * _HIDDEN
+            first = rank * _OUTPUTS
             raise Wrong(
                 f"The partial sums add up to the output. Rank {rank} does not keep a block of consecutive outputs, "
-                f"expected outputs {first} to {first + _HIDDEN - 1} of the first layer. In attention such a block "
+                f"expected outputs {first} to {first + _OUTPUTS - 1} of the first layer. In attention such a block "
                 "holds whole heads: try `chunk`."
             )
     return f"Each rank keeps 1/{len(returned)} of both layers, and the partial sums add up to the output."
@@ -42,18 +43,19 @@ def my_columns(exam):
 
     Rank r keeps the r-th block of neighbouring outputs of the first layer.
     """
-    hidden = _HIDDEN * exam.n
+    # Multiples of n, so that an answer that splits the other dimension returns a part of another shape.
+    inputs, hidden, outputs = exam.n, _OUTPUTS * exam.n, 2 * exam.n
     torch.manual_seed(7)
-    up = nn.Linear(_INPUTS, hidden, dtype=torch.float64)
-    down = nn.Linear(hidden, _OUTPUTS, bias=False, dtype=torch.float64)
-    x = torch.randn(2, _INPUTS, dtype=torch.float64)
+    up = nn.Linear(inputs, hidden, dtype=torch.float64)
+    down = nn.Linear(hidden, outputs, bias=False, dtype=torch.float64)
+    x = torch.randn(2, inputs, dtype=torch.float64)
     output = down(gelu(up(x))).detach()
     block = up.weight.detach().chunk(exam.n)[exam.rank].clone()  # the answer may change the layer
     weight, bias = _weight_and_bias(exam, exam.call(up))
     rows = exam.on_rank(answer, "my_rows", [down])
-    _require_part(exam, "The weight of my_columns", weight, [_HIDDEN, _INPUTS], hidden * _INPUTS)
-    _require_part(exam, "The bias of my_columns", bias, [_HIDDEN], hidden)
-    _require_part(exam, "The weight of my_rows", rows, [_OUTPUTS, _HIDDEN], _OUTPUTS * hidden)
+    _require_part(exam, "The weight of my_columns", weight, [_OUTPUTS, inputs], hidden * inputs)
+    _require_part(exam, "The bias of my_columns", bias, [_OUTPUTS], hidden)
+    _require_part(exam, "The weight of my_rows", rows, [outputs, _OUTPUTS], outputs * hidden)
     if exam.fault is not None:
         return None
     weight, bias, rows = (torch.as_tensor(part).detach().double() for part in (weight, bias, rows))
@@ -127,7 +129,19 @@ def MyF(exam):
         f"The weights are right. Rank {rank} got {compared(x_gradient, of_x, 'gradient of x')}, "
         "expected the gradient of one process.",
     )
+    # The lesson goes on with both functions, so they must do what `my_mlp` did.
+    entered, left = exam.on_rank(_through_f_and_g, x.detach())
+    exam.require(
+        close(entered, x.detach()) and close(left, n * x.detach()),
+        "The output and the gradients are right, but `my_mlp` does the work of `MyF` or `MyG` itself, expected it to "
+        "call both: the lesson goes on with them.",
+    )
     return "The output and the gradients of x and of both weights are those of one process."
+
+
+def _through_f_and_g(x):
+    """Return x after `MyF`, and x after `MyG`."""
+    return answer("MyF", [x.clone()]), answer("MyG", [x.clone()])
 
 
 def _backward_of_my_mlp(x, up, down):

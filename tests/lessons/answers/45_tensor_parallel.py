@@ -15,7 +15,7 @@ from torch import nn
 
 # %% my_columns: every n-th output
 # Not yet. The partial sums add up to the output. Rank 0 does not keep a block of consecutive outputs, expected outputs
-# 0 to 3 of the first layer. In attention such a block holds whole heads: try `chunk`.
+# 0 to 2 of the first layer. In attention such a block holds whole heads: try `chunk`.
 # skeleton, with `return layer.weight, layer.bias  # your line` as `return layer.weight[rank::n], layer.bias[rank::n]`
 # and `return layer.weight  # your line` as `return layer.weight[:, rank::n]`
 
@@ -30,17 +30,17 @@ from torch import nn
 # and `return layer.weight.chunk(n, dim=1)[rank]` as `return layer.weight.T.chunk(n)[rank].T`
 
 # %% my_columns
-# Not yet. ... has the shape [3, 4], expected [4, 3]. ...
+# Not yet. ... has the shape [4, 3], expected [3, 4]. ...
 # solution, with `layer.weight.chunk(n, dim=0)` as `layer.weight.T.chunk(n, 1)`
 # and `return layer.weight.chunk(n, dim=1)[rank]` as `return layer.weight.chunk(n, 1)[rank]`
 
 # %% my_columns
-# Not yet. The bias of my_columns on rank 0 has 16 of 16 elements, expected 4.
+# Not yet. The bias of my_columns on rank 0 has 12 of 12 elements, expected 3.
 # skeleton, with `return layer.weight, layer.bias  # your line` as `return layer.weight.chunk(n)[rank], layer.bias`
 # and `return layer.weight  # your line` as `return layer.weight.chunk(n, 1)[rank]`
 
 # %% my_columns
-# Not yet. The weight of my_rows on rank 0 has 80 of 80 elements, expected 20.
+# Not yet. The weight of my_rows on rank 0 has 96 of 96 elements, expected 24.
 # solution, with `n, dim=0` as `n` and `return layer.weight.chunk(n, dim=1)[rank]` as `return layer.weight`
 
 # %% my_columns
@@ -53,9 +53,18 @@ from torch import nn
 # and `return layer.weight.chunk(n, dim=1)[rank]` as `return layer.weight.chunk(n, 1)[0]`
 
 # %% my_columns
-# Not yet. The bias of my_columns on rank 0 has 0 of 16 elements, expected 4.
+# Not yet. The bias of my_columns on rank 0 has 0 of 12 elements, expected 3.
 # skeleton, with `return layer.weight, layer.bias  # your line` as `return layer.weight.chunk(n)[rank], layer.bias[:0]`
 # and `return layer.weight  # your line` as `return layer.weight.chunk(n, 1)[rank]`
+
+# %% my_columns: the dimensions exchanged
+# Not yet. The weight of my_columns on rank 0 has the shape [12, 1], expected [3, 4]. A weight is stored as ...
+# solution, with `layer.weight.chunk(n, dim=0)` as `layer.weight.chunk(n, 1)`
+# and `return layer.weight.chunk(n, dim=1)[rank]` as `return layer.weight.chunk(n)[rank]`
+
+# %% my_columns: rows of outputs
+# Not yet. The weight of my_rows on rank 0 has the shape [2, 12], expected [8, 3]. A weight is stored as ...
+# solution, with `n, dim=0` as `n` and `return layer.weight.chunk(n, dim=1)[rank]` as `return layer.weight.chunk(n)[rank]`
 
 # %% my_columns: changes the layer
 # Solved. ...
@@ -142,7 +151,9 @@ def my_mlp(x, up, down):
     return MyG.apply(F.linear(F.gelu(F.linear(MyF.apply(x), up)), down))
 
 # %% MyF: by a hook
-# Solved. ...
+# Not yet. The output and the gradients are right, but `my_mlp` does the work of `MyF` or `MyG` itself, expected it to call
+# both: the lesson goes on with them.
+# skeleton
 def my_mlp(x, up, down):
     x = x.view_as(x)
     x.register_hook(summed)
@@ -190,7 +201,7 @@ def my_mlp(x, up, down):
     return MyG.apply(F.linear(F.gelu(F.linear(x, up)), down))
 
 # %% MyF: does not wait
-# Not yet. Rank ... returned only its own partial sum of the output, expected the sum of all partial sums.
+# Not yet. Rank ... returned ..., expected the sum of all partial sums.
 # answer "with two functions", with `total = x.contiguous()` as `total = x.clone()`
 # and `dist.all_reduce(total)` as `dist.all_reduce(total, async_op=True)`
 
@@ -441,3 +452,5 @@ def next_words(logits):
 # %% next_words: ids as floats
 # Not yet. The words are right. Rank 0 returned a tensor of torch.float64, expected a tensor of integers.
 # solution, with `.squeeze(0).long()` as `.squeeze(0)`
+
+# %% World(2), World(5): my_columns, MyF, cut_qkv, next_words

@@ -68,7 +68,7 @@ def my_sums(parameters):
     torch.nn.utils.vector_to_parameters(flat, gradients)
 
 # %% my_sums: gathered
-# Solved. ...
+# Not yet. The gradients are right. Rank 0 called 1 all_gather, expected 1 all_reduce.
 def my_sums(parameters):
     flat = torch.cat([parameter.grad.flatten() for parameter in parameters])
     vectors = [torch.empty_like(flat) for _ in range(n)]
@@ -106,6 +106,10 @@ def my_sums(parameters):
 # Not yet. Rank 0: The plan names `attention`, expected only `attention.q`, ...
 def my_plan():
     return {"attention": ColwiseParallel(), "mlp": RowwiseParallel()}
+
+# %% my_plan: a class instead of an object
+# Not yet. Rank 0 raised TypeError: ... found. The plan takes objects: call the class, as in `ColwiseParallel()`.
+# solution, with `RowwiseParallel()` as `RowwiseParallel`
 
 # %% my_plan: no dict
 # Not yet. Rank 0: `my_plan` returned None, expected a dict.
@@ -155,3 +159,5 @@ def my_total_norm(gradients):
 def my_total_norm(gradients):
     norms = [gradient.norm() for gradient in gradients]
     return torch.stack([norm.to_local() if isinstance(norm, DTensor) else norm for norm in norms]).norm()
+
+# %% World(2), World(5): MyGather, my_sums, my_plan, my_total_norm

@@ -99,6 +99,24 @@ def my_ring(block, compute):
         compute(block, (rank - step) % n)
         block = next_block
 
+# %% my_ring: computes with the block that has not arrived
+# Not yet. In step 0, rank 0 called `compute` with ..., expected the block of rank 0.
+def my_ring(block, compute):
+    for step in range(n):
+        block, works = pass_on(block)
+        compute(block, (rank - step) % n)
+        finish(works)
+
+# %% my_ring: loses what it receives
+# Not yet. In step 1, rank 0 called `compute` with a tensor that is no rank's block, such as a message that has not
+# arrived, expected the block of rank 3.
+def my_ring(block, compute):
+    for step in range(n):
+        compute(block, (rank - step) % n)
+        if step < n - 1:
+            finish(pass_on(block)[1])
+            block = torch.zeros_like(block)
+
 # %% my_ring: starts after the computation
 # Not yet. In step 0, no block was on its way to rank 0 during the call of `compute`, expected the next block. ...
 def my_ring(block, compute):
@@ -221,7 +239,7 @@ def my_ring(block, compute):
 # solution, with `block = next_block` as `block.copy_(next_block)`
 
 # %% my_ring: receives into the block that it sends
-# Not yet. In step 1, rank ... called `compute` with the block of rank ..., expected the block of rank ...
+# Not yet. In step ..., rank ... called `compute` with ..., expected the block of rank ...
 def my_ring(block, compute):
     for step in range(n):
         works = [dist.isend(block, right), dist.irecv(block, left)] if step < n - 1 else []

@@ -84,6 +84,11 @@ def my_dispatch(tokens, expert_of_token):
 # Not yet. The rows are right. With mixed tokens, `sent` of the plan is tensor...
 # solution, with `(order, sent, received)` as `(order, torch.tensor(sent), torch.tensor(received))`
 
+# %% my_dispatch: tensors as split sizes
+# Not yet. Rank 0 raised TypeError: all_to_all_single(): incompatible function arguments. Split sizes are lists of
+# integers: try `tolist`.
+# solution, with `sent, received = sent.tolist(), received.tolist()` as `pass`
+
 # %% my_dispatch: without a plan
 # Not yet. The rows are right. With mixed tokens, rank 0 returned the plan None, expected (order, sent, received), ...
 # solution, with `, (order, sent, received)` as ``
@@ -163,6 +168,32 @@ def two_experts(tokens, expert_of_token, apply):
 # Not yet. The outputs are right. With mixed tokens, no gradient reaches the input on rank 0.
 # solution, with `apply(expert, rows[places])` as `apply(expert, rows[places]).detach()`
 
+# %% two_experts: no graph on a rank without rows
+# Not yet. The outputs are right. With all tokens for the last expert, no gradient reaches the input on rank 0, and the
+# other ranks would wait for it in the backward pass. A rank that received no row also needs outputs with a graph.
+def two_experts(tokens, expert_of_token, apply):
+    marked = torch.cat([tokens, expert_of_token.unsqueeze(1)], dim=1)
+    rows, plan = dispatch(marked, expert_of_token // 2)
+    rows, numbers = rows[:, :-1], rows[:, -1]
+    outputs = torch.zeros_like(rows)
+    for expert in numbers.unique().long().tolist():
+        outputs[numbers == expert] = apply(expert, rows[numbers == expert])
+    return combine(outputs, plan)
+
+# %% two_experts: filled in place
+# Solved. ...
+# answer "no graph on a rank without rows", with `numbers.unique().long().tolist()` as `(2 * rank, 2 * rank + 1)`
+
+# %% two_experts: two exchanges
+# Solved. ...
+def two_experts(tokens, expert_of_token, apply):
+    outputs = torch.empty_like(tokens)
+    for expert in (0, 1):
+        of_expert = expert_of_token % 2 == expert
+        rows, plan = dispatch(tokens[of_expert], expert_of_token[of_expert] // 2)
+        outputs[of_expert] = combine(apply(2 * rank + expert, rows), plan)
+    return outputs
+
 # %% two_experts: experts of other ranks
 # Not yet. ...
 # solution, with `expert_of_token // 2` as `expert_of_token % n`
@@ -187,6 +218,10 @@ def new_bias(bias, chosen, speed):
 # %% new_bias: a mean rounded down
 # Not yet. With one more token for the last expert, the experts got [4, 4, 4, 5] tokens of all ranks, ...
 # solution, with `counts.double().mean()` as `counts.sum() // n`
+
+# %% new_bias: the first choice of each token
+# Not yet. With two experts for each token, the experts got [5, 3, 5, 7] tokens of all ranks, and rank 0 returned ...
+# solution, with `chosen.flatten()` as `chosen[:, 0]`
 
 # %% new_bias: skeleton
 # Not yet. With mixed tokens, the experts got [...] tokens of all ranks, and rank 0 returned [...], expected [...].
