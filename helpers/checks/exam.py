@@ -46,7 +46,9 @@ _HINTS = {  # by a text of the error: what to try
     "NoneType": "A collective returns None, and a `grad` is None until a backward pass reaches a tensor that needs it.",
     "must have same reduction dim": "A layer does not take the split that the layer before it leaves.",
     "invalid input tensor list size, must be world size": "`reduce_scatter` takes one tensor for each rank.",
-    "backward through the graph a second time": "Does the function keep a tensor of an earlier call?",
+    "through the graph a second time": "Does it differentiate a graph twice, or keep a tensor of an earlier call?",
+    "One of the differentiated Tensors does not require grad": "The inputs of the model need no gradient.",
+    "backward(): incompatible function arguments": "`dist_autograd.backward` takes the context and a list of tensors.",
     "graphTask_ INTERNAL ASSERT": "Inside a context, start the backward pass by `dist_autograd.backward`.",
     "for parallelize_plan, <class": "The plan takes objects: call the class, as in `ColwiseParallel()`.",
     "all_to_all_single(): incompatible function arguments": "Split sizes are lists of integers: try `tolist`.",
@@ -309,7 +311,7 @@ def with_hint(error: str) -> str:
         return error
     for text, hint in _HINTS.items():
         if text in error:
-            return f"{first_line.rstrip('.! ')}. {hint}"
+            return f"{first_line.rstrip('.:! ')}. {hint}"
     return error
 
 

@@ -55,6 +55,10 @@ def my_delayed_step(exam):
             "weights of d updates ago, or else its oldest weights.",
         )
         exam.require(
+            not isinstance(result[0], torch.Tensor),
+            f"{case} returned the loss as a tensor, expected a number, as in `loss.item()`.",
+        )
+        exam.require(
             kept,
             f"{case} changed `versions`, expected new tensors in a new list: the caller appends them to `versions`.",
         )

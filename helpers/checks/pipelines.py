@@ -17,13 +17,15 @@ def my_backward(exam):
     """Check `my_backward(x, output, targets)`: the gradients of every stage equal those of one process."""
     layers, inputs, targets = _pipeline(exam.n)
     nn.functional.mse_loss(nn.Sequential(*layers)(inputs), targets).backward()
-    gradient = exam.on_rank(_gradient_of_stage, exam.rank, exam.n)
+    gradient, overwritten = exam.on_rank(_gradient_of_stage, exam.rank, exam.n)
     if exam.require(
         gradient is not None,
         f"The parameters of stage {exam.rank} have no gradient, expected the gradient of one process.",
     ):
-        difference = _compared(gradient, layers[exam.rank].weight.grad)
+        difference = _compared(gradient, _weight(layers[exam.rank]).grad)
         why = "" if _compared(gradient, _gradient_by_output(layers, inputs, exam.rank)) else _SENT_X
+        if overwritten:
+            why = f" Rank {exam.rank} changed `{overwritten}`, expected it unchanged: receive into a new tensor."
         exam.require(
             not difference, f"The gradient of stage {exam.rank} is {difference} the gradient of one process.{why}"
         )
@@ -98,25 +100,37 @@ def _pipeline(stages):
     """Return a layer for each stage, inputs and targets, the same on every rank."""
     with torch.random.fork_rng():
         torch.manual_seed(2)
-        layers = [nn.Linear(_WIDTH, _WIDTH, dtype=torch.float64) for _ in range(stages)]
+        linears = [nn.Linear(_WIDTH, _WIDTH, dtype=torch.float64) for _ in range(stages)]
         inputs, targets = torch.randn(2, _SAMPLES, _WIDTH, dtype=torch.float64)
-    return layers, inputs, targets
+    # A layer keeps its output for the backward, as the lesson's layers do.
+    return [nn.Sequential(linear, nn.Tanh()) for linear in linears], inputs, targets
+
+
+def _weight(layer):
+    return layer[0].weight
 
 
 def _gradient_of_stage(rank, stages):
-    """Return the gradient of this rank's weight after `my_backward`, whose arguments have a graph."""
+    """Return the gradient of this rank's weight after `my_backward`, and which argument it has changed, or "".
+
+    The arguments have a graph.
+    """
     layers, x, targets = _pipeline(stages)
     for layer in layers[:rank]:
         x = layer(x)
     x = x.detach().requires_grad_(rank > 0)
-    answer("my_backward", [x, layers[rank](x), targets], then="finish")
-    return layers[rank].weight.grad
+    output = layers[rank](x)
+    arguments = {"x": x, "output": output, "targets": targets}
+    before = {name: tensor.detach().clone() for name, tensor in arguments.items()}
+    answer("my_backward", list(arguments.values()), then="finish")
+    overwritten = (name for name, tensor in arguments.items() if not torch.equal(tensor, before[name]))
+    return _weight(layers[rank]).grad, next(overwritten, "")
 
 
 def _gradient_by_output(layers, x, rank):
     """Return the gradient of a stage's weight if the next stage sends `x`, the stage's own output."""
     output = nn.Sequential(*layers[: rank + 1])(x)
-    (gradient,) = torch.autograd.grad(output, layers[rank].weight, output.detach())
+    (gradient,) = torch.autograd.grad(output, _weight(layers[rank]), output.detach())
     return gradient
 
 

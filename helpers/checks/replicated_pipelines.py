@@ -53,9 +53,11 @@ class _Step(NamedTuple):
 def my_step(exam):
     """Check `my_step(context, m)`: all forwards under way at once, and one backward for the mean of the losses."""
     for m in _NUMBERS_OF_MICRO_BATCHES:
-        step = exam.on_rank(_step, m)
+        step, all_ended = exam.on_rank(_step, m)
         if step is not None:
             _judge(exam, step, m)
+        if not all_ended:  # a rank whose answer raised an error takes no further step
+            break
     return _SOLVED
 
 
@@ -114,22 +116,28 @@ def _judge(exam, step, m):
 
 
 def _step(m):
-    """Let the first stages do a step with m micro-batches; for a moment, the last stages are busy."""
+    """Let the first stages do a step with m micro-batches; for a moment, the last stages are busy.
+
+    Return what a first stage did, or None, and whether no rank raised an error.
+    """
     lesson = vars(learners_module())
     for name in ("new_stage", "last_stage", "takes_part", "drives", "reduced", "lock"):
         if name not in lesson:
             raise AnswerError(missing(name))
     lesson["new_stage"]()
+    step, errors = None, torch.ones(())
     try:
         if lesson["drives"]:
             dist.barrier()
-            return _driven(lesson, m)
-        with lesson["lock"]:
-            dist.barrier()
-            time.sleep(_SECONDS_BUSY)
+            step = _driven(lesson, m)
+        else:
+            with lesson["lock"]:
+                dist.barrier()
+                time.sleep(_SECONDS_BUSY)
+        errors.zero_()
     finally:
-        dist.barrier()
-    return None
+        dist.all_reduce(errors)
+    return step, not errors
 
 
 def _driven(lesson, m):

@@ -60,7 +60,10 @@ def one_line_errors() -> Iterator[None]:
         with errors_of_answer():
             yield
     except AnswerError as error:
-        raise AnswerError(in_one_line(str(error))) from error
+        text = in_one_line(str(error))
+        if text.endswith("Boolean value of Tensor with more than one value is ambiguous"):
+            text += ". Does an RPC get its arguments in a tuple?"
+        raise AnswerError(text) from error
 
 
 def rpc_runs() -> bool:

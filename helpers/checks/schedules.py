@@ -1,6 +1,6 @@
 """Exercises of 35_schedules: stages on ranks, an order with a backward in two parts, and enough micro-batches."""
 
-from helpers.checks.exam import exercise, near, show
+from helpers.checks.exam import counted, exercise, near, show
 from helpers.checks.orders import asked_orders, require_order, require_room
 
 
@@ -14,7 +14,7 @@ def my_stages(exam):
                 result = exam.call(rank, ranks, each, shape)
                 if not exam.require(
                     isinstance(numbers := _listed(result), list) and numbers == stages,
-                    f"With {ranks} ranks, {each} stages on each and shape={shape!r}, rank {rank} got {_said(result)}, "
+                    f"With {_size(ranks, each)} and shape={shape!r}, rank {rank} got {_said(result)}, "
                     f"expected {stages}.",
                 ):
                     return ""
@@ -46,10 +46,14 @@ def enough(exam):
         result = exam.call(ranks, each, most)
         exam.require(
             near(result, m),
-            f"With {ranks} ranks, {each} stages on each and a bubble of at most {most:.0%}, rank {exam.rank} returned "
-            f"{show(result)}, expected {m}.",
+            f"With {_size(ranks, each)} and a bubble of at most {most:.0%}, rank {exam.rank} returned {show(result)}, "
+            f"expected {m}.",
         )
     return "You found the smallest number of micro-batches."
+
+
+def _size(ranks, each):
+    return f"{counted(ranks, 'rank')}, {counted(each, 'stage')} on each"
 
 
 def _stage_of_round(rank, ranks, number, shape):

@@ -39,8 +39,8 @@ def backward_by_hand(first, second, inputs, labels):
     hidden.backward(rpc.rpc_sync("worker1", gradient_of, (second, hidden.detach(), labels)))
 
 # %% backward_by_hand: keeps the tensors of the first call
-# Not yet. Rank 0 raised RuntimeError... backward through the graph a second time ... Does the function keep a tensor of
-# an earlier call?
+# Not yet. Rank 0 raised RuntimeError... backward through the graph a second time ... Does it differentiate a graph
+# twice, or keep a tensor of an earlier call?
 # solution, with `kept = {}` as `kept = []`
 # and `kept["hidden"], kept["scores"] = hidden, second.local_value()(hidden)`
 # as `kept.extend([hidden, second.local_value()(hidden)])`

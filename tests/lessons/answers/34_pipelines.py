@@ -59,6 +59,11 @@ from torch.nn.functional import mse_loss
 # Not yet. The parameters of stage 0 have no gradient, expected the gradient of one process.
 # solution, with `output.backward(gradient)` as `x.grad = gradient.clone()`
 
+# %% my_backward: receives into the output
+# Not yet. The gradient of stage 0 is not the gradient of one process. Rank 0 changed `output`, expected it unchanged:
+# receive into a new tensor.
+# solution, with `torch.empty_like(output)` as `output.detach()`
+
 # %% my_backward: the loss on every stage
 # Not yet. The gradient of stage 0 is not the gradient of one process.
 def my_backward(x, output, targets):

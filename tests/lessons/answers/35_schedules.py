@@ -187,12 +187,19 @@ def enough(ranks, each, most):
     needed = (ranks - 1) * (1 - most) / (most * each)
     return max(1, math.ceil(needed / ranks)) * ranks
 
+# %% enough: zero for a single rank
+# Not yet. With 1 rank, 2 stages on each and a bubble of at most 10%, rank 0 returned 0, expected 1.
+def enough(ranks, each, most):
+    import math
+
+    return math.ceil((ranks - 1) * (1 - most) / (most * each) / ranks) * ranks
+
 # %% enough: a multiple that doubles
-# Not yet. With 4 ranks, 1 stages on each and a bubble of at most 10%, rank 0 returned 32, expected 28.
+# Not yet. With 4 ranks, 1 stage on each and a bubble of at most 10%, rank 0 returned 32, expected 28.
 # solution, with `m += ranks` as `m *= 2`
 
 # %% enough: the time that a rank works, instead of the step
-# Not yet. With 4 ranks, 1 stages on each and a bubble of at most 10%, rank 0 returned 32, expected 28.
+# Not yet. With 4 ranks, 1 stage on each and a bubble of at most 10%, rank 0 returned 32, expected 28.
 # solution, with `(each * m + ranks - 1)` as `(each * m)`
 
 # %% enough: not a multiple of the ranks

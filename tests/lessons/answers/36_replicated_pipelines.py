@@ -11,6 +11,16 @@ next_rank = f"rank{rank + 1}"
 # %% my_step: skeleton
 # Not yet. Rank 0 called `last_stage` 1 times, expected 4 times, once for each micro-batch.
 
+# %% my_step: arguments without a tuple
+# Not yet. Rank 0 raised RuntimeError: Boolean value of Tensor with more than one value is ambiguous. Does an RPC get its
+# arguments in a tuple?
+# solution, with `(stage(x), target)` as `stage(x), target`
+
+# %% my_step: backward without a list
+# Not yet. Rank 0 raised TypeError: backward(): incompatible function arguments. The following argument types are
+# supported. `dist_autograd.backward` takes the context and a list of tensors.
+# solution, with `[loss]` as `loss`
+
 # %% my_step: solution
 # Solved. Every stage has the gradients of one process, and all micro-batches were under way at once.
 

@@ -45,6 +45,21 @@ def my_stashed_backward(x, output, used, newest):
 # `.grad`, expected one update by the gradient of this batch.
 # answer "by .grad, which is cleared", with `tensor.grad = None` as `pass`
 
+# %% my_stashed_backward: the gradient of x on the first stage, too
+# Not yet. Rank 0 raised RuntimeError: One of the differentiated Tensors does not require grad. The inputs of the model
+# need no gradient. Run the lesson again, from the cell with `World` to this check.
+# solution, with `used if first else [*used, x]` as `[*used, x]`
+
+# %% my_stashed_backward: the graph twice
+# Not yet. Rank 3 raised RuntimeError: Trying to backward through the graph a second time ... Does it differentiate
+# a graph twice, or keep a tensor of an earlier call? Run the lesson again, from the cell with `World` to this check.
+def my_stashed_backward(x, output, used, newest):
+    gradient = None if last else receive(output, rank + 1)
+    gradients = torch.autograd.grad(output, used, gradient)
+    if not first:
+        send(torch.autograd.grad(output, x, gradient)[0], rank - 1)
+    return updated(newest, gradients)
+
 # %% my_stashed_backward: in place
 # Not yet. Stage 0, batch 0: it changed `newest` in place, expected new tensors: another batch may need that version.
 def my_stashed_backward(x, output, used, newest):
@@ -136,7 +151,11 @@ def my_delayed_step(versions, delays, inputs, targets):
         x = layer(pair, x)
     loss = (x - targets).square().mean()
     loss.backward()
-    return loss, [updated(v[-1], [t.grad for t in u]) for v, u in zip(versions, used)]
+    return loss.item(), [updated(v[-1], [t.grad for t in u]) for v, u in zip(versions, used)]
+
+# %% my_delayed_step: the loss as a tensor
+# Not yet. With the delays [0, 0, 0], rank 0 returned the loss as a tensor, expected a number, as in `loss.item()`.
+# solution, with `loss.item()` as `loss`
 
 # %% my_delayed_step: no delay
 # Not yet. With the delays [2, 0, 1], rank 0 returned the loss ..., expected ...: a stage with delay d uses its weights
