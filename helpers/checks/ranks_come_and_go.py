@@ -97,8 +97,7 @@ def my_quorum(exam):
     for result, *_ in filter(None, returned):
         exam.require(
             isinstance(result, list) and all(isinstance(name, str) for name in result),
-            f"Rank {exam.rank} returned {result if isinstance(result, list) else show(result)}, expected a list of "
-            "incarnations, as in ['0.1', '2.1'].",
+            f"Rank {exam.rank} returned {show(result)}, expected a list of incarnations, as in ['0.1', '2.1'].",
         )
     return returned
 
@@ -317,13 +316,18 @@ def _quorum(name, n):
         meeting.set(f"done {name}", "")
         results.append(
             (
-                repr(result) if isinstance(result, bytes) else result,
+                repr(result) if _has_bytes(result) else result,
                 min(store.written, default=float("inf")),
                 store.check(["members"]),
                 store.races,
             )
         )
     return results
+
+
+def _has_bytes(result):
+    """Return whether an answer returned bytes or a list with bytes, which do not travel as plain data."""
+    return isinstance(result, bytes) or isinstance(result, list) and any(isinstance(part, bytes) for part in result)
 
 
 def _state(step):

@@ -32,7 +32,7 @@ def my_quorum(store, me, grace):
 # solution, with `time.sleep(grace)` as `time.sleep(GRACE)`
 
 # %% my_quorum: looks before it sets
-# Not yet. Rank 0 looked for the key `members` and then set it in a second call. ...
+# Not yet. Rank ... looked for the key `members` and then set it in a second call. ...
 def my_quorum(store, me, grace):
     store.append("signatures", f"{me} ")
     time.sleep(grace)
