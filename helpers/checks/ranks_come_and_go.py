@@ -149,7 +149,7 @@ def my_meeting(exam):
     return "The processes in the list are one group, each at its place in the list, and a late process is in no group."
 
 
-@exercise
+@exercise(own_group=True)
 def my_meet(exam):
     """Check `my_meet()`: the process goes to the first meeting that is not over, until a list has its incarnation.
 
@@ -181,10 +181,23 @@ def my_meet(exam):
     return "Every rank went to the first meeting that was not over, and went on until it was a member."
 
 
-@exercise
+@exercise(before=_begin_attempt, own_group=True)
 def catch_up(exam):
-    """Check `catch_up(step, state)`: all ranks return the newest state, which is sent only if needed."""
+    """Check `catch_up(step, state)`: all ranks return the newest state, which is sent only if needed.
+
+    The ranks are in a new group of all ranks, and get another new group afterwards, because a deadlock breaks a group.
+    """
     rank, n = exam.rank, exam.n
+    exam.on_rank(_form_group, rank, n, "together", _SECONDS_TO_FORM_A_GROUP)
+    try:
+        _judge_catching_up(exam, rank, n)
+    finally:
+        exam.on_rank(_form_group, rank, n, "afterwards", _SECONDS_TO_MEET)
+    return "Every rank returned the state of the most steps, and no rank sent a state that no other needed."
+
+
+def _judge_catching_up(exam, rank, n):
+    """Require the newest state in each case."""
     cases = {
         "rank 1 is new": [7, 0] + [7] * (n - 2),
         "the last rank is a step ahead": [7] * (n - 1) + [8],
@@ -200,10 +213,9 @@ def catch_up(exam):
                 sent < _state(0).nbytes / 2,
                 f"When {case}, rank {rank} sent {sent} bytes, expected no state.",
             )
-    return "Every rank returned the state of the most steps, and no rank sent a state that no other needed."
 
 
-@exercise
+@exercise(own_group=True)
 def majority(exam):
     """Check `majority(store, me, grace, last)`: the members, or None without more than half of `last`.
 
@@ -304,13 +316,18 @@ def _quorum(name, n):
         meeting.set(f"done {name}", "")
         results.append(
             (
-                repr(result) if isinstance(result, bytes) else result,
+                repr(result) if _has_bytes(result) else result,
                 min(store.written, default=float("inf")),
                 store.check(["members"]),
                 store.races,
             )
         )
     return results
+
+
+def _has_bytes(result):
+    """Return whether an answer returned bytes or a list with bytes, which do not travel as plain data."""
+    return isinstance(result, bytes) or isinstance(result, list) and any(isinstance(part, bytes) for part in result)
 
 
 def _state(step):
@@ -362,8 +379,15 @@ def _meeting(name, members, n):
             dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
         dist.destroy_process_group()
         if was_in_group:
-            timeout, store = timedelta(seconds=_SECONDS_TO_MEET), _store_of_attempt("afterwards")
-            dist.init_process_group("gloo", store=store, rank=name, world_size=n, timeout=timeout)
+            _form_group(name, n, "afterwards", _SECONDS_TO_MEET)
+
+
+def _form_group(name, n, purpose, seconds):
+    """Put this rank into a new group of all ranks, with a timeout of this many seconds."""
+    if dist.is_initialized():
+        dist.destroy_process_group()
+    timeout, store = timedelta(seconds=seconds), _store_of_attempt(purpose)
+    dist.init_process_group("gloo", store=store, rank=name, world_size=n, timeout=timeout)
 
 
 def _met(name, members):
@@ -376,6 +400,8 @@ def _met(name, members):
 
     @functools.wraps(make)
     def init_process_group(*arguments, **options):
+        if not calls:
+            raise ValueError("it has no list yet, expected a call of `quorum(store, me, GRACE)` first")
         asked = inspect.signature(make).bind(*arguments, **options).arguments
         in_meeting = _is_inside(asked.get("store"), store)
         made.append((asked.get("timeout") == timeout, in_meeting))

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from helpers.checks.exam import exercise, near, number, show
 
+_RESTART = "Call world.restart(), run the setup cell and the cell with your answer, then this check again."
 # The host of each rank, in the order of the ranks.
 _LAYOUTS = ([0, 0, 1, 1], [0, 1, 0, 1], [0, 1, 2, 0, 1, 2], [2, 0, 0, 1, 2, 2, 1], [0, 0, 0], [0, 1, 2, 3])
 # Hosts, ranks on each, bytes, then (α in s, β in s/byte) inside a host and between hosts.
@@ -43,7 +44,7 @@ _STEPS = (
 )
 
 
-@exercise
+@exercise(restart=_RESTART)
 def my_step_seconds(exam):
     """Check `my_step_seconds(messages, m, inside, across)`: the seconds of a step of messages that share cables."""
     for messages, m, seconds, reason in _STEPS:
@@ -57,7 +58,7 @@ def my_step_seconds(exam):
     return f"Every rank calculated the seconds of {len(_STEPS)} steps."
 
 
-@exercise
+@exercise(restart=_RESTART)
 def best_order(exam):
     """Check `best_order(hosts)`: an order of the ranks in which a ring crosses between hosts as rarely as possible."""
     for hosts in _LAYOUTS:
@@ -76,7 +77,7 @@ def best_order(exam):
     return "No ring crosses between hosts more often than necessary."
 
 
-@exercise
+@exercise(restart=_RESTART)
 def two_levels_pay(exam):
     """Check `two_levels_pay(h, m, size, inside, across)`: whether a two-level all-reduce beats one ring."""
     for cluster in _CLUSTERS:

@@ -206,6 +206,15 @@ def best_order(hosts):
 # ranks once.
 # solution, with `sorted(range(len(hosts)), key=lambda rank: hosts[rank])` as `sorted(range(len(hosts)), key=lambda rank: hosts[rank]) + [0]`
 
+# %% best_order: waits for an order that rank 0 does not send
+# Not yet. Deadlock: until the timeout, ranks 1, 2 and 3 waited in `broadcast`. Call world.restart(), run the setup cell
+# and the cell with your answer, then this check again.
+def best_order(hosts):
+    order = torch.tensor(hosts).argsort()
+    if rank != 0:
+        dist.broadcast(order, src=0)
+    return order.tolist()
+
 # %% best_order: keyed by pairs
 # Solved. ...
 def best_order(hosts):
