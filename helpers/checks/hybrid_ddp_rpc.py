@@ -14,7 +14,7 @@ import torch.distributed.rpc as rpc
 from torch.nn.functional import cross_entropy, embedding_bag, linear
 
 from helpers import devices
-from helpers.checks.exam import answer, errors_of_answer, exercise, near, plain, show
+from helpers.checks.exam import AnswerError, answer, errors_of_answer, exercise, near, plain, show
 from helpers.checks.learner import learners_module
 from helpers.checks.rpc_judging import one_line_errors
 
@@ -319,7 +319,12 @@ def _step_in_parts(parts):
     """Make a step with the passages of all parts; return the weights, and the passages of the largest lookup."""
     model, optimizer = kept["model"], _new_optimizer()
     at_the_table(model, watch)
-    answer("step_in_parts", [model, optimizer, [batch(numbers) for numbers in parts]])
+    try:
+        answer("step_in_parts", [model, optimizer, [batch(numbers) for numbers in parts]])
+    except AnswerError as error:
+        if "set timeout" in str(error):
+            raise AnswerError(f"{error}. Does each part have a backward pass of its own?") from error
+        raise
     return weights_of(model), at_the_table(model, largest_lookup_of)
 
 
