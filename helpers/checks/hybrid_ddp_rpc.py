@@ -126,7 +126,7 @@ def frozen_step(exam):
             after.table.equal(before.table),
             f"{_STEPS} steps {who} have changed the table, expected the same bits as before.",
         )
-        exam.require(not gradients, f"In {_STEPS} steps {who} {gradients} gradients reached the table, expected none.")
+        exam.require(not gradients, f"In {_STEPS} steps {who}, {gradients} gradients reached the table, expected none.")
         exam.require(
             not after.dense.equal(before.dense),
             f"The dense layer {who} has not moved in {_STEPS} steps, expected {_STEPS} steps.",

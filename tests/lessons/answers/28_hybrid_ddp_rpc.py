@@ -192,7 +192,7 @@ def frozen_step(model, optimizer, data):
         optimizer
 
 # %% frozen_step: with an optimizer of the dense layer
-# Not yet. In 4 steps of trainer 0 4 gradients reached the table, expected none.
+# Not yet. In 4 steps of trainer 0, 4 gradients reached the table, expected none.
 def frozen_step(model, optimizer, data):
     rows, offsets, label = data
     with dist_autograd.context() as context:
