@@ -297,7 +297,7 @@ class SplitTable(nn.Module):
 # solution, with `[self.half, rows - self.half]` as `[rows, rows]`
 
 # %% SplitTable: the vectors of one owner
-# Not yet. `forward` returns zeros for row 20, expected the vector of this row. Does `forward` add up the vectors of
+# Not yet. `forward` returns zeros for 20 rows, expected a vector for every row. Does `forward` add up the vectors of
 # both owners?
 # solution, with `sum(call.wait() for call in calls)` as `calls[0].wait()`
 
