@@ -9,7 +9,7 @@ import torch.distributed.rpc as rpc
 from torch.distributed.nn.api.remote_module import RemoteModule
 from torch.nn.functional import cross_entropy, embedding_bag, linear
 
-from helpers.checks.exam import answer, exercise, show
+from helpers.checks.exam import answer, exercise, plain, show
 from helpers.checks.hybrid_ddp_rpc import Weights, kept, weight_of_table, weights_of
 from helpers.checks.learner import learners_module
 from helpers.checks.rpc_judging import answer_with_rpc, one_line_errors, require_rpc
@@ -101,7 +101,11 @@ def two_optimizers(exam):
     exam.on_rank(require_rpc, "two_optimizers")
     if exam.rank == 0:
         before = exam.on_rank(_make_model)
-        exam.on_rank(_make_optimizer)
+        no_optimizer = exam.on_rank(_make_optimizer)
+        if not exam.require(
+            not no_optimizer, f"`two_optimizers` returned {no_optimizer}, expected an object with a method `step`."
+        ):
+            return ""
         one = Weights(*[values.clone().requires_grad_() for values in before])
         optimizers = torch.optim.SparseAdam([one.table], lr=_RATE), torch.optim.Adam([one.dense, one.bias], lr=_RATE)
         for lengths in _BATCHES:
@@ -159,6 +163,13 @@ def _compare_table(exam):
     """Require the sums and the steps of one table, batch by batch, up to the first batch with a fault."""
     weight = exam.on_rank(_vectors)
     if not _require_shape(exam, weight, _ROWS):
+        return
+    zeros = [row for row, vector in enumerate(weight) if not vector.any()]
+    if not exam.require(
+        len(zeros) < 2,
+        f"`forward` returns zeros for {len(zeros)} rows, expected a vector for every row. Does `forward` add up the "
+        "vectors of both owners?",
+    ):
         return
     exam.require(
         len(weight.unique(dim=0)) == _ROWS,
@@ -221,9 +232,11 @@ def _make_model() -> Weights:
         return weights_of(kept["model"])
 
 
-def _make_optimizer():
+def _make_optimizer() -> str:
+    """Keep the learner's optimizer. Return a description of an object without a method `step`, or an empty string."""
     with one_line_errors():
         kept["optimizer"] = answer("two_optimizers", [kept["model"], _RATE])
+    return "" if hasattr(kept["optimizer"], "step") else show(plain(kept["optimizer"]))
 
 
 def _step(words, offsets, label) -> Weights:

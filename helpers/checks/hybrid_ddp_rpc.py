@@ -14,7 +14,7 @@ import torch.distributed.rpc as rpc
 from torch.nn.functional import cross_entropy, embedding_bag, linear
 
 from helpers import devices
-from helpers.checks.exam import answer, errors_of_answer, exercise, near, plain, show
+from helpers.checks.exam import AnswerError, answer, errors_of_answer, exercise, near, plain, show
 from helpers.checks.learner import learners_module
 from helpers.checks.rpc_judging import one_line_errors
 
@@ -126,7 +126,7 @@ def frozen_step(exam):
             after.table.equal(before.table),
             f"{_STEPS} steps {who} have changed the table, expected the same bits as before.",
         )
-        exam.require(not gradients, f"In {_STEPS} steps {who} {gradients} gradients reached the table, expected none.")
+        exam.require(not gradients, f"In {_STEPS} steps {who}, {gradients} gradients reached the table, expected none.")
         exam.require(
             not after.dense.equal(before.dense),
             f"The dense layer {who} has not moved in {_STEPS} steps, expected {_STEPS} steps.",
@@ -140,15 +140,25 @@ def frozen_step(exam):
 
 @exercise
 def step_in_parts(exam):
-    """Check `step_in_parts(model, optimizer, parts)`: one step with a batch that comes in parts of different sizes."""
+    """Check `step_in_parts(model, optimizer, parts)`: one step with a batch that comes in parts of different sizes.
+
+    No message to the server may have more passages than the largest part.
+    """
     if takes_part(exam):
         who = f"of trainer {exam.rank}"
         _, expected_weights, before = _share_and_step(exam)
         numbers = _NUMBERS[exam.rank :: exam.n - 2]
-        _, after = exam.on_rank(_step_in_parts, [numbers[:5], numbers[5:6], numbers[6:]])
+        parts = [numbers[:5], numbers[5:6], numbers[6:]]
+        after, largest = exam.on_rank(_step_in_parts, parts)
         for part, old, new, expected in _parts(before, after, expected_weights):
             exam.require(not new.equal(old), f"The {part} {who} has not moved, expected one step with all parts.")
             exam.require(new.allclose(expected), f"The {part} {who} has moved, but not by one step with all parts.")
+        most = max(map(len, parts))
+        exam.require(
+            largest <= most,
+            f"Both parts of the model moved as expected, but a message {who} to the server had {largest} passages, "
+            f"expected at most {most}: the largest part of the batch.",
+        )
     return "Both parts of the model took the step of the whole batch."
 
 
@@ -306,9 +316,16 @@ def _step(function, numbers):
 
 
 def _step_in_parts(parts):
-    """Return the result of a step with the passages of all parts, and the weights afterwards."""
-    returned = answer("step_in_parts", [kept["model"], _new_optimizer(), [batch(numbers) for numbers in parts]])
-    return returned, weights_of(kept["model"])
+    """Make a step with the passages of all parts; return the weights, and the passages of the largest lookup."""
+    model, optimizer = kept["model"], _new_optimizer()
+    at_the_table(model, watch)
+    try:
+        answer("step_in_parts", [model, optimizer, [batch(numbers) for numbers in parts]])
+    except AnswerError as error:
+        if "set timeout" in str(error):
+            raise AnswerError(f"{error}. Does each part have a backward pass of its own?") from error
+        raise
+    return weights_of(model), at_the_table(model, largest_lookup_of)
 
 
 def _frozen_steps(numbers):
@@ -345,14 +362,15 @@ def other_than_weight(reference, other) -> str:
 
 
 def watch(reference):
-    """Start to count the gradients that come to this table."""
+    """Start to count the gradients that come to this table, and the passages of its largest lookup."""
     table = reference.local_value()
-    table.gradients, forward = 0, table.forward
+    table.gradients, table.largest_lookup, forward = 0, 0, table.forward
 
     def count(gradient):
         table.gradients += 1
 
     def watched(words, offsets):
+        table.largest_lookup = max(table.largest_lookup, len(offsets))
         vectors = forward(words, offsets)
         if vectors.requires_grad:
             vectors.register_hook(count)
@@ -364,3 +382,8 @@ def watch(reference):
 def gradients_of(reference):
     """Return how many gradients have come to a table that is watched."""
     return reference.local_value().gradients
+
+
+def largest_lookup_of(reference):
+    """Return how many passages the largest lookup in a watched table had."""
+    return reference.local_value().largest_lookup

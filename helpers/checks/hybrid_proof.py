@@ -12,7 +12,7 @@ import torch.distributed.rpc as rpc
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from helpers.checks.exam import AnswerError, Wrong, answer, errors_of_answer, exercise, near, number, show
+from helpers.checks.exam import AnswerError, Wrong, answer, errors_of_answer, exercise, near, number, plain, show
 from helpers.checks.hybrid_ddp_rpc import (
     Weights,
     batch,
@@ -94,7 +94,11 @@ def one_rate(exam):
     """
     if takes_part(exam):
         before = exam.on_rank(_make_with_one_table)
-        after = exam.on_rank(_steps_in_turn, _NUMBERS[exam.rank :: exam.n - 2])
+        after, no_optimizer = exam.on_rank(_steps_in_turn, _NUMBERS[exam.rank :: exam.n - 2])
+        exam.require(
+            not no_optimizer,
+            f"On trainer {exam.rank} `one_rate` returned {no_optimizer}, expected an object with a method `step`.",
+        )
         expected = gradients_of_one_process(before, exam.on_rank(batch, _NUMBERS))
         for name, part in (("dense layer", "dense"), ("table", "table")):
             gradient = getattr(expected, part)
@@ -284,10 +288,14 @@ def keep_table(table):
     kept["table"] = table
 
 
-def _steps_in_turn(numbers) -> Weights:
-    """Have each trainer step with the learner's optimizer in its turn, and return the weights after all steps."""
+def _steps_in_turn(numbers) -> tuple[Weights, str]:
+    """Have each trainer step with the learner's optimizer in its turn; return the weights after all steps.
+
+    Also return a description of the learner's result if it has no method `step`, otherwise an empty string.
+    """
     model = kept["model"]
     optimizer = answer("one_rate", [model, _RATE_OF_BOTH])
+    no_optimizer = "" if hasattr(optimizer, "step") else show(plain(optimizer))
     raised = None
     with dist_autograd.context() as context:
         words, offsets, label = batch(numbers)
@@ -295,7 +303,7 @@ def _steps_in_turn(numbers) -> Weights:
         dist_autograd.backward(context, [loss])
         for turn in range(dist.get_world_size()):
             dist.barrier()
-            if turn == dist.get_rank():
+            if turn == dist.get_rank() and not no_optimizer:
                 try:
                     with errors_of_answer():
                         optimizer.step(context)
@@ -304,4 +312,4 @@ def _steps_in_turn(numbers) -> Weights:
         dist.barrier()
     if raised:
         raise raised
-    return weights_of(model)
+    return weights_of(model), no_optimizer

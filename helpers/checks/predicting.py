@@ -84,6 +84,8 @@ def _judge_formula(name, formula, arguments, came, words):
         mine = formula(*arguments)
     except Exception as error:
         return Prediction(False, f"`{name}` raised {type(error).__name__}: {error}.")
+    if mine is None:
+        return Prediction(None, f"`{name}` returned None, expected {_wanted(_plain(came))}. Is a `return` missing?")
     if _has_dots(mine):
         return Prediction(None, f"Replace the dots in `{name}` with a formula.")
     return _judge(name, _plain(mine), _plain(came), words)

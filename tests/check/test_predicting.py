@@ -30,7 +30,7 @@ def says(mine, came, *arguments):
     [
         (..., 3, "a number"),
         (None, 3, "a number"),
-        (lambda n: None, 3, "a formula"),
+        (lambda n: ..., 3, "a formula"),
         (..., True, "True or False"),
         (..., "a ring", "a name in quotes"),
         ({...}, {1, 2}, "the members of the set"),
@@ -68,6 +68,8 @@ def test_a_right_prediction(mine, came):
 def test_a_formula_is_called_with_the_arguments():
     assert says(lambda n, B: n * B, 12, 3, 4) == "Right. So it is."
     assert says(lambda n, B: n + B, 12, 3, 4) == "No. You said 7, expected 12. There is a reason."
+    sentence = "Not yet. `my_prediction` returned None, expected a number. Is a `return` missing?"
+    assert says(lambda n, B: None, 12, 3, 4) == sentence
 
 
 @pytest.mark.parametrize(

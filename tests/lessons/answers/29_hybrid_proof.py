@@ -252,14 +252,18 @@ def my_turns(optimizer, context):
 # and `slow, DistributedOptimizer(torch.optim.SGD, dense, lr=rate)`
 # as `*[DistributedOptimizer(torch.optim.SGD, of_part, lr=lr) for of_part, lr in rates]`
 
-# %% one_rate
-# Not yet. Rank 0 raised AttributeError ...
+# %% one_rate: without return
+# Not yet. On trainer 0 `one_rate` returned None, expected an object with a method `step`.
 # skeleton, with `return DistributedOptimizer(torch.optim.SGD, references(model), lr=rate)` as `return None`
 
-# %% one_rate
-# Not yet. Rank 0 raised AttributeError ...
+# %% one_rate: a list
+# Not yet. On trainer 0 `one_rate` returned a list of 1, expected an object with a method `step`.
 def one_rate(model, rate):
     return [new_optimizer(references(model))]
+
+# %% one_rate: a step without the context
+# Not yet. Rank 0 raised TypeError ...
+# solution, with `optimizer.step(context)` as `optimizer.step()`
 
 # %% World(4)
 # Nobody has started RPC.

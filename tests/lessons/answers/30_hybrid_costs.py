@@ -200,8 +200,12 @@ def two_optimizers(model, lr):
 # solution, with `SparseAdam, lr)` as `SparseAdam)` and `torch.optim.Adam, lr)` as `torch.optim.Adam)`
 
 # %% two_optimizers: a list
-# Not yet. Rank 0 raised AttributeError: 'list' ...
+# Not yet. `two_optimizers` returned a list of 1, expected an object with a method `step`.
 # skeleton, with `return new_optimizer(references(model), torch.optim.SGD, lr)` as `return [references(model)]`
+
+# %% two_optimizers: without return
+# Not yet. `two_optimizers` returned None, expected an object with a method `step`.
+# skeleton, with `return new_optimizer` as `new_optimizer`
 
 # %% two_optimizers: Adam for both
 # Not yet. Rank 0 raised ...
@@ -291,6 +295,11 @@ class SplitTable(nn.Module):
 # %% SplitTable
 # Not yet. According to `remote_parameters`, 40 of 40 rows are ...
 # solution, with `[self.half, rows - self.half]` as `[rows, rows]`
+
+# %% SplitTable: the vectors of one owner
+# Not yet. `forward` returns zeros for 20 rows, expected a vector for every row. Does `forward` add up the vectors of
+# both owners?
+# solution, with `sum(call.wait() for call in calls)` as `calls[0].wait()`
 
 # %% SplitTable
 # Not yet. The sums are right, but no gradient reaches the owners, expected a gradient on both.
