@@ -158,8 +158,8 @@ def _ids_of_passages(n):
 
 
 def _ids(rank, owners_of):
-    """Return the ids that a rank needs, not sorted: all different, and different from those of other ranks."""
-    return 100 * (rank + 1) + torch.arange(len(owners_of[rank]), 0, -1)
+    """Return the ids that a rank needs: all different, and different from those of other ranks."""
+    return 100 * (rank + 1) + 1 + torch.arange(len(owners_of[rank]))
 
 
 def _asked(rank, owners_of):

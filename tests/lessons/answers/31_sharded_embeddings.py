@@ -27,18 +27,13 @@ def my_request(ids, owners):
     return exchange(ids[order], sent.tolist(), received), [order, sent.tolist(), received]
 
 # %% my_request: skeleton
-# Not yet. With mixed owners, the asked ids on rank 0 are [105, 104, 103, 102, 101], expected [105, 103, 101, 407, 405,
-# 403, 401], first those of rank 0.
+# Not yet. With mixed owners, the asked ids on rank 0 are [101, 102, 103, 104, 105], expected [101, 103, 105, 402, 404,
+# 406, 408], first those of rank 0.
 
 # %% my_request: not sorted
-# Not yet. With mixed owners, the asked ids on rank 0 are [105, 104, 103, 408, 407, 406, 405], expected [105, 103, 101,
-# 407, 405, 403, 401], first those of rank 0.
+# Not yet. With mixed owners, the asked ids on rank 0 are [101, 102, 103, 401, 402, 403, 404], expected [101, 103, 105,
+# 402, 404, 406, 408], first those of rank 0.
 # solution, with `exchange(ids[order], ` as `exchange(ids, `
-
-# %% my_request: sorted by owner and by id
-# Not yet. With mixed owners, the asked ids on rank 0 are [101, 103, 105, 401, 403, 405, 407], expected [105, 103, 101,
-# 407, 405, 403, 401], first those of rank 0.
-# answer "the lesson's own", with `owners.argsort(stable=True)` as `(1000 * owners + ids).argsort()`
 
 # %% my_request: the split sizes swapped in the plan
 # Not yet. The ids are right. With mixed owners, `sent` of the plan is [3, 0, 0, 4] on rank 0, expected the list
@@ -102,13 +97,13 @@ def my_answer(asked_rows, plan):
 # Not yet. With mixed owners, rank 0 returned a tensor of shape [7, 3], expected a tensor of shape [5, 3].
 
 # %% my_answer: in the order of the owners
-# Not yet. With mixed owners, rank 0 returned rows that begin with [105.0, 103.0, 101.0, 104.0, 102.0], expected [105.0,
-# 104.0, 103.0, 102.0, 101.0], in the order of its ids.
+# Not yet. With mixed owners, rank 0 returned rows that begin with [101.0, 103.0, 105.0, 102.0, 104.0], expected [101.0,
+# 102.0, 103.0, 104.0, 105.0], in the order of its ids.
 # solution, with `return torch.zeros_like(arrived).index_copy(0, order, arrived)` as `return arrived`
 
 # %% my_answer: sorted once more
-# Not yet. With mixed owners, rank 0 returned rows that begin with [105.0, 101.0, 102.0, 103.0, 104.0], expected [105.0,
-# 104.0, 103.0, 102.0, 101.0], in the order of its ids.
+# Not yet. With mixed owners, rank 0 returned rows that begin with [101.0, 105.0, 104.0, 103.0, 102.0], expected [101.0,
+# 102.0, 103.0, 104.0, 105.0], in the order of its ids.
 # solution, with `torch.zeros_like(arrived).index_copy(0, order, arrived)` as `arrived[order]`
 
 # %% my_answer: only for vectors
@@ -134,8 +129,8 @@ def my_answer(asked_rows, plan):
 # Not yet. With mixed owners, rank 0 returned a tensor of shape [5, 3], expected a tensor of shape [7, 3].
 
 # %% my_to_owners: not sorted
-# Not yet. With mixed owners, rank 0 returned rows that begin with [105.0, 104.0, 103.0, 408.0, 407.0, 406.0, 405.0],
-# expected [105.0, 103.0, 101.0, 407.0, 405.0, 403.0, 401.0], in the order of the ids that it was asked for.
+# Not yet. With mixed owners, rank 0 returned rows that begin with [101.0, 102.0, 103.0, 401.0, 402.0, 403.0, 404.0],
+# expected [101.0, 103.0, 105.0, 402.0, 404.0, 406.0, 408.0], in the order of the ids that it was asked for.
 # solution, with `own_rows[order]` as `own_rows`
 
 # %% my_to_owners: the way of the vectors

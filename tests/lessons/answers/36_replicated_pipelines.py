@@ -17,8 +17,8 @@ next_rank = f"rank{rank + 1}"
 # solution, with `(stage(x), target)` as `stage(x), target`
 
 # %% my_step: backward without a list
-# Not yet. Rank 0 raised TypeError: backward(): incompatible function arguments. The following argument types are
-# supported. `dist_autograd.backward` takes the context and a list of tensors.
+# Not yet. Rank 0 raised TypeError: backward(): incompatible function arguments. `dist_autograd.backward` takes the
+# context and a list of tensors.
 # solution, with `[loss]` as `loss`
 
 # %% my_step: solution
