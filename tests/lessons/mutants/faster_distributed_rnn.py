@@ -54,7 +54,7 @@ MUTANTS = {
         "start_from(on_cpu, on_devices)",
         "start_from(sends_logits, on_cpu)",
     ),
-    "the link is not paced": ("links = network.limit(world, 1e9)", "links = network.limit(world, 1e11)"),
+    "the link is not paced": ("links := network.limit(world, 1e9)", "links := network.limit(world, 1e11)"),
     "a window has 160 words": (".view(16, -1).t()", ".view(8, -1).t()"),
     "the timeline of the whole window shows the step with logits": (
         'whole_and_halves = {"few bytes": few_bytes_step,',

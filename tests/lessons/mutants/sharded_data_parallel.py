@@ -86,7 +86,7 @@ MUTANTS = {
         "return sum(sizes), 0",
     ),
     "layers that take no time hide an all-gather": (
-        "            time.sleep(0.04)\n",
+        "            time.sleep(0.08)\n",
         "            time.sleep(0.0)\n",
     ),
     "the links are fast": (
