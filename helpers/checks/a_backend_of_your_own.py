@@ -52,7 +52,7 @@ class Gathered(NamedTuple):
 
 
 class Part(NamedTuple):
-    """The outcome in a group without rank 0: a result, None on a rank outside of the group, and an error, or ""."""
+    """The outcome in another group: a result, None on a rank outside of the group, and an error, or ""."""
 
     result: object = None
     error: str = ""
@@ -81,13 +81,15 @@ class Sharded(NamedTuple):
     """The results of a reduce-scatter and of a sharded optimizer.
 
     `output` is the result of the reduce-scatter, `sent` the bytes that it sent, `changed` whether it has changed its
-    inputs, and `trained` the parameters in the end. `part` has the output in a group without rank 0.
+    inputs, and `trained` the parameters in the end. `matrices` has the output for matrices of float64, and `part` the
+    output in a group without rank 0.
     """
 
     output: list[float]
     sent: int
     changed: bool
     trained: list[float]
+    matrices: Part
     part: Part
 
 
@@ -215,17 +217,17 @@ def my_later(exam):
 def Sharding(exam):
     """Check the class `Sharding`: its `reduce_scatter` is right and sends n - 1 parts, and a sharded optimizer runs."""
     rank, n = exam.rank, exam.n
-    output, sent, changed, trained, part = exam.on_rank(_shard, rank, n)
+    output, sent, changed, trained, matrices, part = exam.on_rank(_shard, rank, n)
     exam.require(not changed, f"Rank {rank} changed `inputs`, expected them unchanged.")
     expected = _reduced(rank, n)
     exam.require(output == expected, f"Rank {rank} holds {output}, expected {expected}.")
     size = 4 * _NUMBERS * (n - 1)
     exam.require(sent == size, _other_bytes(rank, sent, size, "a reduce-scatter"))
+    where, hint = f"With matrices of float64, rank {rank}", "Do all tensors have the shape and the dtype of the inputs?"
+    exam.require(not matrices.error, f"{where} raised {matrices.error.rstrip('.')}. {hint}")
+    exam.require(matrices.result == expected, f"{where} holds {matrices.result}, expected {expected}. {hint}")
     expected = _trained(n)
-    exam.require(
-        trained == expected,
-        f"After training a matrix of float64, rank {rank} holds {trained}, expected {expected}.",
-    )
+    exam.require(trained == expected, f"After training, rank {rank} holds {trained}, expected {expected}.")
     is_right = part.result == _reduced(rank - 1, n - 1)
     _require_part(exam, part, is_right, "Does `reduce_scatter` use `self.rank()` and `self.size()`?")
     return f"Every rank sent {size} bytes, and sharded momentum trains as one process does."
@@ -399,8 +401,13 @@ def _without_rank_0(call, store, rank, size):
     """Call a function with the store, the rank and the size of a group without rank 0, if two ranks remain."""
     if rank == 0 or size == 2:
         return Part()
+    return _attempt(call, dist.PrefixStore("without rank 0", store), rank - 1, size - 1)
+
+
+def _attempt(call, *arguments):
+    """Return the result of a call, or the error of the learner's code."""
     try:
-        return Part(call(dist.PrefixStore("without rank 0", store), rank - 1, size - 1))
+        return Part(call(*arguments))
     except AnswerError as error:
         return Part(error=str(error).splitlines()[0])
 
@@ -519,27 +526,33 @@ def _new_group(kind, store, rank, size):
 def _shard(rank, size):
     """Call `reduce_scatter` of the class `Sharding`, then train with it, each rank its share of the parameters.
 
-    The parameters are a matrix of float64. A group without rank 0 calls `reduce_scatter`, too.
+    Another group reduces matrices of float64, and then a group without rank 0 reduces, too.
     """
     store, places = _store(), torch.arange(float(size * _NUMBERS))
     inputs = places * (rank + 1)
-    matrix = places.double().view(-1, 2)
-    parameters, momentum = torch.zeros_like(matrix), torch.zeros_like(matrix.tensor_split(size)[0])
+    parameters, momentum = torch.zeros_like(places), torch.zeros(_NUMBERS)
     with _new_group("Sharding", store, rank, size) as group:
         output = _reduce_scatter(group, inputs)
         sent, changed = group.right.sent, not torch.equal(inputs, places * (rank + 1))
         for step in range(_STEPS):
-            momentum = momentum / 2 + _reduce_scatter(group, (matrix + step) * (rank + 1))
-            mine = parameters.tensor_split(size)[rank] - momentum / 2
-            group.allgather([list(parameters.tensor_split(size))], [mine], AllgatherOptions()).wait()
+            momentum = momentum / 2 + _reduce_scatter(group, (places + step) * (rank + 1))
+            mine = parameters.split(_NUMBERS)[rank] - momentum / 2
+            group.allgather([list(parameters.split(_NUMBERS))], [mine], AllgatherOptions()).wait()
+    matrices = _attempt(_shard_matrices, dist.PrefixStore("matrices", store), rank, size)
     part = _without_rank_0(_shard_once, store, rank, size)
-    return Sharded(output.tolist(), sent, changed, parameters.flatten().tolist(), part)
+    return Sharded(output.tolist(), sent, changed, parameters.tolist(), matrices, part)
 
 
-def _shard_once(store, rank, size):
+def _shard_matrices(store, rank, size):
+    """Return the output of `reduce_scatter` in a new group that reduces matrices of float64."""
+    return _shard_once(store, rank, size, torch.float64, (-1, 2))
+
+
+def _shard_once(store, rank, size, dtype=torch.float32, shape=(-1,)):
     """Return the output of `reduce_scatter` in a new group."""
+    gradient = torch.arange(size * _NUMBERS, dtype=dtype).view(shape) * (rank + 1)
     with _new_group("Sharding", store, rank, size) as group:
-        return _reduce_scatter(group, torch.arange(float(size * _NUMBERS)) * (rank + 1)).tolist()
+        return _reduce_scatter(group, gradient).flatten().tolist()
 
 
 def _reduce_scatter(group, gradient):

@@ -397,7 +397,7 @@ class Sharding(Ring):
 # answer "by hops", with `self.rank(), self.size()` as `dist.get_rank(), dist.get_world_size()`
 
 # %% Sharding: receives into a vector of float32
-# Not yet. After training a matrix of float64, rank 0 holds ...
+# Not yet. With matrices of float64, rank ... Do all tensors have the shape and the dtype of the inputs?
 # answer "by hops", with `torch.empty_like(parts[0])` as `torch.zeros(len(parts[0]))`
 
 # %% Sharding: error
