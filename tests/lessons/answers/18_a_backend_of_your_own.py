@@ -149,7 +149,7 @@ def my_exchange(right, left, outgoing, incoming):
 # solution, with `while outgoing or incoming:` as `while outgoing and incoming:`
 
 # %% my_exchange: spins
-# Not yet. the left neighbour has closed the connection: on rank 1 the connection has ended, and ...
+# Not yet. the left neighbour has closed the connection: on rank 1 the connection has ended, but ...
 def my_exchange(right, left, outgoing, incoming):
     while outgoing or incoming:
         sources, targets = [left] if incoming else [], [right] if outgoing else []
