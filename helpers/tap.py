@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import timedelta
 from types import FrameType
 from typing import NamedTuple
 
@@ -161,6 +162,7 @@ class NewGroup(Event):
 
     name: str
     ranks: tuple[int, ...]
+    timeout: timedelta | None = field(default=None, kw_only=True)
 
     @property
     def group(self) -> dist.ProcessGroup | None:
@@ -342,7 +344,7 @@ def _rpc_on_rref(rref, arguments, keywords):
 
 def _new_group(size, arguments, keywords):
     _, ranks, _, _, name, *_ = arguments
-    return NewGroup(name, tuple(ranks))
+    return NewGroup(name, tuple(ranks), timeout=keywords.get("timeout"))
 
 
 def _tensors_in(value):

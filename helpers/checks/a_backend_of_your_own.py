@@ -5,6 +5,7 @@ import select
 import socket
 import threading
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from datetime import timedelta
@@ -50,13 +51,20 @@ class Gathered(NamedTuple):
     exchanges: list[tuple[int, int]]
 
 
+class Part(NamedTuple):
+    """The outcome in another group: a result, None on a rank outside of the group, and an error, or ""."""
+
+    result: object = None
+    error: str = ""
+
+
 class Later(NamedTuple):
-    """What `my_later` did with a collective that blocks, with a collective after it, and with a collective that fails.
+    """What `my_later` did with a collective that blocks, with a collective after it, and with collectives that fail.
 
     `early` tells whether the call returned before the collective ended, and `completed_early` whether the work was
     complete by then. `completed` tells whether the work completed afterwards, `result` what its future held, and
-    `in_thread` whether the collective ran in the given thread. `waited` tells whether `wait()` waited, and `error` is
-    the error of the failing collective as `wait()` raised it; None if its work never completed.
+    `in_thread` whether the collective ran in the given thread. `waited` tells whether `wait()` waited. `errors` has
+    the error of each failing collective, with what `wait()` raised; None if its work never completed.
     """
 
     returned: str
@@ -66,20 +74,23 @@ class Later(NamedTuple):
     result: object = None
     in_thread: bool = False
     waited: bool = False
-    error: str | None = ""
+    errors: Sequence[tuple[str, str | None]] = ()
 
 
 class Sharded(NamedTuple):
     """The results of a reduce-scatter and of a sharded optimizer.
 
     `output` is the result of the reduce-scatter, `sent` the bytes that it sent, `changed` whether it has changed its
-    inputs, and `trained` the parameters in the end.
+    inputs, and `trained` the parameters in the end. `matrices` has the output for matrices of float64, and `part` the
+    output in a group without rank 0.
     """
 
     output: list[float]
     sent: int
     changed: bool
     trained: list[float]
+    matrices: Part
+    part: Part
 
 
 def _judge_exchange(returned):
@@ -119,7 +130,8 @@ def my_allgather(exam):
     The tensors differ in shape and dtype.
     """
     rank, n = exam.rank, exam.n
-    for (shape, dtype), gathered in zip(_SHAPES, exam.on_rank(_gather, rank, n), strict=True):
+    results, part = exam.on_rank(_gather, rank, n)
+    for (shape, dtype), gathered in zip(_SHAPES, results, strict=True):
         exam.require(gathered.unchanged, f"Rank {rank} changed `inputs[0]`, expected it unchanged.")
         exam.require(
             not gathered.replaced,
@@ -143,6 +155,8 @@ def my_allgather(exam):
             f"The outputs are right. Rank {rank} returned {gathered.returned}, "
             "expected a work object, as `done` returns.",
         )
+    expected = [_own_tensor(peer, *_SHAPES[0]).flatten().tolist() for peer in range(n - 1)]
+    _require_part(exam, part, part.result == expected, "Does `my_allgather` use `group.rank()` and `group.size()`?")
     return f"Every rank holds the tensors of all ranks, and sent {n - 1} of them."
 
 
@@ -182,20 +196,20 @@ def my_later(exam):
         "two ranks may run their collectives in different orders.",
     )
     exam.require(later.waited, f"{who} `wait()` returned before the collective had ended, expected it to wait.")
-    exam.require(
-        later.error is not None,
-        f"{who} a collective raised ConnectionError, and its work was not complete {_SECONDS} s later, expected a "
-        "call of `future.set_exception`: otherwise a rank that waits for this work waits forever.",
-    )
-    exam.require(
-        later.error != "",
-        f"{who} a collective raised ConnectionError, and `wait()` raised nothing, expected the collective's error.",
-    )
-    exam.require(
-        "the neighbour has left" in (later.error or ""),
-        f"{who} a collective raised ConnectionError, and `wait()` raised {later.error}, expected the collective's "
-        "error.",
-    )
+    for kind, error in later.errors:
+        exam.require(
+            error is not None,
+            f"{who} a collective raised {kind}, and its work was not complete {_SECONDS} s later, expected a call of "
+            "`future.set_exception`: otherwise a rank that waits for this work waits forever.",
+        )
+        exam.require(
+            error != "",
+            f"{who} a collective raised {kind}, and `wait()` raised nothing, expected the collective's error.",
+        )
+        exam.require(
+            "the neighbour has left" in (error or ""),
+            f"{who} a collective raised {kind}, and `wait()` raised {error}, expected the collective's error.",
+        )
     return "Every work returned at once, and ended with the result or with the error of its collective."
 
 
@@ -203,14 +217,19 @@ def my_later(exam):
 def Sharding(exam):
     """Check the class `Sharding`: its `reduce_scatter` is right and sends n - 1 parts, and a sharded optimizer runs."""
     rank, n = exam.rank, exam.n
-    output, sent, changed, trained = exam.on_rank(_shard, rank, n)
+    output, sent, changed, trained, matrices, part = exam.on_rank(_shard, rank, n)
     exam.require(not changed, f"Rank {rank} changed `inputs`, expected them unchanged.")
-    expected = [(rank * _NUMBERS + place) * n * (n + 1) / 2 for place in range(_NUMBERS)]
+    expected = _reduced(rank, n)
     exam.require(output == expected, f"Rank {rank} holds {output}, expected {expected}.")
     size = 4 * _NUMBERS * (n - 1)
     exam.require(sent == size, _other_bytes(rank, sent, size, "a reduce-scatter"))
+    where, hint = f"With matrices of float64, rank {rank}", "Do all tensors have the shape and the dtype of the inputs?"
+    exam.require(not matrices.error, f"{where} raised {matrices.error.rstrip('.')}. {hint}")
+    exam.require(matrices.result == expected, f"{where} holds {matrices.result}, expected {expected}. {hint}")
     expected = _trained(n)
     exam.require(trained == expected, f"After training, rank {rank} holds {trained}, expected {expected}.")
+    is_right = part.result == _reduced(rank - 1, n - 1)
+    _require_part(exam, part, is_right, "Does `reduce_scatter` use `self.rank()` and `self.size()`?")
     return f"Every rank sent {size} bytes, and sharded momentum trains as one process does."
 
 
@@ -232,28 +251,46 @@ def _judge_compressing(returned):
 
 @exercise(together=_judge_compressing)
 def Compressing(exam):
-    """Check the class `Compressing`: its `allreduce` sends half of the bytes, and all ranks hold the same sum."""
+    """Check the class `Compressing`: its `allreduce` sends half of the bytes, and all ranks hold the same sum.
+
+    The second tensor is a matrix of one row, whose number of elements is not a multiple of n.
+    """
     rank, n = exam.rank, exam.n
-    tensor, sent = exam.on_rank(_compress, rank, n)
-    exam.require(tensor.dtype == torch.float32, f"Rank {rank} holds {tensor.dtype}, expected torch.float32.")
-    numbers, inputs = tensor.flatten().tolist(), torch.stack([_brought(other, n) for other in range(n)]).double()
-    if exam.require(
-        len(numbers) == n * _NUMBERS, f"Rank {rank} holds {show(tensor)}, expected {n * _NUMBERS} elements."
-    ):
-        sums, magnitudes = inputs.sum(0).tolist(), inputs.abs().sum(0).tolist()
-        for place, (found, expected, magnitude) in enumerate(zip(numbers, sums, magnitudes, strict=True)):
-            exam.require(
-                abs(found - expected) <= n * magnitude / 256,
-                f"Rank {rank} holds {found:.4g} in element {place}, expected the sum {expected:.4g}.",
-            )
+    (tensor, matrix), sent, part = exam.on_rank(_compress, rank, n)
+    numbers = _require_sum(exam, tensor, n * _NUMBERS, f"Rank {rank}")
+    numbers += _require_sum(exam, matrix, 2 * n + 1, f"Of a tensor of shape {[1, 2 * n + 1]}, rank {rank}")
+    is_right = part.result is not None and not _far_from_sum(part.result, n - 1)
+    _require_part(exam, part, is_right, "Does `allreduce` use `self.rank()` and `self.size()`?")
     return numbers, sent
+
+
+def _require_sum(exam, tensor, length, who):
+    """Require that a tensor of float32 has about the sum in each of its elements, and return the elements."""
+    exam.require(tensor.dtype == torch.float32, f"{who} holds {tensor.dtype}, expected torch.float32.")
+    numbers = tensor.flatten().tolist()
+    if exam.require(len(numbers) == length, f"{who} holds {show(tensor)}, expected {length} elements."):
+        for place, expected in _far_from_sum(numbers, exam.n):
+            exam.refuse(f"{who} holds {numbers[place]:.4g} in element {place}, expected the sum {expected:.4g}.")
+    return numbers
+
+
+def _far_from_sum(numbers, n):
+    """Return the places of the numbers that are not about the sum over n ranks, each with the sum."""
+    inputs = torch.stack([_brought(other, len(numbers)) for other in range(n)]).double()
+    pairs = zip(inputs.sum(0).tolist(), inputs.abs().sum(0).tolist(), strict=True)
+    return [
+        (place, expected)
+        for place, (expected, magnitude) in enumerate(pairs)
+        if not abs(numbers[place] - expected) <= n * magnitude / 256
+    ]
 
 
 @exercise
 def SharedMemory(exam):
     """Check the class `SharedMemory`: its `allreduce` is right, in several pieces and in one, and sends few bytes."""
     rank, n = exam.rank, exam.n
-    for length, pieces, right, sent in exam.on_rank(_share, rank, n):  # the last tensor has one piece
+    results, part = exam.on_rank(_share, rank, n)
+    for length, pieces, right, sent in results:  # the last tensor has one piece
         who = f"A tensor of {length} elements, {pieces} piece{'s' if pieces > 1 else ''}: rank {rank}"
         exam.require(right, f"{who} does not hold the sum, expected the sum over all ranks in every element.")
         fewest = 2 * pieces * (n - 1)
@@ -267,11 +304,27 @@ def SharedMemory(exam):
             f"{who} sent {sent} bytes, expected {fewest}, for two calls of `meet` per piece: exchange the elements "
             "through the shared memory.",
         )
+    _require_part(exam, part, part.result, "Does `allreduce` use `self.rank()` and `self.size()`?")
     return f"Every rank holds the sums, and sent {sent} bytes per piece."
+
+
+def _require_part(exam, part, is_right, hint):
+    """Require that a group without rank 0 had the right result on this rank, if the group has this rank."""
+    where = f"In a group without rank 0, rank {exam.rank}"
+    exam.require(not part.error, f"{where} raised {part.error.rstrip('.')}. {hint}")
+    exam.require(
+        part.result is None or is_right,
+        f"{where} has a wrong result, expected the result over the {exam.n - 1} ranks of this group. {hint}",
+    )
 
 
 def _other_bytes(rank, sent, size, who):
     return f"The elements are right. Rank {rank} sent {sent} bytes, expected {size}, as {who} sends."
+
+
+def _reduced(rank, size):
+    """Return what a rank has after a reduce-scatter of `Sharding`."""
+    return [(rank * _NUMBERS + place) * size * (size + 1) / 2 for place in range(_NUMBERS)]
 
 
 def _trained(size):
@@ -284,9 +337,9 @@ def _trained(size):
     return parameters
 
 
-def _brought(rank, n):
+def _brought(rank, length):
     """Return what a rank brings to the all-reduce of `Compressing`."""
-    numbers = torch.randn(_NUMBERS * n, generator=torch.Generator().manual_seed(rank))
+    numbers = torch.randn(length, generator=torch.Generator().manual_seed(rank))
     numbers[::_NUMBERS] *= 1e6  # float16 ends at 65504
     return numbers
 
@@ -344,9 +397,24 @@ def _store():
     return dist.PrefixStore(f"attempt {next(_attempts)} of a check", store)
 
 
-def _connected(rank, size):
+def _without_rank_0(call, store, rank, size):
+    """Call a function with the store, the rank and the size of a group without rank 0, if two ranks remain."""
+    if rank == 0 or size == 2:
+        return Part()
+    return _attempt(call, dist.PrefixStore("without rank 0", store), rank - 1, size - 1)
+
+
+def _attempt(call, *arguments):
+    """Return the result of a call, or the error of the learner's code."""
+    try:
+        return Part(call(*arguments))
+    except AnswerError as error:
+        return Part(error=str(error).splitlines()[0])
+
+
+def _connected(store, rank, size):
     """Return sockets to the right neighbour and from the left neighbour, as the lesson's `connect` does."""
-    address, store = os.environ["MASTER_ADDR"], _store()
+    address = os.environ["MASTER_ADDR"]
     with socket.create_server((address, 0)) as server:
         server.settimeout(_SECONDS)
         store.set(f"port {rank}", str(server.getsockname()[1]))
@@ -371,7 +439,7 @@ def _exchange(rank, size):
         _CLOSED: (b"", bytes(4)),
     }
     errors, store = [], _store()
-    right, left = _connected(rank, size)
+    right, left = _connected(store, rank, size)
     with right, left:
         for stage, (outgoing, incoming) in stages.items():
             if stage == _SILENT and rank != 1:
@@ -439,10 +507,10 @@ def _judged(error, stage, received, expected):
 
 
 @contextmanager
-def _new_group(kind, rank, size):
+def _new_group(kind, store, rank, size):
     """Make a group of the learner's class, whose socket to the right counts bytes, and shut it down after the block."""
     try:
-        group = answer(kind, [_store(), rank, size, timedelta(seconds=_SECONDS)])
+        group = answer(kind, [store, rank, size, timedelta(seconds=_SECONDS)])
         with errors_of_answer():
             group.right = _Watched.of(group.right)
             try:
@@ -456,33 +524,64 @@ def _new_group(kind, rank, size):
 
 
 def _shard(rank, size):
-    """Call `reduce_scatter` of the class `Sharding`, then train with it, each rank its share of the parameters."""
-    places = torch.arange(float(size * _NUMBERS))
+    """Call `reduce_scatter` of the class `Sharding`, then train with it, each rank its share of the parameters.
+
+    Another group reduces matrices of float64, and then a group without rank 0 reduces, too.
+    """
+    store, places = _store(), torch.arange(float(size * _NUMBERS))
     inputs = places * (rank + 1)
     parameters, momentum = torch.zeros_like(places), torch.zeros(_NUMBERS)
-    with _new_group("Sharding", rank, size) as group:
+    with _new_group("Sharding", store, rank, size) as group:
         output = _reduce_scatter(group, inputs)
         sent, changed = group.right.sent, not torch.equal(inputs, places * (rank + 1))
         for step in range(_STEPS):
             momentum = momentum / 2 + _reduce_scatter(group, (places + step) * (rank + 1))
             mine = parameters.split(_NUMBERS)[rank] - momentum / 2
             group.allgather([list(parameters.split(_NUMBERS))], [mine], AllgatherOptions()).wait()
-    return Sharded(output.tolist(), sent, changed, parameters.tolist())
+    matrices = _attempt(_shard_matrices, dist.PrefixStore("matrices", store), rank, size)
+    part = _without_rank_0(_shard_once, store, rank, size)
+    return Sharded(output.tolist(), sent, changed, parameters.tolist(), matrices, part)
+
+
+def _shard_matrices(store, rank, size):
+    """Return the output of `reduce_scatter` in a new group that reduces matrices of float64."""
+    return _shard_once(store, rank, size, torch.float64, (-1, 2))
+
+
+def _shard_once(store, rank, size, dtype=torch.float32, shape=(-1,)):
+    """Return the output of `reduce_scatter` in a new group."""
+    gradient = torch.arange(size * _NUMBERS, dtype=dtype).view(shape) * (rank + 1)
+    with _new_group("Sharding", store, rank, size) as group:
+        return _reduce_scatter(group, gradient).flatten().tolist()
 
 
 def _reduce_scatter(group, gradient):
-    output = torch.full((_NUMBERS,), -1.0)
-    group.reduce_scatter([output], [list(gradient.split(_NUMBERS))], ReduceScatterOptions()).wait()
+    parts = list(gradient.tensor_split(group.size()))
+    output = torch.full_like(parts[0], -1)
+    group.reduce_scatter([output], [parts], ReduceScatterOptions()).wait()
     return output
 
 
 def _compress(rank, size):
-    """Return the tensor that `allreduce` of the class `Compressing` has summed, and the bytes that it sent."""
-    tensor = _brought(rank, size)
-    with _new_group("Compressing", rank, size) as group:
+    """Return two tensors that `allreduce` of the class `Compressing` has summed, and the bytes sent for the first.
+
+    A group without rank 0 sums a tensor, too.
+    """
+    store = _store()
+    tensor, matrix = _brought(rank, _NUMBERS * size), _brought(rank, 2 * size + 1).view(1, -1)
+    with _new_group("Compressing", store, rank, size) as group:
         group.allreduce([tensor], dist.AllreduceOptions()).wait()
         sent = group.right.sent
-    return tensor, sent
+        group.allreduce([matrix], dist.AllreduceOptions()).wait()
+    return (tensor, matrix), sent, _without_rank_0(_compress_once, store, rank, size)
+
+
+def _compress_once(store, rank, size):
+    """Return the elements of a tensor that a new group has summed."""
+    tensor = _brought(rank, _NUMBERS * size)
+    with _new_group("Compressing", store, rank, size) as group:
+        group.allreduce([tensor], dist.AllreduceOptions()).wait()
+    return tensor.tolist()
 
 
 class _Neighbours:
@@ -515,9 +614,19 @@ class _Neighbours:
 
 
 def _gather(rank, size):
+    """Return what `my_allgather` did with tensors of each shape, and the first outputs in a group without rank 0."""
+    store = _store()
+    return _gather_each(store, rank, size), _without_rank_0(_gather_first, store, rank, size)
+
+
+def _gather_first(*group):
+    return _gather_each(*group)[0].outputs
+
+
+def _gather_each(store, rank, size):
     """Return what `my_allgather` did with tensors of each shape."""
     results = []
-    right, left = _connected(rank, size)
+    right, left = _connected(store, rank, size)
     with right, left:
         for shape, dtype in _SHAPES:
             mine = _own_tensor(rank, shape, dtype)
@@ -554,7 +663,7 @@ class _Ended(dist.Work):
 
 
 def _run_later(rank):
-    """Return what `my_later` did with three collectives: the first blocks, the second takes long, the third fails."""
+    """Return what `my_later` did with four collectives: the first blocks, the second takes long, two others fail."""
     thread = ThreadPoolExecutor(max_workers=1)
     worker = thread.submit(threading.get_ident).result()
     may_end, ended = threading.Event(), []
@@ -569,8 +678,8 @@ def _run_later(rank):
         ended.append(threading.get_ident())
         return _Ended([])
 
-    def fails():
-        raise ConnectionError("the neighbour has left")
+    def fails(kind):
+        raise kind("the neighbour has left")
 
     try:
         work = answer("my_later", [thread, blocks, ["tensor"], float(rank)])
@@ -589,8 +698,13 @@ def _run_later(rank):
         with errors_of_answer():
             work.wait()
         later = later._replace(waited=len(ended) == 2)
-        work = answer("my_later", [thread, fails])
-        return later._replace(error=_error_of(work) if _completes(work) else None)
+        errors = []
+        for kind in (ConnectionError, ValueError):
+            work = answer("my_later", [thread, fails, kind])
+            errors.append((kind.__name__, _error_of(work) if _completes(work) else None))
+            if errors[-1][1] is None:
+                break
+        return later._replace(errors=errors)
     finally:
         may_end.set()
         thread.shutdown(wait=False)
@@ -615,14 +729,28 @@ def _error_of(work):
 
 
 def _share(rank, size):
-    """Return the length of each tensor, its number of pieces, whether the sum was right, and the bytes sent."""
-    results = []
-    with _new_group("SharedMemory", rank, size) as group:
+    """Return the length of each tensor, its number of pieces, whether the sum was right, and the bytes sent.
+
+    Also return whether the sum was right in a group without rank 0.
+    """
+    results, store = [], _store()
+    with _new_group("SharedMemory", store, rank, size) as group:
         row = group.rows.shape[1] // 4  # elements
         for length in (2 * row + row // 2 + 1, size + 1, 1):
-            places = 1 + torch.arange(length) % 1000
-            tensor, before = places * (rank + 1.0), group.right.sent
-            group.allreduce([tensor], dist.AllreduceOptions()).wait()
-            right = torch.equal(tensor, places * (size * (size + 1) / 2))
+            before = group.right.sent
+            right = _sum_is_right(group, length)
             results.append((length, -(-length // row), right, group.right.sent - before))
-    return results
+    return results, _without_rank_0(_share_once, store, rank, size)
+
+
+def _share_once(store, rank, size):
+    """Return whether a new group sums a tensor rightly."""
+    with _new_group("SharedMemory", store, rank, size) as group:
+        return _sum_is_right(group, size + 1)
+
+
+def _sum_is_right(group, length):
+    places, size = 1 + torch.arange(length) % 1000, group.size()
+    tensor = places * (group.rank() + 1.0)
+    group.allreduce([tensor], dist.AllreduceOptions()).wait()
+    return torch.equal(tensor, places * (size * (size + 1) / 2))

@@ -77,12 +77,17 @@ def my_buckets(exam):
                 for place, (size, dtype) in enumerate(zip(_SIZES, dtypes, strict=True))
             ]
             sizes = [parameter.nbytes for parameter in parameters]
-            result = exam.call(list(parameters), limit)
+            result, is_unchanged = exam.on_rank(_split, parameters, limit)
             if exam.require(
                 _is_list_of_parameters(result),
                 f"Rank {exam.rank} returned {show(result)}, expected a list of lists of parameters.",
             ):
                 _require_buckets(exam, limit, [[int(p.flatten()[0]) for p in part] for part in result], sizes, dtypes)
+            exam.require(
+                is_unchanged,
+                f"On rank {exam.rank} `my_buckets` changed the list `parameters`, expected no change: the caller needs "
+                "it for the hooks.",
+            )
     return "The buckets go from the last parameter to the first, each of one dtype, and close at the limit."
 
 
@@ -98,7 +103,7 @@ def MyHooks(exam):
 def MyNoSync(exam):
     """Check `MyNoSync(module, bucket_cap_mb)`: nothing is sent under `no_sync`, and what has been added up is kept."""
     if _judge_cases(exam, "MyNoSync", [*_cases_of_hooks(exam.n), _quiet_case(exam.n)]):
-        _judge_error(exam, "MyNoSync", [])
+        _judge_error(exam, "MyNoSync", []) and _judge_two_models(exam, "MyNoSync")
     return "Under `no_sync` no rank sent anything, and the last micro-batch averaged the accumulated gradients."
 
 
@@ -115,7 +120,7 @@ def MyUnused(exam):
 def MyDDP(exam):
     """Check `MyDDP(module, bucket_cap_mb, find_unused)` by all of these, against one process and against DDP."""
     n, name = exam.n, "MyDDP"
-    first = [*_cases_of_hooks(n), _mixed_case(n), _quiet_case(n), _kept_case(n)]
+    first = [*_cases_of_hooks(n), _case_of_mebibytes(n), _mixed_case(n), _quiet_case(n), _kept_case(n)]
     names = exam.on_rank(_names_of_arguments, name)
     exam.require(
         {"bucket_cap_mb", "find_unused"} <= set(names),
@@ -126,6 +131,7 @@ def MyDDP(exam):
         and _judge_cases(exam, name, first)
         and _judge_against_ddp(exam, name)
         and _judge_error(exam, name, [])
+        and _judge_two_models(exam, name)
         and _judge_cases(exam, name, _cases_of_unused(n))
         and _judge_undeclared(exam, name)
     ):
@@ -140,7 +146,8 @@ def MyRebuild(exam):
     muddled = TrainingCase(
         "With layers defined from last to first, ", "muddled", _LAYER, [[_everywhere("", exam.n)]] * 3
     )
-    _judge_cases(exam, "MyRebuild", [muddled, crossed])
+    if _judge_cases(exam, "MyRebuild", [muddled, crossed]) and _judge_order(exam):
+        _judge_cases(exam, "MyRebuild", [_quiet_case(exam.n), _cases_of_unused(exam.n)[1]])
     return "From step 2 on the buckets follow the gradients of rank 0, on every rank."
 
 
@@ -165,6 +172,13 @@ def _cases_of_hooks(n):
             [[crossed], [back], [crossed]],
         ),
     ]
+
+
+def _case_of_mebibytes(n):
+    """Return a case with a limit that an answer misses if its megabytes have 10**6 bytes."""
+    limit = _LAYER + 52
+    where = f"With `bucket_cap_mb` at {limit} / 2**20, "
+    return TrainingCase(where, "chain", limit, [[_everywhere("", n)]])
 
 
 def _mixed_case(n):
@@ -337,7 +351,7 @@ def _gradients_of_one_process(model, step, parts, ranks):
 
 def _judge_start(exam, name, arguments):
     rank = exam.rank
-    before, after, output, expected, is_module = exam.on_rank(_start, name, arguments, rank)
+    before, after, trained, output, expected, is_module = exam.on_rank(_start, name, arguments, rank)
     exam.require(
         is_module, f"Rank {rank} made another kind of object, expected an nn.Module with the attribute `module`."
     )
@@ -347,6 +361,13 @@ def _judge_start(exam, name, arguments):
         kind = kinds.get(key, "buffer")
         own = " It is still the rank's own." if rank and torch.equal(after[key], before[key]) else ""
         exam.require(torch.equal(after[key], right), f"On rank {rank} the {kind} `{key}` differs from rank 0's.{own}")
+    for key, parameter in model.named_parameters():
+        changed = "no longer a leaf that requires" if parameter.requires_grad else "not frozen any more, and requires"
+        exam.require(
+            trained[key] == parameter.requires_grad,
+            f"On rank {rank} the {kinds[key]} `{key}` is {changed} a gradient: broadcast `parameter.detach()`, and "
+            "leave `requires_grad` as it is.",
+        )
     exam.require(
         isinstance(output, torch.Tensor) and torch.equal(output, expected),
         f"Rank {rank} called the model and got {show(output)}, expected the output of the module.",
@@ -385,6 +406,41 @@ def _judge_error(exam, name, arguments):
         "Use try and finally.",
     )
     return _all_well(exam)
+
+
+def _judge_two_models(exam, name):
+    """Require that a model sends its gradients while another model is under `no_sync`."""
+    with _errors_placed(name, "In a step of a model while another model was under `no_sync`, "):
+        sent = exam.on_rank(_beside_another, name, exam.rank)
+    exam.require(
+        sent,
+        f"While another model was under `no_sync`, rank {exam.rank} sent nothing for this model, expected its "
+        "gradients. Does `self` keep the flag?",
+    )
+    return _all_well(exam)
+
+
+def _judge_order(exam):
+    """Require that the buckets of `MyRebuild` follow the gradients of rank 0, which arrive in an order of their own."""
+    case = TrainingCase("", "uneven", 1, [[["120", *(exam.n - 1) * ["201"]]]] * 2)
+    with _errors_placed("MyRebuild", "With gradients that arrive in a different order on rank 0, "):
+        steps = exam.on_rank(_train, "MyRebuild", case, exam.rank, exam.n)
+    sizes, expected = [nbytes for _, nbytes in _sent(steps[-1].calls)], _arrivals_on_rank_0(case)
+    exam.require(
+        sizes == expected,
+        f"In step 2 rank {exam.rank} launched buckets of {sizes} bytes, expected {expected}: on rank 0 the gradients "
+        "of step 1 arrived in this order.",
+    )
+    return _all_well(exam)
+
+
+def _arrivals_on_rank_0(case):
+    """Return the bytes of each gradient of a model without biases, in the order in which they arrive on rank 0."""
+    network, arrived = _MODELS[case.model](), []
+    for parameter in network.parameters():
+        parameter.register_post_accumulate_grad_hook(lambda parameter: arrived.append(parameter.nbytes))
+    _loss(network, _inputs(1, 0, 0), case.steps[0][0][0]).backward()
+    return arrived
 
 
 def _judge_undeclared(exam, name):
@@ -552,8 +608,22 @@ class _Mixed(nn.Module):
         return self.late(self.early(inputs.float()).tanh().double())
 
 
+class _Uneven(nn.Module):
+    """Three layers of different sizes, which are called in the order that `route` says, such as "120"."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(_WIDTH, width, bias=False) for width in (1, 2, 3)])
+
+    def forward(self, inputs, route):
+        return torch.cat([self.layers[int(place)](inputs) for place in route], dim=1)
+
+
 class _WithBuffers(nn.Module):
-    """A layer that adds up its inputs in buffers; it records the buffers at the beginning of each forward pass."""
+    """A layer that adds up its inputs in buffers; it records the buffers at the beginning of each forward pass.
+
+    It changes `total` in place, and replaces `count` by a new tensor.
+    """
 
     def __init__(self):
         super().__init__()
@@ -567,7 +637,7 @@ class _WithBuffers(nn.Module):
         self.seen.append({"total": self.total.clone(), "count": self.count.clone()})
         with torch.no_grad():
             self.total += inputs.sum(0)
-            self.count += _positive(inputs)
+            self.count = self.count + _positive(inputs)
         return self.other(self.layer(inputs).tanh()) * scale
 
 
@@ -588,6 +658,7 @@ _MODELS = {
     "chain": lambda: _seeded(1, _Chain).double(),
     "mixed": _mixed_model,
     "muddled": lambda: _seeded(1, _Muddled).double(),
+    "uneven": lambda: _seeded(1, _Uneven).double(),
 }
 
 
@@ -628,16 +699,28 @@ def _names_of_arguments(name):
     return list(inspect.signature(vars(learners_module())[name]).parameters)
 
 
+def _split(parameters, limit):
+    """Return the learner's buckets, and whether the list of parameters is as it was."""
+    given = list(parameters)
+    result = answer("my_buckets", [given, limit])
+    return result, [id(parameter) for parameter in given] == [id(parameter) for parameter in parameters]
+
+
 def _start(name, arguments, rank):
-    """Return the tensors of a model before and after the learner's class got it, an output, and the right one."""
+    """Return what the learner's class did to a model, and whether the class is a module that keeps the model.
+
+    These are the tensors before and after, whether each parameter is a leaf that requires a gradient afterwards, an
+    output, and the right output.
+    """
     model = _differing_model(rank)
     before = _tensors_of(model)
     wrapped = answer(name, [model, *arguments])
     after = _tensors_of(model)
+    trained = {key: parameter.requires_grad and parameter.is_leaf for key, parameter in model.named_parameters()}
     is_module = isinstance(wrapped, nn.Module) and getattr(wrapped, "module", None) is model
     with errors_of_answer(), torch.no_grad():
         output = wrapped(_inputs(0, 0, 0), scale=2.0)
-        return before, after, plain(output), model(_inputs(0, 0, 0), scale=2.0), is_module
+        return before, after, trained, plain(output), model(_inputs(0, 0, 0), scale=2.0), is_module
 
 
 def _train(name, case, rank, n):
@@ -721,6 +804,14 @@ def _after_an_error(name, arguments, rank):
         except KeyError:
             pass
     return _sent(_step(wrapped, model, log, [(_inputs(1, 0, rank), "")]).calls)
+
+
+def _beside_another(name, rank):
+    """Return the collectives of a step while another model is under `no_sync`."""
+    model, log = _MODELS["chain"](), []
+    wrapped, other = answer(name, [model]), answer(name, [_MODELS["chain"]()])
+    with errors_of_answer(), other.no_sync():
+        return _sent(_step(wrapped, model, log, [(_inputs(1, 0, rank), "")]).calls)
 
 
 def _undeclared(name, rank):

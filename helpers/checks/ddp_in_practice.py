@@ -1,5 +1,6 @@
 """Exercises of 15_ddp_in_practice."""
 
+import os
 import shutil
 import tempfile
 import time
@@ -13,6 +14,7 @@ from torch.nn.utils import clip_grad_norm_, parameters_to_vector
 from torch.utils.data import DistributedSampler, TensorDataset
 
 from helpers.checks.exam import AnswerError, Wrong, answer, exercise, number, show
+from helpers.checks.patching import replaced
 from helpers.checks.small_model import new_data, new_model
 from helpers.torch_parts import load_dynamo
 
@@ -55,6 +57,11 @@ def my_resume(exam):
     files, expected = saved["files"], ["checkpoint.pt"] if rank == 0 else []
     wanted = "only checkpoint.pt" if rank == 0 else "none: only rank 0 writes"
     exam.require(files == expected, f"Rank {rank} left the files {', '.join(files) or 'none'}, expected {wanted}.")
+    exam.require(
+        saved["is_new"],
+        f"Rank {rank} wrote into the file of an earlier save, expected a new file with a temporary name, which is then "
+        "renamed: otherwise a rank may see half a file.",
+    )
     for name, (resumed, right) in saved["numbers"].items():
         exam.require(resumed == right, f"After `my_resume`, on rank {rank} {name} is {resumed}, expected {right}.")
     for name, is_equal in saved["equal"].items():
@@ -154,7 +161,8 @@ def _judge_together(returned):
 def accuracy(exam):
     """Check `accuracy(model, data)`: every rank returns the exact accuracy, with each image evaluated once.
 
-    It is called with a number of images that is a multiple of the number of ranks, and with one image more.
+    It is called with a number of images that is a multiple of the number of ranks, with one image more, and with so few
+    images that some ranks may have none.
     """
     rank, n, evaluated = exam.rank, exam.n, {}
     for images, case in _numbers_of_images(n):
@@ -178,10 +186,10 @@ def accuracy(exam):
 
 
 def _numbers_of_images(n):
-    """Return two numbers of images for n ranks, each with the first words of its messages."""
+    """Return numbers of images for n ranks, each with the first words of its messages."""
     return [
         (images, f"With {words} number of images, {images},")
-        for images, words in ((4 * n, "an even"), (4 * n + 1, "an uneven"))
+        for images, words in ((4 * n, "an even"), (4 * n + 1, "an uneven"), (n + 2, "a small"))
     ]
 
 
@@ -254,15 +262,20 @@ def _save_and_resume():
         run = _Run(1)
         run.epoch = _EPOCH
         run.optimizer.param_groups[0]["lr"] = 0.05
-        run.train(2)
+        run.train(1)
         right, right_generator = run.state(), torch.get_rng_state()
-        if rank == 0:  # other ranks that do not wait for the file do not find it
-            run.optimizer.register_state_dict_pre_hook(lambda optimizer: time.sleep(0.3))
         dist.barrier()
-        answer("my_save", [str(path), run])
+        with replaced([(os, name, _slowly(getattr(os, name))) for name in ("rename", "replace")]):
+            answer("my_save", [str(path), run])  # ranks that do not wait until the file has its name do not find it
         exists = path_of_rank_0.exists()
         unchanged = _equal(run.state(), right) and torch.equal(torch.get_rng_state(), right_generator)
         dist.barrier()
+        earlier = _inode(path)
+        run.train(1)
+        right, right_generator = run.state(), torch.get_rng_state()
+        answer("my_save", [str(path), run])
+        dist.barrier()
+        is_new = earlier is None or _inode(path) != earlier
         files = sorted(file.name for file in folder.iterdir())
         if rank and path_of_rank_0.exists():
             shutil.copy(path_of_rank_0, path)
@@ -285,6 +298,7 @@ def _save_and_resume():
         "exists": exists,
         "unchanged": unchanged,
         "files": files,
+        "is_new": is_new,
         "numbers": {
             "`run.epoch`": (new.epoch, run.epoch),
             "`run.batch`": (new.batch, run.batch),
@@ -293,6 +307,21 @@ def _save_and_resume():
         "equal": {name: _equal({"": resumed[name]}, {"": right[name]}) for name in right},
         "generator": [torch.equal(resumed_generator, generators[other]) for other in (rank, 0)],
     }
+
+
+def _slowly(function):
+    """Return the function, which takes longer."""
+
+    def slow(*arguments, **options):
+        time.sleep(0.3)
+        return function(*arguments, **options)
+
+    return slow
+
+
+def _inode(path):
+    """Return the number of a file, which stays the same until another file gets its name; None without a file."""
+    return path.stat().st_ino if path.exists() else None
 
 
 def _equal(state, other):

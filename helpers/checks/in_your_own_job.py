@@ -1,10 +1,12 @@
 """Exercises of 51_in_your_own_job: compare flight records, set an alarm for a block, and find the cause of echoes."""
 
+import copy
 import math
 import os
 import pickle
 import tempfile
 import time
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 
@@ -17,19 +19,28 @@ from helpers.torch_parts import flight_records, without_compiler
 
 _SECONDS_OF_ALARM = 0.8
 _SECONDS_TO_WAIT = 2.5  # the time by which the last rank is late
+_SECONDS_OF_LONG_ALARM = _SECONDS_TO_WAIT + _SECONDS_OF_ALARM
 _SECONDS_OF_A_GROUP = 1
 
 
 def _results(exam, name, case, argument):
     """Call the learner's function, and return a list with its result; an error is noted, and gives an empty list."""
     try:
-        return [exam.call(argument)]
+        result, is_unchanged = exam.on_rank(_called, name, argument)
+        exam.require(is_unchanged, f"{case}: on rank {exam.rank} {name} changed its argument, expected it unchanged.")
+        return [result]
     except AnswerError as error:
         if str(error) == missing(name):
             raise
         first_line = str(error).splitlines()[0]
         exam.refuse(f"{case}: {name} raised {first_line}")
         return []
+
+
+def _called(name, argument):
+    """Return the result of the learner's function, and whether it left its argument unchanged."""
+    before = copy.deepcopy(argument)
+    return answer(name, [argument]), argument == before
 
 
 # ---------------------------------------------------------------- compare flight records
@@ -41,9 +52,12 @@ def my_difference(exam):
 
     The calls come from the flight recorders of the ranks, in several cases.
     """
-    for case, calls in exam.on_rank(_recorded_calls).items():
+    cases = exam.on_rank(_recorded_calls)
+    cases["A job with twice as many ranks as this world"] = 2 * cases["A rank with another shape"]
+    for case, calls in cases.items():
+        expected = _first_difference(calls)
         for result in _results(exam, "my_difference", case, calls):
-            _require_difference(exam, f"{case}: on rank {exam.rank}", _first_difference(calls), result)
+            _require_difference(exam, f"{case}: on rank {exam.rank}", expected, result)
     return "For every difference, it returned the number of the call and the ranks that made each call."
 
 
@@ -115,17 +129,26 @@ def _recorded(group):
 def my_alarm(exam):
     """Check `my_alarm(seconds, path)`: only a block that takes longer has its record written, while it runs.
 
-    The ranks run three blocks under an alarm: one waits for a late rank, one ends in time, and one raises an error.
+    The ranks run blocks under an alarm: one waits for a late rank, one ends in time, one raises an error, and one has
+    another block inside. The rank that is late sleeps under an alarm with a longer time.
     """
     rank, late = exam.rank, exam.n - 1
-    written, ended, shapes, quick, fails, raised = exam.on_rank(_under_alarms, late)
+    written, ended, shapes, names, raised = exam.on_rank(_under_alarms, late)
     exam.require(
         raised.startswith("ZeroDivisionError"),
         f"On rank {rank} the block raised a ZeroDivisionError, and my_alarm raised {raised}, expected the same error.",
     )
-    exam.require(not quick, f"On rank {rank} a block ended in time, but a record was written, expected none.")
     exam.require(
-        not fails, f"On rank {rank} a block ended in time with an error, but a record was written, expected none."
+        "quick" not in names, f"On rank {rank} a block ended in time, but a record was written, expected none."
+    )
+    exam.require(
+        "fails" not in names,
+        f"On rank {rank} a block ended in time with an error, but a record was written, expected none.",
+    )
+    exam.require(
+        {"outer", "inner"}.isdisjoint(names),
+        f"On rank {rank} a block with an alarm inside a block with an alarm ended in time, but a record was written, "
+        "expected none: each alarm needs a timer of its own.",
     )
     if rank != late:
         exam.require(
@@ -145,30 +168,45 @@ def my_alarm(exam):
             shapes is not None and [13] in shapes,
             f"The record of rank {rank} has no all_reduce of 13 elements, expected the call in which the rank waited.",
         )
+    exam.require(
+        "late" not in names,
+        f"On rank {rank} a block took {_SECONDS_TO_WAIT} s, and a record was written, expected none before "
+        f"{_SECONDS_OF_LONG_ALARM} s: `seconds` says when.",
+    )
     return "Each rank that waited wrote its record while it waited, and no other record was written."
 
 
 def _under_alarms(late):
-    """Run three blocks, each under an alarm: one waits for the rank that is late, one is quick, one fails.
+    """Run blocks under alarms: one waits for the rank that is late, one is quick, one fails, one is around another.
 
-    Return the time of the waiting block's record, the time at which the block ended, and the shapes in the record;
-    whether the quick and the failing block wrote a record; and the error that the failing block raised.
+    Return the time of the waiting block's record, the time at which the block ended, and the shapes in the record; the
+    names of the blocks with a record; and the error that the failing block raised.
     """
     group = dist.new_group(timeout=timedelta(seconds=10))
     with tempfile.TemporaryDirectory() as folder, without_compiler():
-        waits, quick, fails = (Path(folder, name) for name in ("waits", "quick", "fails"))
+        waits = Path(folder, "waits")
         if dist.get_rank() == late:
-            time.sleep(_SECONDS_TO_WAIT)
+            with _alarm(folder, "late", _SECONDS_OF_LONG_ALARM):
+                time.sleep(_SECONDS_TO_WAIT)
         ended = math.inf
-        with errors_of_answer(), answer("my_alarm", [_SECONDS_OF_ALARM, str(waits)]):
+        with _alarm(folder, "waits"):
             dist.all_reduce(torch.ones(13), group=group)
             ended = time.time()
         record = _written(waits), ended, _shapes(waits, group.group_name)
-        with errors_of_answer(), answer("my_alarm", [_SECONDS_OF_ALARM, str(quick)]):
+        with _alarm(folder, "quick"):
             pass
-        raised = _raised(str(fails))
+        with _alarm(folder, "outer"), _alarm(folder, "inner"):
+            pass
+        raised = _raised(str(Path(folder, "fails")))
         time.sleep(_SECONDS_OF_ALARM + 0.5)
-        return *record, quick.exists(), fails.exists(), raised
+        return *record, os.listdir(folder), raised
+
+
+@contextmanager
+def _alarm(folder, name, seconds=_SECONDS_OF_ALARM):
+    """Run a block under an alarm whose record is the file of this name."""
+    with errors_of_answer(), answer("my_alarm", [seconds, str(Path(folder, name))]):
+        yield
 
 
 def _raised(path):
@@ -201,15 +239,22 @@ def _shapes(path, group):
 def my_suspects(exam):
     """Check `my_suspects(errors)`: the ranks with an error of their own, or otherwise the ranks without a file.
 
-    The errors are real: the last rank has a fault, and the other ranks wait for it in an all_reduce.
+    Most errors are real: the last rank has a fault, and the other ranks wait for it in an all_reduce.
     """
-    last = exam.n - 1
+    n, last = exam.n, exam.n - 1
     errors_in = exam.on_rank(_errors_by_case)
     suspects = {case: [] if case == _NO_FAULT else [last] for case in errors_in}
+    own, echoes = "RuntimeError: the batch is empty", errors_in[_SLEEPS][1:last]
     if last > 1:
         case = "Two ranks have errors of their own"
-        errors_in[case] = ["ValueError: the batch is empty", *errors_in[_OWN_ERROR][1:]]
-        suspects[case] = [0, last]
+        errors_in[case], suspects[case] = [own, *errors_in[_OWN_ERROR][1:]], [0, last]
+    case = "A rank has an error of its own, and another rank has no file"
+    errors_in[case], suspects[case] = [own, *echoes, None], [0]
+    for echo in _ECHOES:
+        case = f"A rank ends without a file, and the other ranks have `{echo}`"
+        errors_in[case], suspects[case] = last * [f"{_ECHO_BEGINS} {echo}"] + [None], [last]
+    case = "A job with twice as many ranks as this world"
+    errors_in[case], suspects[case] = 2 * errors_in[_OWN_ERROR], [last, last + n]
     for case, errors in errors_in.items():
         for result in _results(exam, "my_suspects", case, list(errors)):
             shown = "; ".join(f"rank {rank}: {_short(text)}" for rank, text in enumerate(errors))
@@ -258,10 +303,12 @@ def _time_out():
     raise OSError("Timed out reading the next batch")
 
 
-_OWN_ERROR, _NO_FAULT = "A rank has an error of its own", "No rank fails"
+_OWN_ERROR, _SLEEPS, _NO_FAULT = "A rank has an error of its own", "A rank sleeps", "No rank fails"
+_ECHOES = "Connection closed by peer", "Connection reset by peer"
+_ECHO_BEGINS = "RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:547] Read error [10.0.0.2]:29500:"
 _FAULTS = {
     _OWN_ERROR: _divide,
-    "A rank sleeps": _sleep,
+    _SLEEPS: _sleep,
     "The disk of a rank does not answer": _time_out,
     _NO_FAULT: None,
 }

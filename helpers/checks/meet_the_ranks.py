@@ -7,8 +7,18 @@ from helpers.checks.exam import Wrong, called, exercise, number, show
 
 
 def _judge_shares(shares):
+    """Require that both lists were shared; `shares` has each rank's shares of the lists of `_lists_of_cards`."""
+    numbered, multiples = _lists_of_cards(len(shares))
+    sentence = _judge_list(numbered, [first for first, _ in shares])
+    try:
+        _judge_list(multiples, [second for _, second in shares])
+    except Wrong as wrong:
+        raise Wrong(f"{wrong} The cards were {', '.join(map(str, multiples))}.") from None
+    return sentence
+
+
+def _judge_list(cards, shares):
     """Require that each card went to exactly one rank, and that the shares differ by at most one card."""
-    cards = range(3 * len(shares) + 1)
     for card in cards:
         takers = [rank for rank, share in enumerate(shares) if card in share]
         if not takers:
@@ -27,13 +37,26 @@ def _judge_shares(shares):
     return f"Each of {len(cards)} cards went to one rank."
 
 
+def _lists_of_cards(n):
+    """Return two lists of cards.
+
+    The first list leaves one card over. The second leaves n - 1, so that no rank can take the rest, and its cards are
+    multiples of n, so that an answer fails if it goes by the cards and not by their places.
+    """
+    return list(range(3 * n + 1)), [n * place for place in range(3 * n - 1)]
+
+
 @exercise(together=_judge_shares)
 def my_share(exam):
     """Check `my_share(cards)`: each card goes to exactly one rank, and the shares differ by at most one card."""
-    result = exam.call(list(range(3 * exam.n + 1)))
-    share = _numbers(result)
-    exam.require(share is not None, f"Rank {exam.rank} returned {show(result)}, expected its share of the list.")
-    return share
+    shares = []
+    for cards in _lists_of_cards(exam.n):
+        result = exam.call(cards)
+        shares.append(_numbers(result))
+        exam.require(
+            shares[-1] is not None, f"Rank {exam.rank} returned {show(result)}, expected its share of the list."
+        )
+    return shares
 
 
 @exercise

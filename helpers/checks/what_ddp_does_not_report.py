@@ -31,23 +31,27 @@ def my_same(exam):
     """Check `my_same(tensor)`: every rank says whether the tensor is the same on all ranks, sending a few numbers.
 
     It is called with equal tensors, with one bit changed or two elements swapped on one rank, with another tensor on
-    each rank, and with a bf16 tensor and a transposed one.
+    each rank, with a bf16 tensor and a transposed one, and with integers that differ less than floating-point numbers
+    of their size can.
     """
     rank, n = exam.rank, exam.n
     for case, changed, how in (
         ("all ranks hold the same", None, ""),
-        ("one bit has changed on the last rank", n - 1, "bit"),
+        ("one bit has changed on the last rank", n - 1, "last bit"),
         ("two numbers have swapped places on rank 1", 1, "swap"),
         ("one bit has changed on rank 0", 0, "bit"),
         ("each rank holds another tensor", rank, "own"),
         ("all ranks hold the same bf16 tensor", None, "bf16"),
         ("all ranks hold the same transposed tensor", None, "transposed"),
+        ("the last rank holds 2**60 + 1 and the others 2**60, as int64 scalars", n - 1, "integer"),
     ):
         tensor = torch.arange(1.0, 257.0)
         if how == "bf16":
             tensor = tensor.bfloat16()
         elif how == "transposed":
             tensor = tensor.view(8, 32).T
+        elif how == "integer":
+            tensor = torch.tensor(2**60 + (rank == changed))
         elif rank == changed:
             _change(tensor, how, rank)
         result, sent, _ = exam.on_rank(_call_and_count, "my_same", tensor)

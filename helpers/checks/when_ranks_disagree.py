@@ -1,10 +1,12 @@
 """Exercises of 02_when_ranks_disagree: calls in different orders, calls that differ, and messages of any length."""
 
+import math
 from datetime import timedelta
 
 import torch
 import torch.distributed as dist
 
+from helpers import tap
 from helpers.checks.exam import AnswerError, answer, exercise, near, show
 from helpers.checks.judging import FRESH_RANKS
 from helpers.checks.when_ranks_fail import (
@@ -60,11 +62,26 @@ def checked_all_reduce(exam):
 @exercise(own_group=True, restart=FRESH_RANKS)
 def my_metrics(exam):
     """Check `my_metrics(metrics, group)`: every rank returns the sum or the largest value of each metric."""
-    own = {"correct": torch.tensor(exam.rank + 1.0), "max_tokens": torch.tensor(10.0 * (exam.rank + 1))}
-    expected = {"correct": exam.n * (exam.n + 1) / 2, "max_tokens": 10.0 * exam.n}
+    rank, n = exam.rank, exam.n
+    own = {"correct": torch.tensor(rank + 1.0), "max_tokens": torch.tensor(10.0 * (rank + 1))}
+    expected = {"correct": n * (n + 1) / 2, "max_tokens": 10.0 * n}
+    # With the same operator for both metrics, names that an answer cannot know from the lesson.
+    others = {"max_loss": torch.tensor(rank + 1.0), "max_length": torch.tensor(10.0 * (rank + 1))}
+    expected_of_others = {"max_loss": float(n), "max_length": 10.0 * n}
     # Rank 1 has its metrics in the opposite order.
-    metrics = dict(reversed(own.items())) if exam.rank == 1 else own
-    result, outside = exam.on_rank(answer_in_new_group, "my_metrics", metrics)
+    in_order = [dict(reversed(metrics.items())) if rank == 1 else metrics for metrics in (others, own)]
+    result_of_others, error, result, outside = exam.on_rank(_metrics_of_two_calls, *in_order)
+    _require_metrics(exam, result, expected, "Look at world.history().")
+    require_communication(exam, "result")
+    require_group(exam, outside)
+    names = " and ".join(others)
+    exam.require(not error, f"With the metrics {names}, rank {rank} raised {error}, expected no error.")
+    _require_metrics(exam, result_of_others, expected_of_others, "Do all ranks combine them in the same order?")
+    return f"Every rank returned {', '.join(f'{name} {value}' for name, value in expected.items())}."
+
+
+def _require_metrics(exam, result, expected, hint):
+    """Require that an answer returned a dict with these values; the hint says what to do about a wrong value."""
     is_dict = exam.require(
         isinstance(result, dict) and result.keys() == expected.keys(),
         f"Rank {exam.rank} returned {show(result)}, expected a dict with the keys {', '.join(expected)}.",
@@ -72,22 +89,19 @@ def my_metrics(exam):
     for name in expected if is_dict else ():
         exam.require(
             near(result[name], expected[name]),
-            f"Rank {exam.rank} returned {name} {show(result[name])}, expected {expected[name]}. "
-            "Look at world.history().",
+            f"Rank {exam.rank} returned {name} {show(result[name])}, expected {expected[name]}. {hint}",
         )
-    require_communication(exam, "result")
-    require_group(exam, outside)
-    return f"Every rank returned {', '.join(f'{name} {value}' for name, value in expected.items())}."
 
 
 @exercise(own_group=True, restart=FRESH_RANKS)
 def deliver(exam):
     """Check `deliver(message, group)`: rank 1 returns the message of rank 0, whatever its length."""
-    messages = [1.0, 2.0], [9.0, 9.0, 9.0], [float(number) for number in range(_LONG)]
+    # The last message has the numbers by which an answer may mark the end of a message, or the rest of a large box.
+    messages = [1.0, 2.0], [9.0, 9.0, 9.0], [-1.0, math.nan, math.inf, 0.0, *map(float, range(4, _LONG))]
     results, outside = exam.on_rank(_deliver, messages)
     for message, result in zip(messages, results, strict=False):  # the first wrong result is the last
         exam.require(
-            exam.rank != 1 or result == message,
+            exam.rank != 1 or _is_message(result, message),
             f"Rank 1 returned {shortened(str(result), 80)}, expected {shortened(str(message), 80)}, "
             "the message of rank 0.",
         )
@@ -99,7 +113,7 @@ def deliver(exam):
 def detail_group(exam):
     """Check `detail_group()`: it returns a group of all ranks that compares its collectives; later groups do not."""
     rank = exam.rank
-    mismatch, equal, later = exam.on_rank(_use_detail_group)
+    mismatch, equal, later, seconds = exam.on_rank(_use_detail_group)
     exam.require(
         "Detected mismatch" in mismatch,
         f"Rank 1 passed a different shape to a collective in the group, but rank {rank} {_raised(mismatch)}, expected "
@@ -110,6 +124,10 @@ def detail_group(exam):
         not later,
         f"A group that rank {rank} made after `detail_group` also compares its collectives, expected no comparison: "
         "set the debug level back.",
+    )
+    exam.require(
+        seconds in (None, 3),
+        f"The group of rank {rank} has a timeout of {seconds} s, expected 3 s: keep the argument of `new_group`.",
     )
     return "The group compares its collectives, and a group that was made later does not."
 
@@ -141,6 +159,21 @@ def _try_calls():
     return outcomes, outside
 
 
+def _metrics_of_two_calls(others, metrics):
+    """Call `my_metrics` with two dicts, each in a new group; the call with `metrics` is the last in the history.
+
+    Return the result of the first call and its error, "" for none; the result of the second call; and the names of all
+    calls in the default group.
+    """
+    result_of_others, error, outside = None, "", []
+    try:
+        result_of_others, outside = answer_in_new_group("my_metrics", others)
+    except AnswerError as raised:
+        error = str(raised).partition("\n")[0]
+    result, outside_too = answer_in_new_group("my_metrics", metrics)
+    return result_of_others, error, result, outside + outside_too
+
+
 def _deliver(messages):
     """Call `deliver` once for each message, each in a new group, until rank 1 returns a different message.
 
@@ -159,7 +192,8 @@ def _deliver(messages):
                 error = raised
         outside += names
         results.append(result.tolist() if isinstance(result, torch.Tensor) else result)
-        is_wrong = torch.tensor(error is not None or (rank == 1 and results[-1] != message), dtype=torch.int32)
+        is_right = error is None and (rank != 1 or _is_message(results[-1], message))
+        is_wrong = torch.tensor(not is_right, dtype=torch.int32)
         dist.all_reduce(is_wrong, group=meeting)
         if error:
             raise error
@@ -168,21 +202,30 @@ def _deliver(messages):
     return results, outside
 
 
+def _is_message(result, message):
+    """Return whether a result is a list with the elements of a message, which may include NaN."""
+    return repr(result) == repr(message)
+
+
 def _use_detail_group():
     """Make a group by `detail_group`, then a usual group.
 
-    Return the errors of a mismatch and of equal calls in the first group, and of a mismatch in the second, "" for none.
+    Return the errors of a mismatch and of equal calls in the first group, and of a mismatch in the second, "" for none;
+    and the timeout of the first group in seconds, None if it is unknown.
     """
-    level = dist.get_debug_level()
+    level, made = dist.get_debug_level(), []
     try:
-        group = answer("detail_group", [])
+        with tap.subscribed(tap.NewGroup, end=made.append):
+            group = answer("detail_group", [])
     finally:
         later = dist.new_group(timeout=_TIMEOUT)  # on every rank, even if the answer failed on this rank
         dist.set_debug_level(level)
     if not isinstance(group, dist.ProcessGroup):
         raise AnswerError(f"TypeError: `detail_group` returned {show(group)}, expected a group of all ranks")
+    timeouts = [event.timeout.total_seconds() for event in made if event.group is group and event.timeout]
     mismatched = torch.ones((1, 2) if dist.get_rank() == 1 else 2)  # as many bytes on each rank, so that none hangs
-    return _error_of_sum(mismatched, group), _error_of_sum(torch.ones(2), group), _error_of_sum(mismatched, later)
+    errors = _error_of_sum(mismatched, group), _error_of_sum(torch.ones(2), group), _error_of_sum(mismatched, later)
+    return *errors, timeouts[0] if timeouts else None
 
 
 def _error_of_sum(tensor, group):

@@ -45,7 +45,7 @@ def roll_call(exam):
     rank = exam.rank
     absent = sorted({1, exam.n - 1})
     who = f"Rank {absent[0]} was" if len(absent) == 1 else f"Ranks {', '.join(map(str, absent))} were"
-    all_there, some_absent, seconds, outside = exam.on_rank(_call_roll, absent)
+    all_there, some_absent, is_runtime_error, seconds, outside = exam.on_rank(_call_roll, absent)
     exam.runs.clear()  # Messages to and from absent ranks have no partner, so do not compare messages.
     exam.require(
         not all_there,
@@ -54,6 +54,10 @@ def roll_call(exam):
     require_group(exam, outside)
     # The following requirements are for rank 0 only.
     exam.require(rank > 0 or some_absent, f"{who} absent, but rank {rank} raised no error, expected a RuntimeError.")
+    exam.require(
+        rank > 0 or is_runtime_error,
+        f"{who} absent, but rank {rank} raised {_first_line(some_absent)}, expected a RuntimeError.",
+    )
     exam.require(
         rank > 0 or seconds <= _SECONDS_TO_NAME + _SECONDS_OF_A_BUSY_MACHINE,
         f"Rank {rank} raised its error too late, expected it within {_SECONDS_TO_NAME} s: how long does it wait?",
@@ -70,11 +74,20 @@ def my_score(exam):
 
     The weight of token t is t, for the tokens 0 to 9.
     """
-    expected = float(sum(rank % 10 + 3 for rank in range(exam.n)))
-    # Only rank 1 also has token 10, which has no weight.
-    tokens = torch.tensor([exam.rank % 10, 10, 3] if exam.rank == 1 else [exam.rank % 10, 3])
-    result, outside = exam.on_rank(answer_in_new_group, "my_score", tokens)
-    exam.require(near(result, expected), f"Rank {exam.rank} returned {show(result)}, expected {expected}.")
+    rank, expected = exam.rank, float(sum(rank % 10 + 3 for rank in range(exam.n)))
+    without_weight = ([10], [12, 10]) if rank == 1 else ([], [])
+    first, second = (torch.tensor([rank % 10, *tokens, 3]) for tokens in without_weight)
+    given = [*first.tolist(), *second.tolist()]
+    (result, result_of_second), outside = exam.on_rank(_scores, [first, second])
+    exam.require(near(result, expected), f"Rank {rank} returned {show(result)}, expected {expected}.")
+    exam.require(
+        near(result_of_second, expected),
+        f"Rank {rank} returned {show(result_of_second)} when rank 1 also had token 12, expected {expected}.",
+    )
+    exam.require(
+        [*first.tolist(), *second.tolist()] == given,
+        f"Rank {rank} changed its tokens to {first.tolist()}, expected no change.",
+    )
     require_communication(exam, "score")
     require_group(exam, outside)
     return f"Every rank returned {expected}."
@@ -146,30 +159,52 @@ def answer_in_new_group(name, *arguments):
         return answer(name, [*arguments, group]), outside
 
 
+def _scores(both):
+    """Call `my_score` with each of two tensors of tokens, each in a new group.
+
+    Return the results, and the names of the calls in the default group. All ranks make both groups before the first
+    call, because a rank that raises an error makes no second call.
+    """
+    groups = [dist.new_group(timeout=timedelta(seconds=_SECONDS_OF_A_GROUP)) for _ in both]
+    results, outside = [], []
+    for tokens, group in zip(both, groups, strict=True):
+        given = tokens.tolist()
+        try:
+            with in_default_group() as names:
+                results.append(answer("my_score", [tokens, group]))
+        except AnswerError as error:
+            if not results or TIMEOUT_ERROR.search(str(error)):
+                raise
+            raise AnswerError(f"{_first_line(str(error))}. This happened with the tokens {given}.") from error
+        outside += names
+    return results, outside
+
+
 def _call_roll(absent):
     """Call `roll_call` on all ranks, then without the absent ranks.
 
-    Return the error of each call, "" for no error, the seconds that the second call took, and the names of the calls
-    in the default group while all ranks were there.
+    Return the error of each call, "" for no error, whether the second error is a RuntimeError, the seconds that the
+    second call took, and the names of the calls in the default group while all ranks were there.
     """
     timeout = timedelta(seconds=5)
     groups = [dist.new_group(timeout=timeout), dist.new_group(timeout=timeout)]
     with in_default_group() as outside:
-        all_there = _error_of_roll_call(groups[0])
+        all_there, _ = _error_of_roll_call(groups[0])
     if all_there and not all_there.startswith("RuntimeError"):
         raise AnswerError(all_there)  # a mistake in the answer, not an error about absent ranks
     begin = time.monotonic()
     stays_away = outside or int(os.environ["RANK"]) in absent  # absent ranks would break the default group
-    some_absent = "" if stays_away else _error_of_roll_call(groups[1])
-    return all_there, some_absent, time.monotonic() - begin, outside
+    some_absent, is_runtime_error = ("", False) if stays_away else _error_of_roll_call(groups[1])
+    return all_there, some_absent, is_runtime_error, time.monotonic() - begin, outside
 
 
 def _error_of_roll_call(group):
+    """Return the error of a call of `roll_call`, "" for no error, and whether it is a RuntimeError."""
     try:
         answer("roll_call", [group])
     except AnswerError as error:
-        return str(error)
-    return ""
+        return str(error), isinstance(error.__cause__, RuntimeError)
+    return "", False
 
 
 def _lists(error):

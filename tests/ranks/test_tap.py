@@ -3,6 +3,7 @@
 import logging
 import threading
 import time
+from datetime import timedelta
 
 import pytest
 import torch
@@ -132,8 +133,9 @@ def test_a_call_that_raises_has_no_end(heard):
 def test_the_making_of_groups_is_told(heard):
     made = []
     with tap.subscribed(tap.NewGroup, end=made.append):
-        group = dist.new_group([0])
+        group = dist.new_group([0], timeout=timedelta(seconds=7))
     assert [(event.name, event.ranks, event.group) for event in made] == [(group.group_name, (0,), group)]
+    assert [event.timeout for event in made] == [timedelta(seconds=7)]
 
 
 def test_a_subscriber_that_raises_does_not_disturb_the_call_and_its_block_raises_the_error(heard):

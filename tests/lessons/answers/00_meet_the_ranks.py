@@ -17,7 +17,7 @@ dist.init_process_group("gloo", timeout=timeout)
 
 # %% my_share: from the last rank on
 # Solved. Each of 13 cards went to one rank.
-# solution, with `cards[rank::world_size]` as `[card for card in cards if card % world_size == world_size - 1 - rank]`
+# solution, with `cards[rank::world_size]` as `cards[world_size - 1 - rank :: world_size]`
 
 # %% my_share: a block by its ends
 # Solved. Each of 13 cards went to one rank.
@@ -42,6 +42,18 @@ def my_share(cards):
 # %% my_share
 # Not yet. Rank 0 took 4 cards and rank 3 took 1, expected a difference of at most 1.
 # solution, with `return cards[rank::world_size]` as `return cards[rank * 4 : rank * 4 + 4]`
+
+# %% my_share: by the cards instead of their places
+# Not yet. Rank 0 took 11 cards and rank 1 took 0, expected a difference of at most 1. The cards were 0, 4,
+# 8, 12, 16, 20, 24, 28, 32, 36, 40.
+# solution, with `cards[rank::world_size]` as `[card for card in cards if card % world_size == rank]`
+
+# %% my_share: the last rank takes the rest
+# Not yet. Rank 3 took 5 cards and rank 0 took 2, expected a difference of at most 1. The cards were 0, 4,
+# 8, 12, 16, 20, 24, 28, 32, 36, 40.
+def my_share(cards):
+    size = len(cards) // world_size
+    return cards[rank * size :] if rank == world_size - 1 else cards[rank * size : (rank + 1) * size]
 
 # %% my_share
 # Not yet. The ranks hold 26 cards in total, expected 13.

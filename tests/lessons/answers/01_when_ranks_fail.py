@@ -7,8 +7,6 @@ import torch.distributed as dist
 dist.init_process_group("gloo", timeout=timedelta(seconds=30))
 rank, world_size = dist.get_rank(), dist.get_world_size()
 
-# %% World(2), World(3), World(8): my_total, roll_call, my_score
-
 # %% my_total: solution
 # Solved. Every rank returned 78.0.
 
@@ -131,6 +129,10 @@ def roll_call(group):
 # Not yet. Ranks 1, 3 were absent, but rank 0 raised no error, expected a RuntimeError.
 # answer "in its own words", with `raise RuntimeError("absent: 1 and 3" if rank == 0 else "see rank 0")` as `pass`
 
+# %% roll_call: a TimeoutError
+# Not yet. Ranks 1, 3 were absent, but rank 0 raised TimeoutError: absent: 1 and 3, expected a RuntimeError.
+# answer "in its own words", with `raise RuntimeError("absent` as `raise TimeoutError("absent`
+
 # %% roll_call: always
 # Not yet. All ranks had called `roll_call`, but rank 0 raised RuntimeError: 1, 3, expected no error.
 # skeleton, with `dist.barrier(group)` as `raise RuntimeError("1, 3")`
@@ -179,7 +181,22 @@ def my_score(tokens, group):
 
 # %% my_score: a row of zeros
 # Solved. ...
-# solution, with `[tokens < len(weights)]` as `` and `(known, weights)` as `(known, torch.cat([weights, torch.zeros(1, 1)]))`
+# solution, with `tokens[tokens < len(weights)]` as `tokens.clamp(max=len(weights))`
+# and `(known, weights)` as `(known, torch.cat([weights, torch.zeros(1, 1)]))`
+
+# %% my_score: without token 10 only
+# Not yet. Rank 1 raised IndexError: index out of range in self. This happened with the tokens [1, 12, 10, 3]. No restart
+# is needed: ...
+# solution, with `tokens[tokens < len(weights)]` as `tokens[tokens != 10]`
+
+# %% my_score: without the largest token
+# Not yet. Rank 1 raised IndexError: index out of range in self. This happened with the tokens [1, 12, 10, 3]. No restart
+# is needed: ...
+# solution, with `tokens[tokens < len(weights)]` as `tokens[tokens != tokens.max()] if tokens.max() > 9 else tokens`
+
+# %% my_score: changes the tokens
+# Not yet. Rank 1 changed its tokens to [1, 0, 3], expected no change.
+# solution, with `known = tokens[tokens < len(weights)]` as `tokens[tokens > 9] = 0; known = tokens`
 
 # %% my_survivors: solution
 # Solved. Rank 3 is dead, and every other rank returned [0, 1, 2].
@@ -225,3 +242,5 @@ def my_survivors(store):
     else:
         store.set(f"alive {rank}", "")
     return list(map(int, store.get("alive").decode().split(",")))
+
+# %% World(2), World(3), World(8): my_total, roll_call, my_score

@@ -356,6 +356,23 @@ class MyDDP(Unused):
             dist.broadcast(buffer, src=0)
         return outputs
 
+# %% MyDDP: the buffers of the start
+# Not yet. In forward pass ..., the buffer `count` of rank ... begins with ..., expected ..., as on rank 0.
+class MyDDP(Unused):
+    def __init__(self, module, bucket_cap_mb=25, find_unused=False):
+        super().__init__(module, bucket_cap_mb, find_unused)
+        self.shared = list(module.buffers())
+
+    def forward(self, *inputs, **options):
+        for buffer in self.shared:
+            dist.broadcast(buffer, src=0)
+        return super().forward(*inputs, **options)
+
+# %% MyDDP: megabytes of 10**6 bytes
+# Not yet. With `bucket_cap_mb` at 340 / 2**20, in step 1 rank 0 called 4 all_reduce in the backward pass and `finish`,
+# expected 3 all_reduce, one for each bucket.
+# answer "flat buffers with views", with `>= bucket_cap_mb * 2**20` as `>= bucket_cap_mb * 1e6`
+
 # %% MyDDP: dtypes mixed in a bucket
 # Not yet. With parameters in float32 and in float64, in step 1 rank 0 ...
 # answer "flat buffers with views", with `key = p.dtype` as `key = None`
@@ -491,6 +508,18 @@ class MyDDP(DDPOfTheLesson):
 # Not yet. On rank 1 the frozen parameter `other.bias` differs from rank 0's. It is still the rank's own.
 # solution, with `in module.parameters():` as `in [p for p in module.parameters() if p.requires_grad]:`
 
+# %% MyStart: parameters that stay frozen
+# Not yet. On rank 0 the parameter `layer.weight` is no longer a leaf that requires a gradient: broadcast
+# `parameter.detach()`, and leave `requires_grad` as it is.
+# solution, with `dist.broadcast(parameter.detach(), src=0)`
+# as `dist.broadcast(parameter.requires_grad_(False), src=0)`
+
+# %% MyStart: every parameter is trained
+# Not yet. On rank 0 the frozen parameter `other.bias` is not frozen any more, and requires a gradient: broadcast
+# `parameter.detach()`, and leave `requires_grad` as it is.
+# solution, with `dist.broadcast(parameter.detach(), src=0)`
+# as `dist.broadcast(parameter.requires_grad_(False), src=0); parameter.requires_grad_(True)`
+
 # %% MyStart: no keywords
 # Not yet. Rank 0 raised TypeError: MyStart.forward() got an unexpected keyword argument 'scale'
 # solution, with `*inputs, **options` as `*inputs`
@@ -541,6 +570,23 @@ def my_buckets(parameters, limit):
 # %% my_buckets: open buckets in another order
 # Solved. ...
 # solution, with `list(open_by_dtype.values())` as `list(open_by_dtype.values())[::-1]`
+
+# %% my_buckets: the list is emptied
+# Not yet. On rank 0 `my_buckets` changed the list `parameters`, expected no change: the caller needs it for the hooks.
+def my_buckets(parameters, limit):
+    closed, still_open = [], {}
+    while parameters:
+        parameter = parameters.pop()
+        bucket = still_open.setdefault(parameter.dtype, [])
+        bucket.append(parameter)
+        if sum(member.nbytes for member in bucket) >= limit:
+            closed.append(still_open.pop(parameter.dtype))
+    return [*closed, *still_open.values()]
+
+# %% my_buckets: the list is reversed
+# Not yet. On rank 0 `my_buckets` changed the list `parameters`, expected no change: the caller needs it for the hooks.
+# solution, with `closed, open_by_dtype = [], {}` as `parameters.reverse(); closed, open_by_dtype = [], {}`
+# and `parameters[::-1]` as `parameters`
 
 # %% my_buckets: numbers
 # Not yet. Rank 0 returned a list of 10, expected a list of lists of parameters.
@@ -595,6 +641,30 @@ def my_buckets(parameters, limit):
 # backward pass and `finish`, expected 4 all_reduce, one for each bucket.
 # solution, with `self.is_quiet = False` as `pass`
 
+# %% MyNoSync: a flag of the class
+# Not yet. While another model was under `no_sync`, rank 0 sent nothing for this model, expected its gradients. Does
+# `self` keep the flag?
+# solution, with `self.is_quiet = ` as `MyNoSync.is_quiet = `
+
+# %% MyNoSync: a global flag
+# Not yet. While another model was under `no_sync`, rank 0 sent nothing for this model, expected its gradients. Does
+# `self` keep the flag?
+is_quiet = False
+
+class MyNoSync(Hooks):
+    @contextmanager
+    def no_sync(self):
+        global is_quiet
+        is_quiet = True
+        try:
+            yield
+        finally:
+            is_quiet = False
+
+    def ready(self, parameter):
+        if not is_quiet:
+            super().ready(parameter)
+
 # %% MyUnused: solution
 # Solved. Every rank has the gradients of one process, whichever branch it takes, with one more message in each step.
 
@@ -633,5 +703,26 @@ def my_buckets(parameters, limit):
 # Not yet. With layers defined from last to first, in step 2 rank 0 launched its first bucket after backward had computed
 # the last gradient, expected a launch as soon as the bucket is full.
 # solution, with `order.flip(0)` as `order`
+
+# %% MyRebuild: reversed without a look at the gradients
+# Not yet. In step 2 rank 0 launched buckets of [48, 96, 144] bytes, expected [48, 144, 96]: on rank 0 the gradients of
+# step 1 arrived in this order.
+class MyRebuild(DDPOfTheLesson):
+    def finish(self):
+        super().finish()
+        self.make_buckets([p for p in self.module.parameters() if p.requires_grad][::-1])
+
+# %% MyRebuild: in the order of the last rank
+# Not yet. In step 2 rank 0 launched buckets of [96, 48, 144] bytes, expected [48, 144, 96]: on rank 0 the gradients of
+# step 1 arrived in this order.
+# solution, with `dist.broadcast(order, src=0)` as `dist.broadcast(order, src=n - 1)`
+
+# %% MyRebuild: every micro-batch counted
+# Not yet. Rank 0 raised RuntimeError: ... This happened with two micro-batches under `no_sync` and one after it.
+# solution, with `dict.fromkeys(self.arrived)` as `self.arrived`
+
+# %% MyRebuild: only the parameters in use
+# Not yet. Rank 0 raised KeyError: ... This happened with a branch that differs by step.
+# solution, with `self.arrived.append(parameter)` as `self.arrived += [parameter] * (parameter.grad is not None)`
 
 # %% World(2), World(5): MyStart, my_buckets, MyHooks, MyNoSync, MyUnused, MyDDP, MyRebuild

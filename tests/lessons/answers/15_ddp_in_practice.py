@@ -100,6 +100,18 @@ def my_step(model, optimizer, scaler, images, labels, dtype=torch.bfloat16):
 # Not yet. Rank 0 raised FileNotFoundError: ...
 # solution, with `os.replace(f"{path}.part", path)` as `os.path.exists(path)`
 
+# %% my_resume: a barrier before the file has its name
+# Not yet. When `my_save` returned on rank 1, the file did not exist yet, expected the saved run. Which call waits for
+# rank 0?
+# solution, without `    dist.barrier()` and with `        os.replace(f"{path}.part", path)`
+# as `    dist.barrier(); os.replace(f"{path}.part", path) if rank == 0 else None`
+
+# %% my_resume: writes into the file itself
+# Not yet. Rank 0 wrote into the file of an earlier save, expected a new file with a temporary name, which is then
+# renamed: otherwise a rank may see half a file.
+# solution, with `torch.save(state, f"{path}.part")` as `torch.save(state, path)`
+# and without `        os.replace(f"{path}.part", path)`
+
 # %% my_resume: without the momentum
 # Not yet. After `my_resume`, on rank 0 the momentum values differ from the saved run's.
 # solution, with `run.optimizer.load_state_dict(state["optimizer"])` as `run.optimizer.param_groups[0]["lr"] = 0.05`
@@ -168,6 +180,20 @@ def my_step(model, optimizer, scaler, images, labels, dtype=torch.bfloat16):
 # Not yet. With an even number of images, 16, rank 0 evaluated 16 of them, expected at most 4.
 # solution, with `images, labels = data[range(rank, len(data), n)]` as `images, labels = data[list(range(len(data)))]`
 # and `labels).sum(` as `labels).double().mean(` and `return right.item() / len(data)` as `return right.item() / n`
+
+# %% accuracy: consecutive images
+# Solved. ...
+# solution, with `data[range(rank, len(data), n)]` as `data[rank * most : (rank + 1) * most]`
+# and `    images, labels =` as `    most = -(-len(data) // n); images, labels =`
+
+# %% accuracy: a chunk for each rank
+# Not yet. Rank ... raised IndexError: ...
+# solution, with `data[range(rank, len(data), n)]` as `data[torch.arange(len(data)).chunk(n)[rank]]`
+
+# %% accuracy: rank 0 takes the last image
+# Not yet. With a small number of images, 6, ...
+# solution, with `data[range(rank, len(data), n)]` as `data[mine]`
+# and `    images, labels =` as `    mine = list(range(rank, len(data) // n * n, n)) + [len(data) - 1] * (rank == 0 < len(data) % n); images, labels =`
 
 # %% accuracy
 # Not yet. Rank 0 returned (8, 16), expected a number.

@@ -149,7 +149,7 @@ def my_exchange(right, left, outgoing, incoming):
 # solution, with `while outgoing or incoming:` as `while outgoing and incoming:`
 
 # %% my_exchange: spins
-# Not yet. the left neighbour has closed the connection: on rank 1 the connection has ended, and ...
+# Not yet. the left neighbour has closed the connection: on rank 1 the connection has ended, but ...
 def my_exchange(right, left, outgoing, incoming):
     while outgoing or incoming:
         sources, targets = [left] if incoming else [], [right] if outgoing else []
@@ -242,6 +242,15 @@ def my_allgather(group, outputs, inputs, opts):
 # Not yet. Rank 0 changed `inputs[0]`, expected it unchanged.
 # solution, with `    return done(outputs)` as `    inputs[0].zero_(); return done(outputs)`
 
+# %% my_allgather: the rank and the size of the world
+# Not yet. In a group without rank 0, rank 1 raised ... Does `my_allgather` use `group.rank()` and `group.size()`?
+# solution, with `group.rank(), group.size()` as `dist.get_rank(), dist.get_world_size()`
+
+# %% my_allgather: the rank of the world
+# Not yet. In a group without rank 0, rank 1 has a wrong result, expected the result over the 3 ranks of this group. Does
+# `my_allgather` use `group.rank()` and `group.size()`?
+# solution, with `group.rank(), group.size()` as `dist.get_rank() % group.size(), group.size()`
+
 # %% my_allgather: only one rank sends
 # Not yet. Rank ... raised ...: ...neighbour ...
 # solution, with `range(n - 1)` as `range(n - 1 if rank else 0)`
@@ -285,6 +294,11 @@ def my_later(thread, collective, *arguments):
 # %% my_later: a thread each
 # Not yet. On rank 0 the collective ran in another thread, expected the worker thread of `thread`...
 # solution, with `thread.submit(run)` as `threading.Thread(target=run).start()`
+
+# %% my_later: only errors of connections
+# Not yet. On rank 0 a collective raised ValueError, and its work was not complete 5 s later, expected a call of
+# `future.set_exception`: otherwise a rank that waits for this work waits forever.
+# solution, with `except Exception` as `except OSError`
 
 # %% my_later: complete at once
 # Not yet. On rank 0 the work was complete while the collective still ran, expected a future without a result.
@@ -378,6 +392,14 @@ class Sharding(Ring):
 # Not yet. Rank 0 holds [...
 # answer "by hops", with `outputs[0].copy_(parts[rank])` as `outputs[0].copy_(parts[(rank + 1) % n])`
 
+# %% Sharding: the rank and the size of the world
+# Not yet. In a group without rank 0, rank 1 raised ... Does `reduce_scatter` use `self.rank()` and `self.size()`?
+# answer "by hops", with `self.rank(), self.size()` as `dist.get_rank(), dist.get_world_size()`
+
+# %% Sharding: receives into a vector of float32
+# Not yet. With matrices of float64, rank ... Do all tensors have the shape and the dtype of the inputs?
+# answer "by hops", with `torch.empty_like(parts[0])` as `torch.zeros(len(parts[0]))`
+
 # %% Sharding: error
 # Not yet. Rank 0 raised NameError: name 'missing' is not defined
 # answer "by hops", with `received = torch.empty_like(parts[0])` as `received = torch.empty_like(missing)`
@@ -443,6 +465,18 @@ class Compressing(Ring):
 # Not yet. Rank 0 holds ...
 # solution, without `tensors[0].copy_(compressed)`
 
+# %% Compressing: the rank and the size of the world
+# Not yet. In a group without rank 0, rank 1 ... Does `allreduce` use `self.rank()` and `self.size()`?
+# answer "adds in float32", with `self.rank(), self.size()` as `dist.get_rank(), dist.get_world_size()`
+
+# %% Compressing: equal chunks
+# Not yet. Rank 0 raised ...
+# answer "adds in float32", with `view(-1).tensor_split(n)` as `view(n, -1)`
+
+# %% Compressing: chunks of rows
+# Not yet. ...
+# answer "adds in float32", with `view(-1).tensor_split(n)` as `tensor_split(n)`
+
 # %% Compressing: bfloat16
 # Not yet. Rank 0 holds torch.bfloat16, expected torch.float32.
 class Compressing(Ring):
@@ -483,6 +517,10 @@ class SharedMemory(Mapped):
 class SharedMemory(Mapped):
     def allreduce(self, tensors, opts):
         return super().allreduce(tensors, opts)
+
+# %% SharedMemory: the rank and the size of the world
+# Not yet. In a group without rank 0, rank 1 ... Does `allreduce` use `self.rank()` and `self.size()`?
+# solution, with `self.rank(), self.size()` as `dist.get_rank(), dist.get_world_size()`
 
 # %% SharedMemory: one piece only
 # Not yet. Rank 0 raised RuntimeError: ...

@@ -85,6 +85,31 @@ def my_difference(calls):
 def my_difference(calls):
     return 2
 
+# %% my_difference: the ranks of this world
+# Not yet. A job with twice as many ranks as this world: on rank 0 my_difference returned [0, 1, 2] for
+# 'all_reduce([1])' at call 2, expected [0, 1, 2, 4, 5, 6].
+# solution, with `for rank, rank_calls in enumerate(calls)` as `for rank, rank_calls in enumerate(calls[:world_size])`
+
+# %% my_difference: changes the lists
+# Not yet. A rank with one call fewer: on rank 0 my_difference changed its argument, expected it unchanged.
+def my_difference(calls):
+    longest = max(map(len, calls))
+    for own in calls:
+        own += [None] * (longest - len(own))
+    for number, made in enumerate(zip(*calls), start=1):
+        if len(set(made)) > 1:
+            return number, {call: [rank for rank, other in enumerate(made) if other == call] for call in made}
+
+# %% my_difference: takes the calls out of the lists
+# Not yet. All ranks make the same calls: on rank 0 my_difference changed its argument, expected it unchanged.
+def my_difference(calls):
+    number = 0
+    while any(calls):
+        number += 1
+        made = [own.pop(0) if own else None for own in calls]
+        if len(set(made)) > 1:
+            return number, {call: [rank for rank, other in enumerate(made) if other == call] for call in made}
+
 # %% my_difference: skeleton
 # Not yet. A rank with another shape: on rank 0 my_difference returned None ...
 
@@ -191,6 +216,15 @@ def my_alarm(seconds, path):
 # Not yet. The record of rank 0 has no all_reduce of 13 elements, expected the call in which the rank waited.
 # answer "with a timer", with `lambda: Path(path).write_bytes(_dump_fr_trace())` as `Path(path).write_bytes, [_dump_fr_trace()]`
 
+# %% my_alarm: always after the same time
+# Not yet. On rank 3 a block took 2.5 s, and a record was written, expected none before 3.3 s: `seconds` says when.
+# answer "with a timer", with `Timer(seconds` as `Timer(1.5`
+
+# %% my_alarm: one timer for all blocks
+# Not yet. On rank 0 a block with an alarm inside a block with an alarm ended in time, but a record was written,
+# expected none: each alarm needs a timer of its own.
+# answer "with a timer", with `    timer = threading` as `    global timer; timer = threading`
+
 # %% my_alarm: skeleton
 # Not yet. Rank 0 waited for 2.5 s, but no record was written, expected a record after 0.8 s.
 
@@ -251,6 +285,31 @@ def my_suspects(errors):
 # %% my_suspects: the first only
 # Not yet. Two ranks have errors of their own: on rank 0 my_suspects returned [0], expected [0, 3]. ...
 # answer "by echoes", with `return own` as `return own[:1]`
+
+# %% my_suspects: both kinds
+# Not yet. A rank has an error of its own, and another rank has no file: on rank 0 my_suspects returned [0, 3], expected
+# [0]. ...
+def my_suspects(errors):
+    def is_echo(error):
+        return "Timed out waiting" in error or "by peer" in error
+    return [r for r, error in enumerate(errors) if any(errors) and (error is None or not is_echo(error))]
+
+# %% my_suspects: without the third echo
+# Not yet. A rank ends without a file, and the other ranks have `Connection reset by peer`: on rank 0 my_suspects
+# returned [0, 1, 2], expected [3]. The errors were: rank 0: an echo; ...
+# answer "by echoes", with `, "Connection reset by peer"` as ``
+
+# %% my_suspects: without the second echo
+# Not yet. ... my_suspects returned ...
+# answer "by echoes", with `"Connection closed by peer", ` as ``
+
+# %% my_suspects: every RuntimeError is an echo
+# Not yet. ... my_suspects returned ...
+# answer "by echoes", with `not any(echo in e for echo in ECHOES)` as `not e.startswith("RuntimeError")`
+
+# %% my_suspects: the ranks of this world
+# Not yet. A job with twice as many ranks as this world: on rank 0 my_suspects returned [3], expected [3, 7]. ...
+# answer "by echoes", with `own = [r for r, e in enumerate(errors)` as `own = [r for r, e in enumerate(errors[:world_size])`
 
 # %% my_suspects: an index
 # Not yet. ... my_suspects raised ValueError ...
