@@ -3,7 +3,7 @@
 A file is a notebook in percent format. The title of a cell says what the cell is:
 
     # %% World(4)                                      the ranks of the answers below, and what the ranks have run
-    # %% World(2), World(5): my_ring, two_way_ring     other sizes, in which these solutions and skeletons are tried
+    # %% World(2), World(5): my_ring, two_way_ring     other sizes, in which the solutions and skeletons above are tried
     # %% my_ring: copies instead of adding             an answer to the exercise `my_ring` of the file's lesson
 
 An answer begins with the sentence of its check, as a comment, in which `...` stands for any text. Its code follows. A
@@ -165,6 +165,8 @@ def _with_cell(file, lesson, line, title, body):
     if sizes := _SIZES.fullmatch(title):
         checks = [_full_name(name, lesson) for name in sizes[2].split(", ")]
         answers = [a for a in file.answers if a.check in checks and a.title in ("solution", "skeleton")]
+        if missing := set(checks) - {answer.check for answer in answers}:
+            raise ValueError(f"above this cell is no solution or skeleton of {', '.join(sorted(missing))}")
         for size in map(int, re.findall(r"\d+", sizes[1])):
             file.other_sizes.append(OtherSize(lesson, answers, file.setup._replace(size=size)))
         return file

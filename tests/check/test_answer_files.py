@@ -48,6 +48,11 @@ def test_other_sizes_try_the_solution_and_the_skeleton():
     assert [answer.title for answer in two.answers] == ["solution", "skeleton"]
 
 
+def test_other_sizes_above_the_answers_try_nothing_and_are_refused():
+    with pytest.raises(ValueError, match=r"line 10: above this cell is no solution or skeleton of collectives\.mean"):
+        parsed(f"{SETUP}{ANSWER}# %% World(2): mean\n", "04_collectives")
+
+
 @pytest.mark.parametrize(
     ("sentence", "said", "agrees"),
     [

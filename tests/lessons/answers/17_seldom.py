@@ -3,8 +3,6 @@
 # cell `def one_step(`, up to `@torch.no_grad()`
 # cell `def weights_of(`
 
-# %% World(2), World(5): my_local_sgd, my_outer_step, pooled_statistics, streamed_average
-
 # %% my_local_sgd: solution
 # Solved. Every rank trained on its batches, and continued after each round from what `synchronise` returned.
 
@@ -177,3 +175,5 @@ def streamed_average(own, number, fragments):
     part = own.tensor_split(fragments)[number % fragments]
     part.copy_(mean(part))
     return own
+
+# %% World(2), World(5): my_local_sgd, my_outer_step, pooled_statistics, streamed_average

@@ -3,8 +3,6 @@
 import torch
 import torch.distributed.rpc as rpc
 
-# %% World(2), World(5): my_round, my_loss, returns_of, run_episode
-
 # %% my_round: solution
 # Solved. All observers played at once, and the agent dropped the observer that raised, once all had ended.
 
@@ -547,3 +545,5 @@ def run_episode(agent, environment, name):
         rewards.append(reward)
         over = terminated or truncated
     agent.rpc_sync().end(name, reward)
+
+# %% World(2), World(5): my_round, my_loss, returns_of, run_episode

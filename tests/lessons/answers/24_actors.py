@@ -6,8 +6,6 @@ import threading
 import torch
 import torch.distributed.rpc as rpc
 
-# %% World(3), World(6): MyMailbox, InOrder, Member
-
 # %% MyMailbox: solution
 # Solved. One thread handled one message at a time, and errors reached the caller; no server thread waited.
 
@@ -243,3 +241,5 @@ class Member:
         if hops == 1:
             asker.cast("take", so_far + self.number)
         self.right.cast("total", asker, hops - 1, so_far + self.number)
+
+# %% World(3), World(6): MyMailbox, InOrder, Member

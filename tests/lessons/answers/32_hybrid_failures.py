@@ -8,8 +8,6 @@ sys.path.append(str(NOTEBOOKS))
 # cell `start(rpc_timeout`
 # cell `def save_table(`
 
-# %% World(5): my_save, my_table_rate
-
 # %% my_save: solution
 # Solved. The server wrote the table after all updates of the step, and `latest` was written last.
 
@@ -182,6 +180,8 @@ def my_table_rate(members):
 # %% my_table_rate: without return
 # Not yet. With 2 of 2 trainers left, `my_table_rate` returned None, expected a learning rate.
 # solution, with `return ` as ``
+
+# %% World(5): my_save, my_table_rate
 
 # %% World(4)
 # Nobody has started RPC.

@@ -10,8 +10,6 @@ sys.path.append(str(NOTEBOOKS))
 # cell `def train(`
 # cell `def read_table(`
 
-# %% World(5): my_regroup, my_resume
-
 # %% my_living: solution
 # Solved. The list has the workers that answered, and silent workers cost the timeout only once.
 
@@ -333,6 +331,8 @@ def once(request, function, arguments):
 # %% once: none
 # Not yet. Rank 0 has no function `once`: run the cell that defines it, then this check.
 globals().pop("once", None)
+
+# %% World(5): my_regroup, my_resume
 
 # %% World(4)
 # Nobody has started RPC.

@@ -9,8 +9,6 @@ def one_forward_one_backward(stage, stages, m):
             order.append(("F", ahead + i))
     return order
 
-# %% World(2), World(3): my_stages, my_split_order, enough
-
 # %% my_stages: solution
 # Solved. Each rank holds its stages, in a loop and in a V.
 
@@ -217,3 +215,5 @@ def enough(ranks, each, most):
 # %% enough: without return
 # Not yet. With 4 ranks, 2 stages on each and a bubble of at most 10%, rank 0 returned None, expected 16.
 # solution, with `return m` as `return None`
+
+# %% World(2), World(3): my_stages, my_split_order, enough

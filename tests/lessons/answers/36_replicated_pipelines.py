@@ -6,8 +6,6 @@ SEED = 0
 # cell `def new_stage(` of solutions
 next_rank = f"rank{rank + 1}"
 
-# %% World(5): my_step
-
 # %% my_step: skeleton
 # Not yet. Rank 0 called `last_stage` 1 times, expected 4 times, once for each micro-batch.
 
@@ -161,3 +159,5 @@ def best_cut(ranks, weights, activations):
 # %% best_cut: the largest of several
 # Not yet. For 2 ranks, 1 MiB of weights and 1 MiB of activations rank 0 returned 2, ... expected 1, ...
 # solution, with `range(1, ranks + 1)` as `range(ranks, 0, -1)`
+
+# %% World(5): my_step

@@ -2,8 +2,6 @@
 # cell `init_process_group(` of solutions
 # cell `def finish(` of solutions
 
-# %% World(2), World(3): my_stashed_backward, my_delayed_step
-
 # %% my_stashed_backward: solution
 # Solved. Every stage has the gradients of the stashed weights, and has updated its newest weights.
 
@@ -390,3 +388,5 @@ def enough_micro_batches(stages, most):
     from fractions import Fraction
     part = Fraction(str(most))
     return float(max(1, -((1 - stages) * (1 - part) // part)))
+
+# %% World(2), World(3): my_stashed_backward, my_delayed_step

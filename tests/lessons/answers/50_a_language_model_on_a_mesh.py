@@ -8,8 +8,6 @@
 # cell `def reduce_gradients(` of solutions
 SEED = 0
 
-# %% World(6): my_plan, my_step, validation_loss
-
 # %% my_plan: skeleton
 # Not yet. Rank 0, `attention` of a block: the weight of `q` has the shape [96, 96] on a rank, expected [24, 96].
 
@@ -177,3 +175,5 @@ def validation_loss(model, ids, targets):
     loss = loss_of(model, ids[rank::n], targets[rank::n]) * len(ids[rank::n])
     dist.all_reduce(loss)
     return loss / len(ids)
+
+# %% World(6): my_plan, my_step, validation_loss
