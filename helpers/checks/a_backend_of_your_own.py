@@ -526,7 +526,7 @@ def _new_group(kind, store, rank, size):
 def _shard(rank, size):
     """Call `reduce_scatter` of the class `Sharding`, then train with it, each rank its share of the parameters.
 
-    Another group reduces matrices of float64, and then a group without rank 0 reduces, too.
+    Another group reduces matrices of float64. Then a group without rank 0 reduces.
     """
     store, places = _store(), torch.arange(float(size * _NUMBERS))
     inputs = places * (rank + 1)
@@ -565,7 +565,7 @@ def _reduce_scatter(group, gradient):
 def _compress(rank, size):
     """Return two tensors that `allreduce` of the class `Compressing` has summed, and the bytes sent for the first.
 
-    A group without rank 0 sums a tensor, too.
+    Then a group without rank 0 sums a tensor.
     """
     store = _store()
     tensor, matrix = _brought(rank, _NUMBERS * size), _brought(rank, 2 * size + 1).view(1, -1)
@@ -744,7 +744,7 @@ def _share(rank, size):
 
 
 def _share_once(store, rank, size):
-    """Return whether a new group sums a tensor rightly."""
+    """Return whether a new group sums a tensor correctly."""
     with _new_group("SharedMemory", store, rank, size) as group:
         return _sum_is_right(group, size + 1)
 
