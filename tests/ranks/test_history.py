@@ -242,7 +242,7 @@ def test_after_a_fresh_init_the_history_begins_anew(broken_world):
 def test_a_dead_rank_has_lost_its_calls_and_the_others_are_compared(broken_world):
     op = "dist.ReduceOp.MAX if rank == 2 else dist.ReduceOp.SUM"
     run(broken_world, f"group = new_group('dead')\ntries(dist.all_reduce, ones, {op}, group)")
-    answer = start(broken_world, "if rank != 1:\n    tries(dist.barrier, group)")
+    answer = start(broken_world, "if rank == 1:\n    time.sleep(60)\ntries(dist.barrier, group)")
     os.kill(broken_world.pids[1], signal.SIGKILL)
     assert wait_until(lambda: 1 in broken_world._ranks.deaths(), 5)
     history = broken_world.history()
