@@ -154,16 +154,21 @@ def _misfit(name, mine, came):
 
 def _agree(mine, came, words):
     if isinstance(came, str):
-        return mine.strip().casefold() == came.strip().casefold()
+        return _folded(mine) == _folded(came)
     if isinstance(came, Set):
-        return set(mine) == came
+        return set(map(_folded, mine)) == set(map(_folded, came))
     if isinstance(came, list | tuple):
-        return list(mine) == list(came)
+        return list(map(_folded, mine)) == list(map(_folded, came))
     within = words.get("within", 0.01 if isinstance(came, float) else 0)
     try:
         return abs(mine - came) <= within * abs(came)
     except OverflowError:  # an integer beyond the largest float
         return False
+
+
+def _folded(value):
+    """Return a name without capitals and the spaces around it, and anything else as it is."""
+    return value.strip().casefold() if isinstance(value, str) else value
 
 
 def _difference(mine, came, part, words):

@@ -55,6 +55,8 @@ def test_nothing_is_said_before_everything_is_typed(empty, came, wanted):
         (" The Ring", "the ring"),
         ({2, 1}, {1, 2}),
         ([1, 2], {1, 2}),
+        ({"Gradients", " weights"}, {"gradients", "weights"}),
+        (["LOAD", "average"], ["load", "average"]),
         ((3, 1, 2), [3, 1, 2]),
         (range(3), [0, 1, 2]),
         ([1, 2], np.array([1, 2])),
