@@ -225,6 +225,10 @@ def my_step(exam):
         f"Rank {rank}: the first step is right, but the second update is {show(second)} times the expected update. "
         "Are gradients of the first step left over?",
     )
+    exam.require(
+        not free.left,
+        f"The update is right. After it, {free.left} parameters of rank {rank} still have a gradient, expected none.",
+    )
     clipped = SimpleNamespace(**exam.on_rank(_steps, 1, free.norm / 2))
     (factor,) = clipped.factors
     exam.require(
@@ -252,7 +256,7 @@ def my_step(exam):
 
 
 def _steps(steps, most, sharded=True):
-    """Take steps with the learner's function and in one process; return the losses and the length of each update.
+    """Take steps with the learner's function and in one process; return the losses, updates and gradients left behind.
 
     An update that is no multiple of the expected update counts as 0 times the expected update.
     """
@@ -263,7 +267,7 @@ def _steps(steps, most, sharded=True):
     if sharded:
         model = lesson["shard"](model, lesson["line"])
     optimizers = [torch.optim.SGD(each.parameters(), lr=0.1) for each in (whole, model)]
-    result = {"returned": [], "losses": [], "factors": [], "norm": 0.0, "units": len(whole.blocks) + 1}
+    result = {"returned": [], "losses": [], "factors": [], "norm": 0.0, "left": 0, "units": len(whole.blocks) + 1}
     for step in range(steps):
         batches = [lesson["batch"](50 + _MICRO_BATCHES * step + index) for index in range(_MICRO_BATCHES)]
         before = flat_parameters(whole)
@@ -279,6 +283,7 @@ def _steps(steps, most, sharded=True):
         result["scatters"] = calls["reduce_scatter"]
         result["returned"].append(number(returned.detach() if isinstance(returned, torch.Tensor) else returned))
         result["losses"].append(sum(losses) / len(losses))
+        result["left"] = sum(each.grad is not None and bool((each.grad != 0).any()) for each in model.parameters())
         result["factors"].append(_factor(flat_parameters(model) - own_before, flat_parameters(whole) - before))
     return result
 
