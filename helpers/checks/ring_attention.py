@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
-from helpers.checks.exam import answer, called, close, exercise, number, show
+from helpers.checks.exam import answer, called, close, exercise, number, show, times_in_words
 from helpers.measure.traffic import recorded
 
 _QUERIES, _KEYS, _BLOCKS, _WIDTH = 3, 4, 4, 2  # _KEYS in a block
@@ -185,7 +185,8 @@ def _require_visits(exam, visits):
         f"Rank {rank} called {called(exam.collectives)}, expected only messages to the right neighbour.",
     )
     exam.require(
-        len(visits) == n, f"Rank {rank} called `compute` {len(visits)} times, expected {n} times, once for each block."
+        len(visits) == n,
+        f"Rank {rank} called `compute` {times_in_words(len(visits))}, expected {n} times, once for each block.",
     )
     for step, visit in enumerate(visits[:n]):
         owner = (rank - step) % n

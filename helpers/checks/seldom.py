@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.nn.utils import parameters_to_vector
 
-from helpers.checks.exam import answer, called, exercise, show
+from helpers.checks.exam import answer, called, exercise, show, times_in_words
 from helpers.checks.small_model import new_data, new_model
 from helpers.measure.traffic import handed_over
 
@@ -23,7 +23,8 @@ def my_local_sgd(exam):
     exam.require(used == _BATCHES, f"Rank {rank} used {used} of {_BATCHES} batches, expected all of them.")
     exam.require(
         not calls,
-        f"With a period longer than the training, rank {rank} called `synchronise` {len(calls)} times, expected 0.",
+        f"With a period longer than the training, rank {rank} called `synchronise` {times_in_words(len(calls))}, "
+        "expected no call.",
     )
     exam.require(
         _close(alone, expected),

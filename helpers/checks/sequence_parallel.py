@@ -23,6 +23,7 @@ from helpers.checks.exam import (
     missing,
     number,
     show,
+    times_in_words,
 )
 from helpers.checks.learner import learners_module
 from helpers.measure.traffic import collectives
@@ -69,8 +70,8 @@ def MyGather(exam):
     for name in ("joined", "scattered"):
         exam.require(
             calls.get(name) == 2,
-            f"The gradients are right. Rank {rank} called `{name}` {calls.get(name, 0)} times, expected 2: once "
-            "forward and once backward.",
+            f"The gradients are right. Rank {rank} called `{name}` {times_in_words(calls.get(name, 0))}, expected "
+            "twice: once forward and once backward.",
         )
     return "Each rank has the output and the gradients of one process for its own tokens and its weights."
 

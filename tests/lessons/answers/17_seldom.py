@@ -10,7 +10,7 @@
 # Not yet. With a period of 3 and 7 batches, rank 0 called `synchronise` 0 times, expected 2.
 
 # %% my_local_sgd: also after the last step
-# Not yet. With a period longer than the training, rank 0 called `synchronise` 1 times, expected 0.
+# Not yet. With a period longer than the training, rank 0 called `synchronise` once, expected no call.
 def my_local_sgd(model, optimizer, batches, period, synchronise):
     start = weights_of(model)
     for number, batch in enumerate(batches, start=1):
@@ -29,7 +29,7 @@ def my_local_sgd(model, optimizer, batches, period, synchronise):
 # solution, without `set_weights(model, start)`
 
 # %% my_local_sgd: counts from 0
-# Not yet. With a period longer than the training, rank 0 called `synchronise` 1 times, expected 0.
+# Not yet. With a period longer than the training, rank 0 called `synchronise` once, expected no call.
 # solution, with `start=1` as `start=0`
 
 # %% my_local_sgd: the start is a view of the model

@@ -30,7 +30,8 @@
 # solution, with `return joined(x)` as `return torch.cat([x] * n, dim=1)`
 
 # %% MyGather: without the lesson's functions
-# Not yet. The gradients are right. Rank 0 called `joined` 1 times, expected 2: once forward and once backward.
+# Not yet. The gradients are right. Rank 0 called `joined` once, expected twice: once forward and once
+# backward.
 # solution, with `return joined(x)` as `parts = [0] * n; dist.all_gather_object(parts, x); return torch.cat(parts, 1)`
 
 # %% MyGather: exchanged

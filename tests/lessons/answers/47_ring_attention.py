@@ -187,7 +187,7 @@ def my_ring(block, compute):
             block = next_block
 
 # %% my_ring: only its own block
-# Not yet. Rank 0 called `compute` 1 times, expected 4 times, once for each block.
+# Not yet. Rank 0 called `compute` once, expected 4 times, once for each block.
 def my_ring(block, compute):
     compute(block, rank)
 
