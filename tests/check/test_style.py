@@ -81,7 +81,7 @@ def test_exercises_have_checks_and_solutions(path, notebook):
     assert len(set(checks)) == len(exercises)
     solution = "\n".join(cell.source for cell in cells(read(path.parent / "solutions" / path.name), "code"))
     for check in checks:
-        assert f"assert checks.{check}(" in solution
+        assert f"verdict = checks.{check}(world)\nassert verdict, verdict" in solution
 
 
 @EVERY
