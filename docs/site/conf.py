@@ -33,6 +33,9 @@ nb_ipywidgets_js = {}  # they would come from another host; a slider shows its w
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 6
 
+# The pages that the bar at the side lists above the lessons.
+START_HERE = {"docs/half_an_hour", "docs/install"}
+
 # Tags of cells that a notebook shows folded, each with what the cell contains.
 FOLDED = {"solution": "the lesson's own code", "proof": "the asserts"}
 
@@ -65,9 +68,9 @@ def with_start(readme: str, first: course.Lesson) -> str:
     """Add below the front page's first paragraph how to begin; CITATION.cff has the address of the repository."""
     address = re.search(r'repository-code: "(.+)"', (ROOT / "CITATION.cff").read_text())[1]
     link = f"[Start with {first.numbered_title}](notebooks/{first.name}.ipynb)"
-    commands = f"```\ngit clone {address}\ncd {Path(address).stem}\nmake lab\n```"
+    commands = f"```\ngit clone {address} course\ncd course\nmake lab\n```"
     paragraphs = readme.split("\n\n")
-    paragraphs[2:2] = [f"**{link}**, or run the course on your machine:", commands]
+    paragraphs[2:2] = [f"**{link}**, which you can read here, or run the course on your machine:", commands]
     return "\n\n".join(paragraphs)
 
 
@@ -80,10 +83,12 @@ def with_unbroken_ranks(readme: str) -> str:
 def with_contents(readme: str, table: Path) -> str:
     """Add all pages to the front page's text; the lessons are those of the table."""
     pages = dict.fromkeys(re.findall(r"\]\(([\w/]+)\.md\)", readme))
+    first = [page for page in pages if page in START_HERE]
+    readme += contents(first, ":caption: Start here")
     for part, lessons in course.parts(table).items():
         entries = [f"{lesson.numbered_title} <notebooks/{lesson.name}>" for lesson in lessons]
         readme += contents(entries, f":caption: {part}")
-    return readme + contents(list(pages), ":caption: More documentation")
+    return readme + contents([page for page in pages if page not in first], ":caption: More documentation")
 
 
 def with_solutions(notebook: dict, name: str) -> None:

@@ -78,11 +78,12 @@ def test_every_file_has_its_page(pages):
 def test_the_bar_at_the_side_lists_the_parts_of_the_course(pages):
     bar = pages["index.html"].select_one(".sidebar-tree")
     captions = [caption.get_text() for caption in bar.select(".caption")]
-    assert captions == [*course.parts(), "More documentation"]
-    entries = [link["href"] for link in bar.select(".toctree-l1 > a")]
+    assert captions == ["Start here", *course.parts(), "More documentation"]
+    half_an_hour, install, *entries = [link["href"] for link in bar.select(".toctree-l1 > a")]
+    assert (half_an_hour, install) == ("docs/half_an_hour.html", "docs/install.html")
     lessons, documents = entries[: len(NOTEBOOKS)], entries[len(NOTEBOOKS) :]
     assert lessons == [page_of(path) for path in NOTEBOOKS]  # every lesson once, in its place
-    assert {"docs/install.html", "docs/teaching.html", "docs/classroom.html", "docs/clusters.html"} < set(documents)
+    assert {"docs/teaching.html", "docs/classroom.html", "docs/clusters.html"} < set(documents)
 
 
 @pytest.mark.parametrize("lesson", course.lessons().values(), ids=course.lessons())
