@@ -154,7 +154,8 @@ def _misfit(name, mine, came):
 
 def _agree(mine, came, words):
     if isinstance(came, str):
-        return mine.strip().casefold() == came.strip().casefold()
+        mine, came = (name.strip().casefold().removesuffix("()") for name in (mine, came))
+        return mine == came or mine.endswith("." + came)  # `rpc.shutdown` is `shutdown`
     if isinstance(came, Set):
         return set(mine) == came
     if isinstance(came, list | tuple):
