@@ -46,7 +46,11 @@ def many_rows(exam):
     """Check `many_rows(table, numbers)`: rows of an object on its owner, by a single call."""
     count = len(_ROW_NUMBERS)
     if exam.rank == 0:
-        result, made, numbers = exam.on_rank(_many_rows)
+        result, made, numbers, copies = exam.on_rank(_many_rows)
+        exam.require(
+            made or not copies,
+            "Rank 0 fetched a copy of the whole table with `to_here`, expected 1 call that returns only the rows.",
+        )
         exam.require(len(made) == 1, f"Rank 0 made {counted(len(made), 'call')} for {count} rows, expected 1 call.")
         expected = [_row(number).tolist() for number in _ROW_NUMBERS]
         exam.require(_numbers(result) == expected, f"Rank 0 returned {_shown(result)}, expected the rows {expected}.")
@@ -195,14 +199,15 @@ def _join(rank):
 
 
 def _many_rows():
-    """Return the result of `many_rows`, its calls without those that torch makes by itself, and its list afterwards."""
+    """Return the result of `many_rows`, its calls without torch's own, its list afterwards, and its fetches."""
     require_first_rpc(_FROM_THE_SETUP_CELL)
     with one_line_errors():
         table = rpc.remote("worker1", Rows)
     numbers = list(_ROW_NUMBERS)
     result, made = answer_with_rpc("many_rows", [table, numbers])
+    fetches = [call for call in made if call.kind == "fetch"]
     made = [call for call in made if call.kind != "fetch" and call.function != "_rref_typeof_on_owner"]
-    return result, made, numbers
+    return result, made, numbers, len(fetches)
 
 
 def _row(number):
