@@ -8,7 +8,15 @@ import torch
 import torch.distributed.rpc as rpc
 
 from helpers.checks.exam import answer, counted, exercise, times_in_words
-from helpers.checks.rpc_judging import answer_with_rpc, end_rpc, one_line_errors, require_first_rpc, rpc_runs
+from helpers.checks.rpc_judging import (
+    SECONDS_FOR_RREFS,
+    answer_with_rpc,
+    end_rpc,
+    one_line_errors,
+    require_first_rpc,
+    rpc_runs,
+)
+from helpers.torch_parts import seconds_for_rrefs
 
 _ROW_NUMBERS = [7, 0, 3, 3, 12]
 _WIDTH = 4  # of a row
@@ -229,7 +237,8 @@ def _run_worker(rank, n):
     """End RPC, call `run_worker`, and end RPC again; return the result, and whether `run_worker` left RPC running."""
     end_rpc("run_worker")
     try:
-        with one_line_errors():
+        # An RRef of an earlier answer may be left even after the first session, and delays the answer's own shutdown.
+        with one_line_errors(), seconds_for_rrefs(SECONDS_FOR_RREFS):
             result = answer("run_worker", [rank, n, served])
         return result, rpc_runs()
     finally:
