@@ -3,9 +3,11 @@
 tests/canaries/test_torch_parts.py fails when a release of torch has moved one of them.
 """
 
+import functools
 import pickle
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 
 import torch
 from torch._C import Future  # the class of a work object's future, and the base class of torch.futures.Future
@@ -27,6 +29,7 @@ __all__ = [
     "forget_gathers",
     "load_dynamo",
     "rpc_timeout",
+    "seconds_for_rrefs",
     "source_rank",
     "unfinished_collectives",
     "without_compiler",
@@ -65,6 +68,20 @@ def forget_gathers() -> None:
     with api._all_gather_dict_lock:
         api._all_gather_sequence_id.clear()
         api._all_gather_sequence_id_to_states.clear()
+
+
+@contextmanager
+def seconds_for_rrefs(seconds: float) -> Iterator[None]:
+    """Have `shutdown` wait this long inside the block for RRefs that are not deleted, instead of 100 s.
+
+    The owner waits in vain if a call failed before it unpickled the RRef among its arguments.
+    """
+    delete = api._delete_all_user_and_unforked_owner_rrefs
+    api._delete_all_user_and_unforked_owner_rrefs = functools.partial(delete, timedelta(seconds=seconds))
+    try:
+        yield
+    finally:
+        api._delete_all_user_and_unforked_owner_rrefs = delete
 
 
 def source_rank(work) -> int:

@@ -154,7 +154,8 @@ def _misfit(name, mine, came):
 
 def _agree(mine, came, words):
     if isinstance(came, str):
-        return _folded(mine) == _folded(came)
+        mine, came = _folded(mine), _folded(came)
+        return mine == came or mine.endswith(f".{came}")  # `rpc.shutdown` is `shutdown`
     if isinstance(came, Set):
         return set(map(_folded, mine)) == set(map(_folded, came))
     if isinstance(came, list | tuple):
@@ -167,8 +168,8 @@ def _agree(mine, came, words):
 
 
 def _folded(value):
-    """Return a name without capitals and the spaces around it, and anything else as it is."""
-    return value.strip().casefold() if isinstance(value, str) else value
+    """Return a name without capitals, parentheses at its end, and spaces around it, and anything else as it is."""
+    return value.strip().casefold().removesuffix("()") if isinstance(value, str) else value
 
 
 def _difference(mine, came, part, words):

@@ -5,6 +5,7 @@ import os
 import threading
 import time
 import weakref
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
@@ -28,6 +29,7 @@ _ENDINGS = (
     ([4.0], "terminated", 7.0),
 )
 _OWN = ("_rref_typeof_on_owner", "_known")  # calls by torch and by this check
+_FAILURE = "the disk is full"  # the error of observer1
 _SECONDS_TO_MEET = 4  # they run out only if observers play one after another
 _SECONDS_LONGER = 0.4  # that an observer plays on after another has failed
 _stage = []  # on the agent: the object that keeps the rewards, or that watches the rounds
@@ -66,9 +68,12 @@ def my_round(exam):
             "never freed.",
         )
         exam.require(
-            not failing.error,
+            _FAILURE not in failing.error,
             "observer1 raised a ValueError, expected `my_round` to catch every kind of error. Rank 0 raised "
             f"{failing.error}",
+        )
+        exam.require(
+            not failing.error, f"In the round in which observer1 raised an error, rank 0 raised {failing.error}"
         )
         exam.require(
             not failing.at_play,
@@ -321,7 +326,7 @@ class Player:
             agent.rpc_sync().select_action(self.observer, 0.5)
             if self.episodes == 2:
                 if self.observer == "observer1":
-                    raise ValueError("the disk is full")
+                    raise ValueError(_FAILURE)
                 time.sleep(_SECONDS_LONGER)
             agent.rpc_sync().report_reward(self.observer, 1.0)
         finally:
@@ -545,6 +550,11 @@ def _mistakes(episodes):
             -value for value in right
         ],
         "This is the sum over the steps: divide by their number.": [len(right) * value for value in right],
+        "All episodes have the same weight: average over all steps of the round, not over the episodes.": [
+            len(right) * value / (len(episodes) * len(rewards))
+            for rewards, values in zip(episodes, _by_episode(right, episodes), strict=True)
+            for value in values
+        ],
         "An episode includes the rewards of the next episode: start each episode's return at 0.": _less_mean(
             _returns(joined)
         ),
@@ -562,6 +572,12 @@ def _mistakes(episodes):
             [value for rewards in episodes for value in _returns(rewards)[::-1]]
         ),
     }
+
+
+def _by_episode(values, episodes):
+    """Split the values of all steps into a list for each episode."""
+    remaining = iter(values)
+    return [list(islice(remaining, len(rewards))) for rewards in episodes]
 
 
 def _apart(episodes):

@@ -8,7 +8,15 @@ import torch
 import torch.distributed.rpc as rpc
 
 from helpers.checks.exam import answer, counted, exercise, times_in_words
-from helpers.checks.rpc_judging import answer_with_rpc, end_rpc, one_line_errors, require_first_rpc, rpc_runs
+from helpers.checks.rpc_judging import (
+    SECONDS_FOR_RREFS,
+    answer_with_rpc,
+    end_rpc,
+    one_line_errors,
+    require_first_rpc,
+    rpc_runs,
+)
+from helpers.torch_parts import seconds_for_rrefs
 
 _ROW_NUMBERS = [7, 0, 3, 3, 12]
 _WIDTH = 4  # of a row
@@ -46,7 +54,11 @@ def many_rows(exam):
     """Check `many_rows(table, numbers)`: rows of an object on its owner, by a single call."""
     count = len(_ROW_NUMBERS)
     if exam.rank == 0:
-        result, made, numbers = exam.on_rank(_many_rows)
+        result, made, numbers, copies = exam.on_rank(_many_rows)
+        exam.require(
+            made or not copies,
+            "Rank 0 fetched a copy of the whole table with `to_here`, expected 1 call that returns only the rows.",
+        )
         exam.require(len(made) == 1, f"Rank 0 made {counted(len(made), 'call')} for {count} rows, expected 1 call.")
         expected = [_row(number).tolist() for number in _ROW_NUMBERS]
         exam.require(_numbers(result) == expected, f"Rank 0 returned {_shown(result)}, expected the rows {expected}.")
@@ -195,14 +207,15 @@ def _join(rank):
 
 
 def _many_rows():
-    """Return the result of `many_rows`, its calls without those that torch makes by itself, and its list afterwards."""
+    """Return the result of `many_rows`, its calls without torch's own, its list afterwards, and its fetches."""
     require_first_rpc(_FROM_THE_SETUP_CELL)
     with one_line_errors():
         table = rpc.remote("worker1", Rows)
     numbers = list(_ROW_NUMBERS)
     result, made = answer_with_rpc("many_rows", [table, numbers])
+    fetches = [call for call in made if call.kind == "fetch"]
     made = [call for call in made if call.kind != "fetch" and call.function != "_rref_typeof_on_owner"]
-    return result, made, numbers
+    return result, made, numbers, len(fetches)
 
 
 def _row(number):
@@ -224,7 +237,8 @@ def _run_worker(rank, n):
     """End RPC, call `run_worker`, and end RPC again; return the result, and whether `run_worker` left RPC running."""
     end_rpc("run_worker")
     try:
-        with one_line_errors():
+        # An RRef of an earlier answer may be left even after the first session, and delays the answer's own shutdown.
+        with one_line_errors(), seconds_for_rrefs(SECONDS_FOR_RREFS):
             result = answer("run_worker", [rank, n, served])
         return result, rpc_runs()
     finally:

@@ -17,10 +17,11 @@ from helpers.checks.exam import AnswerError, answer, errors_of_answer, missing, 
 from helpers.checks.learner import learners_module
 from helpers.measure import calls
 from helpers.measure.calls import Call
-from helpers.torch_parts import RRef, forget_gathers
+from helpers.torch_parts import RRef, forget_gathers, seconds_for_rrefs
 
 SECONDS_AT_MOST, _TIMES_AT_MOST = 0.5, 6  # the duration of a function without a wait, and how often it is sampled
 _SECONDS_TO_END = 5
+SECONDS_FOR_RREFS = 1  # shorter than the other ranks wait for this rank
 NO_RPC = "RuntimeError: RPC has not been initialized: run the setup cell."
 # torch reports an error of another worker as this line, followed by the text and the stack of the error.
 _REMOTE = re.compile(r"On WorkerInfo\(id=\d+, name=(\S+)\):(?:\\n|\s)*(.+?)(?:\\nTraceback|$)", re.MULTILINE)
@@ -96,7 +97,8 @@ def end_rpc(check: str) -> bool:
     together = True
     if rpc_runs():
         try:
-            rpc.shutdown(timeout=_SECONDS_TO_END)
+            with seconds_for_rrefs(SECONDS_FOR_RREFS):
+                rpc.shutdown(timeout=_SECONDS_TO_END)
         except RuntimeError:
             together = False
     forget_gathers()

@@ -28,6 +28,8 @@ def test_every_name_that_is_taken_from_torch_is_there():
     assert hasattr(api, "_get_current_rpc_agent") and hasattr(api, "_to_worker_info")
     assert isinstance(api._all_gather_sequence_id, dict) and isinstance(api._all_gather_sequence_id_to_states, dict)
     assert hasattr(api, "_all_gather_dict_lock")
+    assert "timeout: datetime.timedelta" in api._delete_all_user_and_unforked_owner_rrefs.__doc__
+    assert "_delete_all_user_and_unforked_owner_rrefs()" in inspect.getsource(api.shutdown)
     assert hasattr(dist.Work, "_source_rank")
 
 

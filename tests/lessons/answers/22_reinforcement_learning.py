@@ -83,6 +83,35 @@ def my_round(agent):
         del agent.observers[name], agent.log_probs[name], agent.rewards[name]
     return results
 
+# %% my_round: that shrinks the dict it loops over
+# Not yet. In the round in which observer1 raised an error, rank 0 raised RuntimeError: dictionary changed size during
+# iteration
+def my_round(agent):
+    me = rpc.RRef(agent)
+    episodes = {name: rref.rpc_async().run_episode(me) for name, rref in agent.observers.items()}
+    results = {}
+    for name in agent.observers:
+        try:
+            results[name] = episodes[name].wait()
+        except Exception:
+            del agent.observers[name], agent.log_probs[name], agent.rewards[name]
+    return results
+
+# %% my_round: that returns the error
+# Not yet. my_round returned {'observer1': a ValueError, 'observer2': 'observer2 played', 'observer3': 'observer3
+# played'}, expected {'observer2': 'observer2 played', 'observer3': 'observer3 played'}.
+def my_round(agent):
+    me = rpc.RRef(agent)
+    episodes = {name: rref.rpc_async().run_episode(me) for name, rref in agent.observers.items()}
+    results = {}
+    for name, episode in episodes.items():
+        try:
+            results[name] = episode.wait()
+        except Exception as error:
+            results[name] = error
+            del agent.observers[name], agent.log_probs[name], agent.rewards[name]
+    return results
+
 # %% my_round: on threads
 # Solved. ...
 from concurrent.futures import ThreadPoolExecutor
@@ -195,6 +224,18 @@ def of(rewards):
 def my_loss(log_probs, rewards):
     flat = torch.stack([log_prob for of_episode in log_probs for log_prob in of_episode])
     return -(torch.cat([of(of_episode) for of_episode in rewards]) * flat).mean()
+
+# %% my_loss: with a mean of means
+# Not yet. With the rewards [[1.0, 1.0], [1.0, 1.0, 1.0]] the log-probability of step 0 of episode 0 has weight 0.250,
+# expected 0.200. All episodes have the same weight: average over all steps of the round, not over the episodes.
+def my_loss(log_probs, rewards):
+    returns = [
+        torch.tensor([sum(r * 0.99**k for k, r in enumerate(rewards_of_episode[step:])) for step in range(len(rewards_of_episode))])
+        for rewards_of_episode in rewards
+    ]
+    mean = torch.cat(returns).mean()
+    losses = [(-(values - mean) * torch.stack(own)).mean() for values, own in zip(returns, log_probs)]
+    return sum(losses) / len(losses)
 
 # %% my_loss: with returns by their definition
 # Solved. ...
