@@ -8,7 +8,18 @@ from typing import NamedTuple
 import torch
 import torch.distributed.rpc as rpc
 
-from helpers.checks.exam import AnswerError, Asked, Exam, answer, errors_of_answer, exercise, missing, plain, show
+from helpers.checks.exam import (
+    AnswerError,
+    Asked,
+    Exam,
+    answer,
+    counted,
+    errors_of_answer,
+    exercise,
+    missing,
+    plain,
+    show,
+)
 from helpers.checks.learner import learners_module
 from helpers.checks.rpc_judging import error_in_one_line, one_line_errors, start_rpc
 
@@ -35,6 +46,8 @@ _ARRIVALS = (
     ("a", 1, []),
     ("a", 4, ["a4"]),
     ("b", 2, ["b2"]),
+    ("b", 6, []),
+    ("a", 5, ["a5"]),
 )
 
 
@@ -90,10 +103,11 @@ def Member(exam):
     """Check `Member`: all members of a ring of actors can be asked at the same time for the sum of the ring."""
     exam.on_rank(start_rpc, f"worker{exam.rank}")
     if exam.rank == 0:
-        for asked, hops in ((1, exam.n), (exam.n, exam.n), (exam.n, 2)):
-            totals, is_quiet = exam.on_rank(_totals, exam.n, asked, hops)
+        for asked, hops in ((1, exam.n), (exam.n, exam.n), (exam.n, 2), (exam.n, 1)):
+            totals, is_quiet, error = exam.on_rank(_totals, exam.n, asked, hops)
             at_once = "One member was asked" if asked == 1 else f"{asked} members were asked at once"
-            at_once += f" for the sum of {hops} members" * (hops < exam.n)
+            at_once += f" for the sum of {counted(hops, 'member')}" * (hops < exam.n)
+            exam.require(len(totals) >= asked or not error, f"{at_once}, and a member raised {error}")
             exam.require(
                 len(totals) >= asked,
                 f"{at_once}, and {len(totals)} sums arrived within {_SECONDS_FOR_THE_RING} s, expected {asked}: a "
@@ -114,6 +128,8 @@ def Member(exam):
 def _require_one_at_a_time(exam, spawn):
     tried = exam.on_rank(_call_at_once, spawn)
     if not _require_answers(exam, tried, f"{_CALLERS} callers at once"):
+        return
+    if not _require_result(exam, tried.state, "a count and two numbers of threads"):
         return
     count, at_once, threads = tried.state
     exam.require(
@@ -136,6 +152,8 @@ def _require_one_at_a_time(exam, spawn):
 def _require_casts(exam, spawn):
     tried = exam.on_rank(_cast_while_held, spawn)
     if not _require_answers(exam, tried, "A call after casts"):
+        return
+    if not _require_result(exam, tried.state, "whether a gate opened, some notes and a number of threads"):
         return
     early, notes, threads = tried.state
     exam.require(
@@ -185,6 +203,14 @@ def _require_answers(exam, tried, what):
     late = "timeout" in tried.error
     exam.require(not late, f"{what} got no answer within {_SECONDS_FOR_AN_ANSWER} s, expected an answer.")
     return exam.require(not tried.error or late or sent_a_future, f"{what}: {tried.error}") and not tried.error
+
+
+def _require_result(exam, result, parts):
+    """Require that `call` returned the result of a method that returns three parts."""
+    return exam.require(
+        isinstance(result, tuple) and len(result) == 3,
+        f"A method returned a tuple, {parts}, and its `call` returned {show(result)}, expected this tuple.",
+    )
 
 
 class Tried(NamedTuple):
@@ -370,6 +396,7 @@ class Mailbox:
         self.messages = queue.SimpleQueue()
         self.taken = 0
         self.is_open = True
+        self.error = ""
         threading.Thread(target=self._serve, args=(cls(*arguments),), daemon=True).start()
 
     def _serve(self, instance):
@@ -381,6 +408,7 @@ class Mailbox:
             try:
                 result.set_result(getattr(instance, method)(*arguments))
             except Exception as error:
+                self.error = self.error or error_in_one_line(error)
                 result.set_exception(error)
 
     @rpc.functions.async_execution
@@ -397,6 +425,10 @@ class Mailbox:
     def how_many_taken(self):
         """Return how many messages the object's thread has taken."""
         return self.taken
+
+    def first_error(self):
+        """Return the first error that a method raised, in one line, or an empty text."""
+        return self.error
 
     def close(self):
         """Ignore all messages from now on."""
@@ -442,7 +474,8 @@ def _spawn_with_ours(worker, cls, *arguments):
 def _totals(n, asked, hops):
     """Ask `asked` members of a new ring at the same time, each by an asker of its own, for the sum of `hops` members.
 
-    Returns the sums that arrived in time, by asker, and whether the members have stopped sending messages.
+    Returns the sums that arrived in time, by asker, whether the members have stopped sending messages, and the first
+    error that a member raised, in one line.
     """
     if "Member" not in vars(learners_module()):
         raise AnswerError(missing("Member"))
@@ -459,9 +492,10 @@ def _totals(n, asked, hops):
         for question in questions:
             _raise_unless_late(question)
         is_quiet = len(_taken(askers)) < asked or _becomes_quiet(ring)
+        errors = [member.mailbox.rpc_sync().first_error() for member in ring]
         for member in ring:
             member.mailbox.rpc_sync().close()
-        return _taken(askers), is_quiet
+        return _taken(askers), is_quiet, next((error for error in errors if error and "timeout" not in error), "")
 
 
 def _taken(askers):

@@ -24,6 +24,7 @@ _CALLS = 2
 _ORDINALS = ("first", "second")  # of the windows
 _STEPS, _RATE, _MOMENTUM = 3, 0.5, 0.9
 _NAMES = ["the table", *4 * ["the LSTM"], *2 * ["the decoder"]]  # of the owner's part, for each parameter
+_CLIPPED = ["the table", *2 * ["the decoder"]]  # of the check of `clip`, for each parameter
 _IN_VAIN = "RPC ran for more than set timeout"
 
 
@@ -97,7 +98,7 @@ def clip(exam):
             limit = factor * nn.utils.get_total_norm([parameter.grad for parameter in parameters]).item()
             expected_norm = nn.utils.clip_grad_norm_(parameters, limit).item()
             values = [parameter.detach() for parameter in parameters]
-            norm, norms = exam.on_rank(_clip, values, words, limit)
+            norm, norms, gradients = exam.on_rank(_clip, values, words, limit)
             if exam.require(
                 number(norm) is not None, f"`clip` returned {kind(norm)}, expected the norm of all gradients, a number."
             ):
@@ -111,6 +112,11 @@ def clip(exam):
                     near(norms[name], expected, 1e-4 * expected),
                     f"With a norm of {expected_norm:.4f} and a limit of {limit:.4f}, the gradients on {name} have norm "
                     f"{norms[name]:.4f} afterwards, expected {expected:.4f}.",
+                )
+            for name, gradient, parameter in zip(_CLIPPED, gradients, parameters, strict=True):
+                exam.require(
+                    close(gradient, parameter.grad, 1e-5),
+                    f"The norms are right, but a gradient of {name} differs from the gradient of one process.",
                 )
     return "The gradients of both ranks equal those of one process, above the limit and below it."
 
@@ -167,6 +173,9 @@ def _require_logits(exam, window, number, expected, expected_hidden):
         f"expected {_CALLS} calls.",
     )
     exam.require(len(asked) == _CALLS, f"`forward` called the server {len(asked)} times, expected {_CALLS} calls.")
+    exam.require(
+        isinstance(logits, torch.Tensor), f"`forward` returned {kind(logits)} as the logits, expected a tensor."
+    )
     exam.require(
         close(logits, expected, 1e-5),
         f"The logits of the {_ORDINALS[number]} window differ from the logits of one process.",
@@ -487,7 +496,7 @@ def _switch(part, training):
 
 
 def _clip(parameters, words, limit):
-    """Return the result of `clip` on gradients of the server and the trainer, and their norms on each afterwards."""
+    """Return the result of `clip` on gradients of both ranks, then the norm on each rank and all gradients."""
     table, decoder = RemoteModule("server", nn.Embedding, (_WORDS, _WIDTH)), nn.Linear(_WIDTH, _WORDS)
     references = table.remote_parameters() + [rpc.RRef(parameter) for parameter in decoder.parameters()]
     for reference, values in zip(references, parameters, strict=True):
@@ -501,7 +510,9 @@ def _clip(parameters, words, limit):
             if str(error).startswith("KeyError: tensor("):
                 raise AnswerError("KeyError: this rank has no gradient of that parameter; its owner has.") from error
             raise
-        return norm, {name: rpc.rpc_sync(name, _norm_of_gradients, (context,)) for name in ("server", "trainer")}
+        norms = {name: rpc.rpc_sync(name, _norm_of_gradients, (context,)) for name in ("server", "trainer")}
+        gradients = [rpc.rpc_sync(r.owner(), cut_model.gradient, (context, r)) for r in references]
+        return norm, norms, gradients
 
 
 def _norm_of_gradients(context):

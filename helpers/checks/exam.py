@@ -35,11 +35,16 @@ from helpers.checks.learner import learners_module
 from helpers.measure.traffic import collectives, recorded
 
 _COURSE = __name__.partition(".")[0] + "."
+_OF_RREF = "Name a method, such as `rpc_sync().forward(...)`; on the owner, `local_value()` returns the object."
 _HINTS = {  # by a text of the error: what to try
     "Could not find autograd context": "Use a context inside its `with` block.",
     "Already have an autograd context": "Only one context can be open: the training step opens it, by `with`.",
     "'RRefProxy' object is not callable": "Name a method, such as `rpc_sync().forward(...)`.",
-    "PyRRef' object is not callable": "Call `local_value()` on the owner, which returns the object.",
+    "PyRRef' object is not callable": _OF_RREF,
+    "PyRRef' object has no attribute": _OF_RREF,
+    "_Optimizer' object has no attribute 'zero_grad'": "Zero nothing: the gradients disappear with the context.",
+    "positional argument: 'context_id'": "`step` of a `DistributedOptimizer` takes the context.",
+    "cannot pickle 'generator' object": "RPC cannot send a generator: return a list.",
     "'RemoteModule' object has no attribute '_backward_hooks'": "Call the `forward` of the module.",
     "'tuple' object does not support item assignment": "Name the element first, as in `a = b[0]`, then change `a`.",
     "broadcast shape": "The changed tensor has fewer elements than its operand. Should the operand be a slice?",

@@ -97,6 +97,50 @@ MyMailbox.in_background = in_background
 # Not yet. After a `cast` whose method raised an error, the actor answered no call, expected it to keep running.
 # solution, with `except Exception as error` as `except ValueError as error`
 
+# %% MyMailbox: whose call returns nothing
+# Not yet. A method returned a tuple, a count and two numbers of threads, and its `call` returned None, expected this
+# tuple.
+class MyMailbox:
+    def __init__(self, cls, *arguments):
+        self.instance = cls(*arguments)
+        self.inbox = queue.SimpleQueue()
+        threading.Thread(target=self.run, daemon=True).start()
+
+    def run(self):
+        while True:
+            method, arguments = self.inbox.get()
+            getattr(self.instance, method)(*arguments)
+
+    def call(self, method, *arguments):
+        self.inbox.put((method, arguments))
+
+    def cast(self, method, *arguments):
+        self.inbox.put((method, arguments))
+
+# %% MyMailbox: with an executor of one thread
+# Solved. ...
+from concurrent.futures import ThreadPoolExecutor
+
+class MyMailbox:
+    def __init__(self, cls, *arguments):
+        self.instance = cls(*arguments)
+        self.executor = ThreadPoolExecutor(max_workers=1)
+
+    def run(self, future, method, arguments):
+        try:
+            future.set_result(getattr(self.instance, method)(*arguments))
+        except Exception as error:
+            future.set_exception(error)
+
+    @rpc.functions.async_execution
+    def call(self, method, *arguments):
+        future = torch.futures.Future()
+        self.executor.submit(self.run, future, method, arguments)
+        return future.then(lambda done: done.value())
+
+    def cast(self, method, *arguments):
+        self.executor.submit(self.run, torch.futures.Future(), method, arguments)
+
 # %% MyMailbox: with a queue in the class
 # Not yet. ...
 # solution, with `self.inbox = queue.SimpleQueue()` as `pass`
@@ -142,6 +186,24 @@ class InOrder:
         while self.expected in self.early:
             ready.append(self.early.pop(self.expected))
             self.expected += 1
+        return ready
+
+# %% InOrder: that keeps the early messages of all senders together
+# Not yet. After a0, a2, b1, a3, a2, a1, b0, a1, a4, b2, b6, message a5 arrived, and `arrive` returned ['a5', 'b6'],
+# expected ['a5'].
+class InOrder:
+    def __init__(self):
+        self.expected, self.early = {}, {}
+
+    def arrive(self, sender, number, message):
+        if number != self.expected.get(sender, 0):
+            self.early[number] = message
+            return []
+        ready = [message]
+        while number + 1 in self.early:
+            number += 1
+            ready.append(self.early.pop(number))
+        self.expected[sender] = number + 1
         return ready
 
 # %% InOrder: with its state in the class
@@ -222,6 +284,46 @@ class Member:
 
     def total(self, asker, hops):
         asker.cast("take", hops * (hops + 1) // 2)
+
+# %% Member: that asks the next member for nothing
+# Not yet. 4 members were asked at once for the sum of 1 member, and 0 sums arrived within 5 s, expected 4: ...
+class Member:
+    def __init__(self, number):
+        self.number = number
+
+    def meet(self, right):
+        self.right = right
+
+    def total(self, asker, hops):
+        self.right.cast("add", asker, hops - 1, self.number)
+
+    def add(self, asker, hops, so_far):
+        if hops == 1:
+            asker.cast("take", so_far + self.number)
+        else:
+            self.right.cast("add", asker, hops - 1, so_far + self.number)
+
+# %% Member: that adds in another method
+# Solved. ...
+class Member:
+    def __init__(self, number):
+        self.number = number
+
+    def meet(self, right):
+        self.right = right
+
+    def total(self, asker, hops):
+        self.add(asker, hops, 0)
+
+    def add(self, asker, hops, so_far):
+        if hops == 0:
+            asker.cast("take", so_far)
+        else:
+            self.right.cast("add", asker, hops - 1, so_far + self.number)
+
+# %% Member: whose message raises an error
+# Not yet. One member was asked, and a member raised AttributeError: 'Member' object has no attribute 'asker'
+# solution, with `asker.cast("take", so_far)` as `self.asker.cast("take", so_far)`
 
 # %% Member: that is silent
 # Not yet. One member was asked, and 0 sums arrived within 5 s, expected 1: ...

@@ -39,6 +39,20 @@ class MyModel(Cut):
 # `rpc_sync().forward(...)`.
 # solution, with `self.table.rpc_sync().forward(words)` as `self.table.rpc_sync()(words)`
 
+# %% MyModel: the RRef itself
+# Not yet. Rank 0 raised TypeError: 'torch._C._distributed_rpc.PyRRef' object is not callable. Name a method, such as
+# `rpc_sync().forward(...)`; on the owner, `local_value()` returns the object.
+# solution, with `self.table.rpc_sync().forward(words)` as `self.table(words)`
+
+# %% MyModel: a method of the RRef
+# Not yet. Rank 0 raised AttributeError: 'torch._C._distributed_rpc.PyRRef' object has no attribute 'forward'. Name a
+# method, such as `rpc_sync().forward(...)`; on the owner, `local_value()` returns the object.
+# solution, with `self.table.rpc_sync().forward(words)` as `rpc.rpc_sync("server", self.table.forward, (words,))`
+
+# %% MyModel: a future of the logits
+# Not yet. `forward` returned a Future as the logits, expected a tensor.
+# solution, with `self.decoder.rpc_sync().forward(output)` as `self.decoder.rpc_async().forward(output)`
+
 # %% MyModel: the first half
 # Not yet. In the first window, table and LSTM are right. Now the second half: `forward` called the server once,
 # expected 2 calls.
@@ -189,8 +203,14 @@ def my_step(model, optimizer, words, targets, hidden):
 # solution, with `return loss.item()` as `return loss_of(model.forward(words, None)[0], targets).item()`
 
 # %% my_step
-# Not yet. Rank 0 raised AttributeError: '_Optimizer' object has no attribute 'zero_grad'
+# Not yet. Rank 0 raised AttributeError: '_Optimizer' object has no attribute 'zero_grad'. Zero nothing: the gradients
+# disappear with the context.
 # solution, with `optimizer.step(context)` as `optimizer.zero_grad()`
+
+# %% my_step: a step without a context
+# Not yet. Rank 0 raised TypeError: _Optimizer.step() missing 1 required positional argument: 'context_id'. `step` of a
+# `DistributedOptimizer` takes the context.
+# solution, with `optimizer.step(context)` as `optimizer.step()`
 
 # %% set_training: solution
 # Solved. All three parts switch between training and evaluation, and no module travels.
@@ -311,6 +331,10 @@ def clip(context, references, limit):
 # Not yet. Rank 0 raised NameError("name 'grads' is not ...
 # solution, with `return sum((gradient**2)` as `return sum((grads**2)`
 
+# %% clip: that turns the gradients round
+# Not yet. The norms are right, but a gradient of the table differs from the gradient of one process.
+# solution, with `limit / norm))` as `-limit / norm))`
+
 # %% clip: by the norm of each rank
 # Not yet. With a norm of 0.7308 and a limit of 0.3654, the gradients on server have norm 0.2213 ...
 def clip_here(context, limit):
@@ -385,6 +409,32 @@ def call(module, *arguments):
 # Solved. ...
 # solution, with `self.first = nn.LSTM(width, width)` as `self.first = RemoteModule("trainer", nn.LSTM, (width, width))`
 # and `[rpc.RRef(parameter) for parameter in self.first.parameters()]` as `self.first.remote_parameters()`
+
+# %% TwoLayers: parameters that cannot travel
+# Not yet. Rank 0 raised RuntimeError: TypeError: cannot pickle 'generator' object. RPC cannot send a generator: return a
+# list.
+class TwoLayers:
+    def __init__(self, width, owner):
+        self.here = nn.LSTM(width, width)
+        self.there = rpc.remote(owner, nn.LSTM, (width, width))
+
+    def parameter_rrefs(self):
+        parameters = [*self.here.parameters(), *self.there.rpc_sync().parameters()]
+        return [rpc.RRef(parameter) for parameter in parameters]
+
+# %% TwoLayers: copies of the parameters
+# Not yet. `parameter_rrefs` returned a Parameter at place 4, expected an RRef.
+def parameters_there(module):
+    return list(module.local_value().parameters())
+
+class TwoLayers:
+    def __init__(self, width, owner):
+        self.here = nn.LSTM(width, width)
+        self.there = rpc.remote(owner, nn.LSTM, (width, width))
+
+    def parameter_rrefs(self):
+        there = rpc.rpc_sync(self.there.owner(), parameters_there, (self.there,))
+        return [rpc.RRef(parameter) for parameter in self.here.parameters()] + there
 
 # %% TwoLayers
 # Not yet. In the second window the output differs from nn.LSTM with two layers.

@@ -308,8 +308,8 @@ def loss_on_server(decoder, output, targets):
     return rpc.rpc_sync("server", remote_loss, (decoder, output, targets))
 
 # %% loss_on_server: an RRef is called
-# Not yet. Rank 0 raised TypeError("'torch._C._distributed_rpc.PyRRef' object is not callable") on server. Call
-# `local_value()` on the owner, which returns the object.
+# Not yet. Rank 0 raised TypeError("'torch._C._distributed_rpc.PyRRef' object is not callable") on server. Name
+# a method, such as `rpc_sync().forward(...)`; on the owner, `local_value()` returns the object.
 # solution, with `reference.local_value()(output)` as `reference(output)`
 
 # %% loss_on_server: with a copy of the decoder here
