@@ -17,7 +17,7 @@ import nbformat
 from helpers import course
 from helpers.grade.submissions import code_cells
 
-CHECK = re.compile(r"^(?:verdict = )?checks\.(?P<topic>\w+)\.(?P<name>\w+)\(world\)", re.MULTILINE)
+CHECK = re.compile(r"^(?:verdict = |assert )?checks\.(?P<topic>\w+)\.(?P<name>\w+)\(world\)", re.MULTILINE)
 
 
 class SubmittedExercise(NamedTuple):

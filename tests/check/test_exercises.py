@@ -12,6 +12,7 @@ from lesson_files import NOTEBOOKS, ROOT, SOLUTIONS, checks_called, checks_teste
 from helpers import WorldError, checks
 from helpers.checks.exam import Exercise
 from helpers.checks.judging import Verdict
+from helpers.grade.exercises import exercises
 
 
 def of_lesson(topic):
@@ -35,6 +36,12 @@ ANSWERS = [answer for file in read_all() for answer in file.answers]
 def test_a_notebook_calls_only_checks_that_there_are(path):
     unknown = checks_called(path) - CHECKS.keys()
     assert not unknown, f"helpers/checks does not have {unknown}"
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_the_grader_finds_every_exercise_that_has_a_solution(path):
+    found = {f"{exercise.topic}.{exercise.name}" for exercise in exercises(path, path.read_bytes())}
+    assert found and found == checks_called(path.parent / "solutions" / path.name)
 
 
 def without(names):
