@@ -14,7 +14,7 @@ from torch.distributed.optim import DistributedOptimizer
 
 from helpers.checks import cut_model
 from helpers.checks.cut_model import close, is_pair, kind
-from helpers.checks.exam import AnswerError, answer, exercise, near, number, show
+from helpers.checks.exam import AnswerError, answer, exercise, near, number, show, times_in_words
 from helpers.checks.patching import replaced
 from helpers.checks.rpc_judging import autograd_context, one_line_errors, require_rpc
 from helpers.torch_parts import workers
@@ -200,7 +200,7 @@ def _step_of_one_process(one, optimizer, words, targets, hidden):
 def _require_first_half(exam, step, number, expected_loss, one):
     """Require a forward and a backward pass in a context: the loss and the gradients of one process."""
     times = len(step.in_context)
-    exam.require(times == 1, f"In a step `model.forward` was called {times} times, expected once.")
+    exam.require(times == 1, f"In a step `model.forward` was called {times_in_words(times)}, expected once.")
     exam.require(
         all(step.in_context),
         "`model.forward` ran outside a context, expected a call inside `with dist_autograd.context() as context:`.",
@@ -237,7 +237,7 @@ def _require_second_half(exam, step, number, expected_hidden, one):
     exam.require(
         step.updates == 1,
         f"The first half is right: the gradients are the gradients of one process. `optimizer.step` was called "
-        f"{step.updates} times in a step, expected once.",
+        f"{times_in_words(step.updates)} in a step, expected once.",
     )
     for name, weights, parameter in zip(_NAMES, step.weights, one.parameters(), strict=True):
         exam.require(

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from helpers import tap
-from helpers.checks.exam import answer, errors_of_answer, exercise, near, plain, show
+from helpers.checks.exam import answer, errors_of_answer, exercise, near, plain, show, times_in_words
 from helpers.checks.judging import RESTART
 from helpers.checks.small_model import compare_gradients, loss, new_data, new_model
 from helpers.measure import timeline
@@ -64,7 +64,8 @@ def MyEarlyBucket(exam):
         ):
             _require_launch(exam, who, name, members, sum(sizes[member] for member in members), launches)
         exam.require(
-            len(launches) <= 2, f"{who} called all_reduce {len(launches)} times, expected twice, once for each bucket."
+            len(launches) <= 2,
+            f"{who} called all_reduce {times_in_words(len(launches))}, expected twice, once for each bucket.",
         )
         exam.require(
             "wait" not in _before(_END_OF_BACKWARD, [call for call, _ in step.calls]),

@@ -9,7 +9,7 @@ import torch.distributed.autograd as dist_autograd
 from torch import nn
 from torch.nn.functional import mse_loss
 
-from helpers.checks.exam import AnswerError, exercise, missing, near, number, show
+from helpers.checks.exam import AnswerError, exercise, missing, near, number, show, times_in_words
 from helpers.checks.learner import learners_module
 from helpers.checks.rpc_judging import answer_with_rpc
 
@@ -84,7 +84,7 @@ def _judge(exam, step, m):
     who = f"Rank {exam.rank}"
     exam.require(
         step.calls == m,
-        f"{who} called `last_stage` {step.calls} times, expected {m} times, once for each micro-batch.",
+        f"{who} called `last_stage` {times_in_words(step.calls)}, expected {m} times, once for each micro-batch.",
     )
     exam.require(
         not step.waited,
@@ -103,8 +103,8 @@ def _judge(exam, step, m):
     ):
         exam.require(
             step.all_reduces == 1,
-            f"DDP all-reduced {step.all_reduces} times on rank {exam.rank}, expected as often as in one call of "
-            "`dist_autograd.backward` through `stage`.",
+            f"DDP all-reduced {times_in_words(step.all_reduces)} on rank {exam.rank}, expected as often as in one "
+            "call of `dist_autograd.backward` through `stage`.",
         )
         fault = _fault_of_gradient(step.gradient, step.expected_gradient)
         exam.require(not fault, f"The gradient of rank {exam.rank} {fault}")

@@ -42,7 +42,7 @@ def my_local_sgd(exam):
         where = f"With a period of {period} and {_BATCHES} batches,"
         if not exam.require(
             len(calls) == len(expected_calls),
-            f"{where} rank {rank} called `synchronise` {len(calls)} times, expected {len(expected_calls)}.",
+            f"{where} rank {rank} called `synchronise` {times_in_words(len(calls))}, expected {len(expected_calls)}.",
         ):
             continue
         for place, ((start, own), (right_start, right_own)) in enumerate(zip(calls, expected_calls, strict=True)):

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn.functional import mse_loss
 
-from helpers.checks.exam import answer, errors_of_answer, exercise, show
+from helpers.checks.exam import answer, errors_of_answer, exercise, show, times_in_words
 from helpers.checks.learner import learners_module
 from helpers.checks.patching import replaced
 from helpers.measure import tensors, traffic
@@ -116,8 +116,8 @@ def _judge_sharded(exam, name, gathers=0, counted=False):
         for number, step in enumerate(training.steps):
             exam.require(
                 step.gathers >= gathers,
-                f"In step {number} rank {exam.rank} called `gather` {step.gathers} times, expected at least {gathers} "
-                "times: each layer is gathered for the forward pass and for the backward pass.",
+                f"In step {number} rank {exam.rank} called `gather` {times_in_words(step.gathers)}, expected at "
+                f"least {gathers} times: each layer is gathered for the forward pass and for the backward pass.",
             )
         sent = 3 * (exam.n - 1) * training.whole // exam.n
         of_last_layer = (exam.n - 1) * training.layer // exam.n

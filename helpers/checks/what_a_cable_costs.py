@@ -3,7 +3,7 @@
 import operator
 from typing import NamedTuple
 
-from helpers.checks.exam import exercise, near, number, show
+from helpers.checks.exam import exercise, near, number, show, times_in_words
 
 _RESTART = "Call world.restart(), run the setup cell and the cell with your answer, then this check again."
 # The host of each rank, in the order of the ranks.
@@ -72,7 +72,8 @@ def best_order(exam):
             crossings, fewest = _crossings(hosts, order), len(set(hosts)) if len(set(hosts)) > 1 else 0
             exam.require(
                 crossings <= fewest,
-                f"{case}. That ring crosses between hosts {crossings} times, expected {fewest} times.",
+                f"{case}. That ring crosses between hosts {times_in_words(crossings)}, "
+                f"expected {times_in_words(fewest)}.",
             )
     return "No ring crosses between hosts more often than necessary."
 

@@ -5,7 +5,7 @@
 # Solved. Every rank returned the step time of the slowest rank.
 
 # %% my_step_seconds: skeleton
-# Not yet. Rank 0 called `step` 1 times, expected 8: two without the clock, then six with it.
+# Not yet. Rank 0 called `step` once, expected 8 times: two without the clock, then six with it.
 
 # %% my_step_seconds: the own time
 # Not yet. In a group of all ranks the slowest rank takes 0.05... s for a step, and a different rank is the slowest in
@@ -54,7 +54,7 @@
 # solution, with `number >= 2` as `number >= 0`
 
 # %% my_step_seconds: six steps in all
-# Not yet. Rank 0 called `step` 6 times, expected 8: two without the clock, then six with it.
+# Not yet. Rank 0 called `step` 6 times, expected 8 times: two without the clock, then six with it.
 # solution, with `range(8)` as `range(6)`
 
 # %% my_step_seconds: barriers around the step

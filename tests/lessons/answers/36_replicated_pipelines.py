@@ -7,7 +7,7 @@ SEED = 0
 next_rank = f"rank{rank + 1}"
 
 # %% my_step: skeleton
-# Not yet. Rank 0 called `last_stage` 1 times, expected 4 times, once for each micro-batch.
+# Not yet. Rank 0 called `last_stage` once, expected 4 times, once for each micro-batch.
 
 # %% my_step: arguments without a tuple
 # Not yet. Rank 0 raised RuntimeError: Boolean value of Tensor with more than one value is ambiguous. Does an RPC get its
