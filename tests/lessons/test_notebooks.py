@@ -109,7 +109,7 @@ def with_new_ids(cells):
     return cells
 
 
-@pytest.mark.timeout(1200)  # a cell that hangs ends sooner; on a slow machine the longest lesson takes a third
+@pytest.mark.timeout(1800)  # a cell that hangs ends sooner; on a slow machine the longest lesson takes a third
 @EACH
 def test_runs_as_stored_and_then_its_solutions(path, tmp_path, request):
     notebook = read(path)

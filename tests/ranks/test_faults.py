@@ -508,7 +508,7 @@ BUSY = {
 }
 
 
-@pytest.mark.parametrize("state", [at_night(state) if state == "in Python" else state for state in BUSY])
+@pytest.mark.parametrize("state", [at_night(state) if state in ("idle", "in Python") else state for state in BUSY])
 def test_nothing_outlives_a_killed_kernel(notebook, state):
     directory = world_that_is(notebook, state)
     processes = notebook.processes()

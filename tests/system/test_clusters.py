@@ -29,6 +29,7 @@ def test_plain_engines_on_two_hosts(tmp_path):
     play(plain_engines_on_two_hosts, tmp_path)
 
 
+@pytest.mark.nightly
 def test_engines_that_ssh_starts(tmp_path):
     require("sshd", "openssh-server")
     play(engines_that_ssh_starts, tmp_path)
