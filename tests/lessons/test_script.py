@@ -1,8 +1,8 @@
 """The script of a notebook is what its ranks run, and it runs under torchrun.
 
 torchrun starts a fresh Python for each rank and for itself, which import torch for most of the time that such a test
-takes. So one script of each kind runs under torchrun; at night all of them run in processes that have torch already,
-with what torchrun would put into their environment.
+takes. So one script runs under torchrun, at night one of each kind. At night all of them run in processes that have
+torch already, with what torchrun would put into their environment.
 """
 
 import os
@@ -58,7 +58,7 @@ def test_the_script_runs_with_the_environment_of_torchrun(path, tmp_path):
     assert any(run_as_torchrun(script(path), number_of_ranks(path), tmp_path))
 
 
-@pytest.mark.parametrize("topic", ["data_parallel", at_night("distributed_autograd"), "hybrid_ddp_rpc"])
+@pytest.mark.parametrize("topic", ["data_parallel", at_night("distributed_autograd"), at_night("hybrid_ddp_rpc")])
 def test_the_script_runs_under_torchrun(topic):
     (path,) = [path for path in SCRIPTS if path.stem.partition("_")[2] == topic]
     said = torchrun(script(path), number_of_ranks(path))
