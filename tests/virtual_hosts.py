@@ -18,7 +18,7 @@ from pyroute2 import IPRoute
 from helpers.ranks.cables import CabledHosts
 
 ADDRESS = "10.77.0.1"  # of the notebook, beside those of the hosts
-_SECONDS = 150
+_SECONDS = 600  # a deadline against hanging, for a slow and busy machine too
 
 
 def why_not() -> str | None:

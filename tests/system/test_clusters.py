@@ -18,6 +18,8 @@ from virtual_hosts import ADDRESS, VirtualHosts, play, profile, why_not
 import helpers.world
 from helpers import World, WorldError, traffic
 
+pytestmark = pytest.mark.timeout(900)  # a scenario that hangs is ended sooner
+
 
 @pytest.fixture(scope="module", autouse=True)
 def virtual_hosts():
