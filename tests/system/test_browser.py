@@ -99,7 +99,7 @@ def server(browser, tmp_path_factory):
 @pytest.fixture
 def lab(server):
     """JupyterLab as it is found for the first time: without kernels, answers and open pages of another test."""
-    started = server.process.children(recursive=True)
+    started = processes_of_kernels(server)
     for kernel in asked_of(server, "GET", "kernels"):
         asked_of(server, "DELETE", f"kernels/{kernel['id']}")
     assert_gone(started, seconds=30)
@@ -109,6 +109,12 @@ def lab(server):
             file.unlink()
     bring_up_to_date(ROOT / "notebooks", server.folder)
     return server
+
+
+def processes_of_kernels(lab):
+    """Return the kernels of a JupyterLab and all that they have started, but no language server, which goes on."""
+    kernels = [child for child in lab.process.children() if "helpers.start_kernel" in child.cmdline()]
+    return [*kernels, *[process for kernel in kernels for process in kernel.children(recursive=True)]]
 
 
 def asked_of(lab, method, path):
@@ -461,7 +467,7 @@ def test_restart_the_kernel_while_ranks_are_busy(browser, lab, tmp_path):
         ranks = notebook.run(0).split()[-2:]
         notebook.run(1)
         run_stuck_cell(notebook, 2, lab)
-        earlier = lab.process.children(recursive=True)
+        earlier = processes_of_kernels(lab)
         assert {int(pid) for pid in ranks} < {process.pid for process in earlier}
 
         notebook.press("Restart the kernel")

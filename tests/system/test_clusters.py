@@ -278,14 +278,22 @@ def engines_that_ssh_starts(folder):
     attach_and_sum(ipython / "profile_ssh", hosts)
 
 
-def attach_and_sum(folder, hosts):
-    """Attach to the cluster of a profile once both its engines are there, and let them add."""
+def attach_and_sum(folder, hosts, meanwhile=lambda: None):
+    """Attach to the cluster of a profile once both its engines are there, and let them add.
+
+    Until they are there, call `meanwhile` again and again.
+    """
     import ipyparallel as ipp
 
     to_clients = folder / "security/ipcontroller-client.json"
     assert wait_until(lambda: to_clients.exists() and to_clients.read_text().endswith("}"), 60)
     with ipp.Client(profile_dir=str(folder)) as client:
-        client.wait_for_engines(2, timeout=180, interactive=False)
+
+        def both_are_there():
+            meanwhile()
+            return len(client.ids) == len(hosts.names)
+
+        assert wait_until(both_are_there, 300), f"engines: {client.ids}"
     world = World.attach(profile=folder.name.removeprefix("profile_"))
     assert sorted(world.hosts) == hosts.names
     world.view.execute(INIT.format(timeout=20) + SUM)
@@ -350,22 +358,15 @@ def engines_that_slurm_starts(folder):
     start_slurm(hosts, folder)
     os.chdir(folder)  # where the launcher leaves its batch script
     subprocess.Popen(["ipcluster", "start", "--profile=slurm"])
-    assert wait_until(the_job_runs, 60), the_job()
-    attach_and_sum(ipython / "profile_slurm", hosts)
+    attach_and_sum(ipython / "profile_slurm", hosts, meanwhile=hurry_the_job)
 
 
-def the_job_runs():
-    """Return whether Slurm's only job runs, and hurry one that Slurm wants to start later.
+def hurry_the_job():
+    """Start Slurm's only job now if Slurm wants to start it later.
 
-    On a busy machine a slurmstepd may fail to start. Slurm then puts the job back, and waits for two minutes.
+    On a busy machine a slurmstepd may fail to start, even when its job is said to run. Slurm then puts the job back,
+    and waits for two minutes.
     """
-    job = the_job()
-    if "BeginTime" in job:
+    reason = subprocess.run(["squeue", "--noheader", "--format=%r"], capture_output=True, text=True).stdout
+    if "BeginTime" in reason:
         subprocess.run(["scontrol", "update", "JobId=1", "StartTime=now"])
-    return job.startswith("R ")
-
-
-def the_job():
-    """Return the state of Slurm's only job, and why it has that state; nothing before there is one."""
-    asked = subprocess.run(["squeue", "--noheader", "--format=%t %r"], capture_output=True, text=True)
-    return asked.stdout.strip()
